@@ -1,0 +1,1 @@
+"""Numba kernels and their CUDA twins; they know arrays, and neither Dask nor Zarr."""

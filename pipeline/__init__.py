@@ -1,0 +1,90 @@
+"""Exact graph algorithms on elevation grids of any size.
+
+>>> import orograph as og
+
+Public names are imported when they are first used, so ``import orograph`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+__version__ = version("orograph")
+
+if TYPE_CHECKING:
+    from orograph.clusters import cluster
+    from orograph.forest import minimum_spanning_forest
+    from orograph.planning import Plan, plan
+    from orograph.run import Progress, Run
+    from orograph.settings import config
+    from orograph.tiles.dataset import open_dataset as open
+    from orograph.tiles.errors import (
+        BackendError,
+        Cancelled,
+        DamagedChunkError,
+        InputError,
+        OrographError,
+        RunError,
+        StorageFullError,
+        StoreExistsError,
+    )
+    from orograph.tiles.export import to_geotiff
+    from orograph.tiles.ingest import ingest
+
+_HOMES = {
+    "orograph.clusters": ("cluster",),
+    "orograph.settings": ("config",),
+    "orograph.forest": ("minimum_spanning_forest",),
+    "orograph.planning": ("Plan", "plan"),
+    "orograph.run": ("Progress", "Run"),
+    "orograph.tiles.dataset": ("open",),
+    "orograph.tiles.errors": (
+        "BackendError",
+        "Cancelled",
+        "DamagedChunkError",
+        "InputError",
+        "OrographError",
+        "RunError",
+        "StorageFullError",
+        "StoreExistsError",
+    ),
+    "orograph.tiles.export": ("to_geotiff",),
+    "orograph.tiles.ingest": ("ingest",),
+}
+_TRUE_NAME = {"open": "open_dataset"}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "BackendError",
+    "Cancelled",
+    "DamagedChunkError",
+    "InputError",
+    "OrographError",
+    "Plan",
+    "Progress",
+    "Run",
+    "RunError",
+    "StorageFullError",
+    "StoreExistsError",
+    "cluster",
+    "config",
+    "ingest",
+    "minimum_spanning_forest",
+    "open",
+    "plan",
+    "to_geotiff",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'orograph' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), _TRUE_NAME.get(name, name))
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,87 @@
+"""The demonstration: a real elevation model from file to picture, on a cluster of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import orograph as og
+from orograph.plot import forest_picture
+from orograph.tiles.errors import OrographError
+
+
+def jacksboro_fault() -> xr.DataArray:
+    """The elevation model of the Jacksboro fault in Tennessee that ships with matplotlib.
+
+    Returns
+    -------
+    xarray.DataArray
+        Heights in metres, int16, shape (344, 403), in geographic coordinates (WGS 84), cells of
+        about 90 m (SRTM, public domain).
+    """
+    try:
+        from matplotlib.cbook import get_sample_data
+    except ImportError as error:
+        raise OrographError(
+            "demo: it needs matplotlib for its data and its picture; "
+            "install it with pip install 'orograph[plot]'"
+        ) from error
+    with np.load(get_sample_data("jacksboro_fault_dem.npz")) as data:
+        heights = data["elevation"]
+        dx, dy = float(data["dx"]), float(data["dy"])
+        x = float(data["xmin"]) + dx * (0.5 + np.arange(heights.shape[1]))
+        y = float(data["ymax"]) - dy * (0.5 + np.arange(heights.shape[0]))
+    elevation = xr.DataArray(
+        heights, {"y": y, "x": x}, ("y", "x"), "elevation", {"units": "m", "long_name": "height"}
+    )
+    return elevation.rio.write_crs("EPSG:4326")
+
+
+def demo(folder: str | Path, *, workers: int = 2) -> None:
+    """Ingest a real elevation model, span it by a forest on a cluster, and draw the result."""
+    import rioxarray  # noqa: F401  (registers .rio)
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+
+    def say(what: str) -> None:
+        print(f"{time.perf_counter() - began:6.1f} s  {what}", flush=True)
+
+    source = jacksboro_fault()
+    raster = folder / "jacksboro.tif"
+    source.rio.to_raster(raster)
+    say(f"elevation model  {raster}: {source.shape[0]} x {source.shape[1]} cells, {source.dtype}")
+
+    store, out = folder / "jacksboro.zarr", folder / "forest.zarr"
+    shutil.rmtree(folder / "forest.zarr.partial", ignore_errors=True)
+    elevation = og.ingest(raster, store, tile=64, shard=128, overwrite=True)
+    say(f"ingested         {store}: tiles of 64 x 64 cells, shards of 128 x 128, in z-order")
+    print(og.plan("minimum_spanning_forest", store))
+
+    with og.cluster(n_workers=workers) as client:
+        say(f"cluster          {workers} workers; dashboard at {client.dashboard_link}")
+        start = time.perf_counter()
+        forest = og.minimum_spanning_forest(store, out=out, overwrite=True, client=client)
+        seconds = time.perf_counter() - start
+    facts = forest.attrs
+    say(
+        f"forest           {out}: {facts['vertex_count']:,} cells, {facts['edge_count']:,} edges, "
+        f"{facts['tree_count']} tree(s), total weight {facts['total_weight']:,.0f} m, "
+        f"in {seconds:.2f} s"
+    )
+    again = og.minimum_spanning_forest(source, tile=source.size)
+    if not np.array_equal(again["edges"].values, forest["edges"].values):
+        raise OrographError("demo: the forest in tiles differs from the forest of the whole grid")
+    say("checked          the forest of the whole grid at once has the same bits")
+    picture = forest_picture(
+        elevation,
+        forest["edges"],
+        folder / "forest.png",
+        title="Jacksboro fault, Tennessee: minimum spanning forest",
+    )
+    say(f"picture          {picture}")

@@ -1,0 +1,404 @@
+"""The minimum spanning forest of an elevation grid.
+
+Every tile decides the edges that it can decide alone and hands up the rest, contracted to its
+border cells (`orograph.kernels.forest`); every node above does the same with what its children
+hand up and the seams between them (`orograph.kernels.merge`); the root, which has no border,
+decides all. On the way down only booleans travel: which of a node's edges are kept, and which
+seam edges start at its border cells.
+
+Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using
+the GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3; with another contraction, see
+``docs/decisions/002-contraction.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.forest import compile_kernels
+from orograph.kernels.merge import IN, UP, contract
+from orograph.kernels.registry import kernel, resolve_backend
+from orograph.launch import Options, check_choice, launch_pass
+from orograph.settings import config
+from orograph.tiles.border import border_cells, reframe, seam_edges
+from orograph.tiles.costs import WEIGHTS, edge_keys, key_weights
+from orograph.tiles.exact import exact_float, exact_sum
+from orograph.tiles.grid import Window
+from orograph.tiles.keys import valid_cells
+from orograph.tiles.quadtree import Place
+from orograph.tiles.raster import open_raster
+from orograph.tiles.store import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.run import Run
+
+EDGES = Variable(
+    "edges",
+    np.dtype(np.uint8),
+    0,
+    {
+        "long_name": "edges of the minimum spanning forest from this cell",
+        "flag_masks": [1, 2, 4, 8],
+        "flag_meanings": "east south_west south south_east",
+    },
+)
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges between border cells, each standing for one edge of the grid.
+
+    ``a`` and ``b`` are positions among the node's border cells; ``major``, ``minor`` and
+    ``identity`` place the edge in the total order of all edges of the grid.
+    """
+
+    a: npt.NDArray[np.int64]
+    b: npt.NDArray[np.int64]
+    major: npt.NDArray[np.uint64]
+    minor: npt.NDArray[np.uint64]
+    identity: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a node tells its parent: its border, what it could not decide, and what it counted."""
+
+    border_values: Array
+    edges: Edges
+    vertex_count: int
+    edge_count: int
+    total: int
+
+
+@dataclass(frozen=True)
+class LeafResidue:
+    """A tile's edges decided, and those that wait for an answer."""
+
+    mask: npt.NDArray[np.uint8]
+    first: npt.NDArray[np.int32]
+    direction: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class MergeResidue:
+    """What became of the edges that a node's children and seams brought together."""
+
+    decided_in: npt.NDArray[np.bool_]
+    passed_up: npt.NDArray[np.int64]
+    edges_per_child: tuple[int, ...]
+    seam_first: npt.NDArray[np.int64]
+    seam_direction: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Which of the edges handed up are kept, and the seam edges that start at border cells."""
+
+    kept: npt.NDArray[np.bool_]
+    seams: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The minimum spanning forest as a problem of the up-and-down pass."""
+
+    dtype: np.dtype[Any]
+    nodata: float | int | None
+    weight: str
+    connectivity: int
+    backend: str
+
+    name = "forest"
+    outputs = (EDGES,)
+
+    def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafResidue]:
+        """The forest of a tile, its undecided edges contracted to the tile's border."""
+        sides = place.sides
+        tile = kernel("tile_forest", self.backend)(
+            cells,
+            self.nodata,
+            (sides.north, sides.south, sides.west, sides.east),
+            self.weight,
+            self.connectivity,
+        )
+        border = border_cells(*place.window.shape, sides)
+        width = place.window.width
+        steps = np.array([1, width - 1, width, width + 1])
+        flat = cells.ravel()
+        first = tile.first.astype(np.int64)
+        major, minor = edge_keys(self.weight, flat[first], flat[first + steps[tile.direction]])
+        edges = Edges(
+            np.searchsorted(border, tile.a),
+            np.searchsorted(border, tile.b),
+            major,
+            minor,
+            _identities(first, tile.direction, place.window, place.grid),
+        )
+        count = int(np.bitwise_count(tile.mask).sum())
+        summary = Summary(flat[border], edges, tile.vertex_count, count, tile.total)
+        return summary, LeafResidue(tile.mask, tile.first, tile.direction)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeResidue]:
+        """The forest of the children's contracted graphs and their seams, contracted again."""
+        window = place.window
+        cells, positions = _vertices(window, [child for child, _ in children])
+        values = np.empty(cells.size, self.dtype)
+        for (_, summary), position in zip(children, positions, strict=True):
+            values[position] = summary.border_values
+
+        seam_first, seam_second, seam_direction = seam_edges(
+            window.height, window.width, _split(window, children), self.connectivity
+        )
+        a, b = np.searchsorted(cells, seam_first), np.searchsorted(cells, seam_second)
+        valid = valid_cells(values, self.nodata)
+        real = valid[a] & valid[b]
+        a, b, seam_first, seam_direction = a[real], b[real], seam_first[real], seam_direction[real]
+        major, minor = edge_keys(self.weight, values[a], values[b])
+        seam = Edges(
+            a, b, major, minor, _identities(seam_first, seam_direction, window, place.grid)
+        )
+
+        brought = [s.edges for _, s in children]
+        parts = [
+            Edges(p[e.a], p[e.b], e.major, e.minor, e.identity)
+            for e, p in zip(brought, positions, strict=True)
+        ]
+        edges = _concatenate([*parts, seam])
+        order = np.lexsort((edges.identity, edges.minor, edges.major))
+
+        border = border_cells(*window.shape, place.sides)
+        at_border = np.searchsorted(cells, border)
+        border_number = np.full(cells.size, -1, np.int64)
+        border_number[at_border] = np.arange(border.size)
+        fate, ends = contract(edges.a, edges.b, order, border_number)
+        up = np.flatnonzero(fate == UP)
+        decided = fate == IN
+
+        weights = key_weights(self.weight, edges.major[decided], self.dtype)
+        summary = Summary(
+            values[at_border],
+            Edges(ends[up, 0], ends[up, 1], edges.major[up], edges.minor[up], edges.identity[up]),
+            sum(s.vertex_count for _, s in children),
+            sum(s.edge_count for _, s in children) + int(decided.sum()),
+            sum(s.total for _, s in children) + exact_sum(weights),
+        )
+        residue = MergeResidue(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
+        return summary, residue
+
+    def root(self, summary: Summary) -> tuple[Answer, dict[str, Any]]:
+        """The root has no border: everything is decided, nothing is left to answer."""
+        attributes = {
+            "weight": self.weight,
+            "connectivity": self.connectivity,
+            "total_weight": exact_float(summary.total),
+            "vertex_count": summary.vertex_count,
+            "edge_count": summary.edge_count,
+            "tree_count": summary.vertex_count - summary.edge_count,
+        }
+        return Answer(np.empty(0, np.bool_), np.empty(0, np.uint8)), attributes
+
+    def down(
+        self, place: Place, residue: MergeResidue, answer: Answer, children: Sequence[Place]
+    ) -> list[Answer]:
+        """Tell each child which of its edges are kept and which seam edges are its own."""
+        kept = residue.decided_in.copy()
+        kept[residue.passed_up] = answer.kept
+        cells, positions = _vertices(place.window, children)
+        border = border_cells(*place.window.shape, place.sides)
+        seams = np.zeros(cells.size, np.uint8)
+        seams[np.searchsorted(cells, border)] = answer.seams
+
+        *of_children, of_seams = np.split(kept, np.cumsum(residue.edges_per_child))
+        bits = (1 << residue.seam_direction).astype(np.uint8)
+        np.bitwise_or.at(seams, residue.seam_first[of_seams], bits[of_seams])
+        return [
+            Answer(kept_of_child, seams[position])
+            for kept_of_child, position in zip(of_children, positions, strict=True)
+        ]
+
+    def finish(self, place: Place, residue: LeafResidue, answer: Answer) -> dict[str, Array]:
+        """The tile's edges, with those that were waiting."""
+        mask = residue.mask.copy()
+        flat = mask.ravel()
+        first, direction = residue.first[answer.kept], residue.direction[answer.kept]
+        np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
+        flat[border_cells(*place.window.shape, place.sides)] |= answer.seams
+        return {EDGES.name: mask}
+
+
+def _vertices(
+    window: Window, children: Sequence[Place]
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+    """The border cells of all children in their parent's frame, and where each child's stand."""
+    own = [
+        reframe(border_cells(*child.window.shape, child.sides), child.window, window)
+        for child in children
+    ]
+    cells = np.sort(np.concatenate(own))
+    return cells, [np.searchsorted(cells, part) for part in own]
+
+
+def _split(window: Window, children: Sequence[tuple[Place, Any]]) -> tuple[int, int]:
+    """Row and column, in the parent's frame, at which its second children begin."""
+    first = children[0][0].window
+    return first.height, first.width
+
+
+def _identities(
+    first: npt.NDArray[np.int64],
+    direction: npt.NDArray[np.uint8],
+    window: Window,
+    grid: tuple[int, int],
+) -> npt.NDArray[np.int64]:
+    """What makes an edge unique in the whole grid: its first end and its direction."""
+    y, x = np.divmod(first, window.width)
+    return ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
+
+
+def _concatenate(parts: Sequence[Edges]) -> Edges:
+    return Edges(
+        np.concatenate([p.a for p in parts]),
+        np.concatenate([p.b for p in parts]),
+        np.concatenate([p.major for p in parts]),
+        np.concatenate([p.minor for p in parts]),
+        np.concatenate([p.identity for p in parts]),
+    )
+
+
+@overload
+def minimum_spanning_forest(elevation: Any, *, wait: Literal[False], **options: Any) -> Run: ...
+
+
+@overload
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    tile: int | None = ...,
+    out: str | Path | None = ...,
+    overwrite: bool = ...,
+    resume: bool = ...,
+    wait: Literal[True] = ...,
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> xr.Dataset: ...
+
+
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = "max",
+    connectivity: int = 8,
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run:
+    """The minimum spanning forest of a grid of heights, exactly, at any size.
+
+    The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
+    edges. The forest connects whatever the grid connects with edges of the least total weight.
+    It holds, for every two cells, a path whose highest point is as low as can be: passes, flood
+    levels, prominence and watersheds can be read from it.
+
+    Parameters
+    ----------
+    elevation
+        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
+        NumPy array, the path of a store made by `ingest`, or the path of any raster file.
+    weight
+        ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
+        them. ``"mean"``: their mean height.
+    connectivity
+        8 or 4 neighbours.
+    nodata
+        A value that marks cells without a height, over and above what the raster itself says.
+        NaN and infinite cells are never vertices.
+    tile
+        Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
+        result does not depend on it.
+    out
+        Path of the Zarr store to write. Without it the result is in memory.
+    overwrite
+        May ``out`` be replaced if it exists?
+    resume
+        Go on with a run that was killed or cancelled, from what it left in ``out.partial``.
+    wait
+        False returns at once, with a `Run` to watch, wait for or cancel.
+    backend
+        ``"numba"``, ``"cuda"`` or ``"auto"``; by default ``config["backend"]``.
+    client
+        The Dask client whose cluster does the work; by default the one that is active in the
+        session if the input or ``out`` is on disk, else threads of this process.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``edges``, uint8, shape (y, x): bit 0 is the edge to the east neighbour, bit 1 south-west,
+        bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
+        row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
+        (float64, the exact sum rounded once), ``vertex_count``, ``edge_count``, ``tree_count``.
+
+    Raises
+    ------
+    InputError
+        If an argument or the raster is not what is asked for; nothing has been started then.
+    StoreExistsError
+        If ``out`` exists and ``overwrite`` is False.
+    BackendError
+        If the backend is not to be had here.
+
+    Notes
+    -----
+    The forest is *the* minimum spanning forest under a total order of the edges: by weight, for
+    ``"max"`` then by the lower cell, and last by the row-major index of the first end and the
+    direction. So it is the same, bit for bit, for every tile size, number of workers and backend.
+    Each cell is read once and each output cell written once; tasks hold a few tiles and what
+    lies on the borders.
+
+    References
+    ----------
+    N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using the
+    GPU", MSc thesis, TU Eindhoven, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> forest = og.minimum_spanning_forest(np.array([[1, 9, 2], [1, 9, 2], [3, 3, 3]]))
+    >>> forest.attrs["total_weight"], forest.attrs["tree_count"]
+    (32.0, 1)
+    >>> forest["edges"].values
+    array([[4, 2, 4],
+           [4, 2, 4],
+           [1, 1, 0]], dtype=uint8)
+    """
+    check_choice("weight", weight, WEIGHTS)
+    check_choice("connectivity", connectivity, (4, 8))
+    backend = resolve_backend("tile_forest", backend or config.get("backend"))
+    raster = open_raster(elevation, nodata=nodata)
+    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
+    parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
+    options = Options(tile, out, overwrite, resume, wait, client)
+    return launch_pass(
+        raster, problem, parameters, options, lambda: compile_kernels(raster.dtype, weight)
+    )

@@ -1,0 +1,252 @@
+"""The up-and-down pass: the engine for problems whose tiles can be summarised by their border.
+
+A problem hands in five pure functions of arrays (see `Problem`). The engine takes every tile's
+summary up the quadtree to the root, and answers down again to the tiles, as one static Dask
+graph:
+
+- ``tiles``: one task reads the tiles of a whole shard one after the other, summarises them and
+  merges their summaries; it is also the unit of checkpoints and of writing;
+- ``merge``: one task a node above the shards, up to the root;
+- ``split``: one task a node on the way down, from the root's answer to those of the shards;
+- ``write``: one task a shard finishes its tiles and writes the shard whole.
+
+Only summaries and answers travel through Dask, and those are O(border). What a node keeps for
+the way down, its residue, goes to the run's vault. A task that finds its result in the vault
+returns it instead of doing the work again: so the loss of a worker costs a read, and a run that
+was killed goes on from where it was.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Event
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from dask._task_spec import Task, TaskRef
+
+from orograph.layers import Key, Layers
+from orograph.run import Progress
+from orograph.tiles.errors import Cancelled
+from orograph.tiles.quadtree import Node, Place, Quadtree
+from orograph.tiles.raster import Raster
+from orograph.tiles.store import Sink, Variable
+from orograph.vault import Vault
+
+Array = npt.NDArray[Any]
+
+
+class Problem(Protocol):
+    """A problem on a grid whose tiles can be summarised by their border.
+
+    Summaries, residues and answers are whatever the problem likes that can be pickled; the first
+    two must be small: a summary and an answer O(border). All functions are pure: the same
+    arguments give the same result, to the bit.
+    """
+
+    name: str
+    outputs: tuple[Variable, ...]
+
+    def leaf(self, place: Place, cells: Array) -> tuple[Any, Any]:
+        """Summarise a tile: ``(summary, residue)`` of its ``cells``."""
+
+    def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
+        """Join siblings into their parent at ``place``: ``(summary, residue)``."""
+
+    def root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
+        """The answer to the root's summary, and the attributes of the whole result."""
+
+    def down(
+        self, place: Place, residue: Any, answer: Any, children: Sequence[Place]
+    ) -> Sequence[Any]:
+        """From a node's answer, those of its ``children``."""
+
+    def finish(self, place: Place, residue: Any, answer: Any) -> dict[str, Array]:
+        """The output of a tile, one array for each of ``outputs``."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run of a problem over a raster: everything a task must know."""
+
+    problem: Problem
+    raster: Raster
+    tree: Quadtree
+    shard_level: int
+    vault: Vault
+    sink: Sink
+    cancelled: Event | None = field(default=None, compare=False)
+
+    def task_tiles(self, node: Node) -> Any:
+        """The summary of a shard."""
+        known = self.vault.load("summary", node) if self._climbed(node) else None
+        if known is not None:
+            return known
+        summary, residue = self._climb(node)
+        self.vault.save("residue", node, residue)
+        self.vault.save("summary", node, summary)
+        return summary
+
+    def task_merge(self, node: Node, *summaries: Any) -> Any:
+        """The summary of a node above the shards."""
+        self._stop_if_cancelled()
+        children = [self.tree.place(child) for child in self.tree.children(node)]
+        place = self.tree.place(node)
+        summary, residue = self.problem.merge(place, list(zip(children, summaries, strict=True)))
+        self.vault.save("residue", node, residue)
+        self.vault.save("summary", node, summary)
+        return summary
+
+    def task_recall(self, node: Node) -> Any:
+        """The summary of a node that an earlier run has left."""
+        summary = self.vault.load("summary", node)
+        if summary is not None:
+            return summary
+        # the checkpoint is damaged: do the node's part again, from below
+        if node.level == self.shard_level:
+            return self.task_tiles(node)
+        return self.task_merge(node, *map(self.task_recall, self.tree.children(node)))
+
+    def task_root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
+        """The answer to the root and the attributes of the result."""
+        return self.problem.root(summary)
+
+    def task_split(self, node: Node, answer: Any) -> Sequence[Any]:
+        """The answers of the children of a node above the shards."""
+        self._stop_if_cancelled()
+        children = [self.tree.place(child) for child in self.tree.children(node)]
+        return self.problem.down(self.tree.place(node), self._residue(node), answer, children)
+
+    def task_write(self, node: Node, answer: Any) -> None:
+        """Finish the tiles of a shard and write it."""
+        if self.vault.has("done", node):
+            return
+        whole = self.tree.window(node)
+        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
+        for place, blocks in self._descend(node, self._residue(node), answer):
+            for name, block in blocks.items():
+                arrays[name][place.window.within(whole)] = block
+        for name, array in arrays.items():
+            self.sink.write(name, whole, array)
+        self.vault.save("done", node, True)
+        self.vault.drop("residue", node)
+
+    def _climbed(self, node: Node) -> bool:
+        """Has an earlier run left all of a node that is still needed?"""
+        kept = self.vault.has("residue", node) or self.vault.has("done", node)
+        return kept and self.vault.has("summary", node)
+
+    def _residue(self, node: Node) -> Any:
+        residue = self.vault.load("residue", node)
+        if residue is not None:
+            return residue
+        # lost or damaged on disk: everything that made it is still there
+        if node.level == self.shard_level:
+            return self._climb(node)[1]
+        children = [(self.tree.place(c), self.task_recall(c)) for c in self.tree.children(node)]
+        return self.problem.merge(self.tree.place(node), children)[1]
+
+    def _climb(self, node: Node) -> tuple[Any, Any]:
+        place = self.tree.place(node)
+        if node.level == 0:
+            self._stop_if_cancelled()
+            return self.problem.leaf(place, self.raster.read(place.window))
+        below = [
+            (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
+        ]
+        summary, residue = self.problem.merge(place, [(p, s) for p, s, _ in below])
+        return summary, (residue, [r for _, _, r in below])
+
+    def _descend(
+        self, node: Node, residue: Any, answer: Any
+    ) -> Iterator[tuple[Place, dict[str, Array]]]:
+        place = self.tree.place(node)
+        if node.level == 0:
+            self._stop_if_cancelled()
+            yield place, self.problem.finish(place, residue, answer)
+            return
+        own, below = residue
+        children = self.tree.children(node)
+        answers = self.problem.down(place, own, answer, [self.tree.place(c) for c in children])
+        for child, child_residue, child_answer in zip(children, below, answers, strict=True):
+            yield from self._descend(child, child_residue, child_answer)
+
+    def _stop_if_cancelled(self) -> None:
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise Cancelled("the run was cancelled")
+
+    def progress(self) -> Progress:
+        """Tasks that have left their result, and all that will."""
+        levels = range(self.shard_level, self.tree.root.level + 1)
+        done = self.vault.count("done", self.shard_level)
+        done += sum(self.vault.count("summary", level) for level in levels)
+        total = self.tree.count(self.shard_level) + sum(map(self.tree.count, levels))
+        return Progress(done, total)
+
+    # -- the graph ---------------------------------------------------------------------------
+
+    @cached_property
+    def shards(self) -> list[Node]:
+        """The nodes that one task reads and one task writes, in z-order."""
+        return list(self.tree.nodes(self.shard_level))
+
+    def graph(self, layers: Layers, handle: Pass | str) -> tuple[dict[Key, Task], Key, list[Key]]:
+        """The tasks that are still to do, the key of the root, and the keys of the writes.
+
+        ``handle`` is what tasks carry: this object, or the path of a file that holds it.
+        """
+        tasks: dict[Key, Task] = {}
+
+        def add(stage: str, node: Node, *arguments: Any, recall: bool = False) -> Key:
+            key = layers.key(stage, node)
+            method = "recall" if recall else stage
+            tasks[key] = Task(key, _perform, handle, method, node, *arguments)
+            return key
+
+        def up(node: Node) -> Key:
+            at_shard = node.level == self.shard_level
+            stage = "tiles" if at_shard else "merge"
+            if self._climbed(node):
+                return add(stage, node, recall=True)
+            below = [] if at_shard else [TaskRef(up(c)) for c in self.tree.children(node)]
+            return add(stage, node, *below)
+
+        def down(node: Node, answer: Key, index: int) -> None:
+            if node.level == self.shard_level:
+                if not self.vault.has("done", node):
+                    writes.append(add("write", node, TaskRef(answer), index))
+                return
+            split = add("split", node, TaskRef(answer), index)
+            for i, child in enumerate(self.tree.children(node)):
+                down(child, split, i)
+
+        writes: list[Key] = []
+        top = self.tree.root
+        root = layers.key("root", top)
+        tasks[root] = Task(root, _perform, handle, "root", None, TaskRef(up(top)))
+        down(top, root, 0)
+        return tasks, root, writes
+
+
+def _perform(handle: Pass | str, stage: str, node: Node | None, *arguments: Any) -> Any:
+    """Do one task of a run: the only function that Dask sees."""
+    run = handle if isinstance(handle, Pass) else _load(handle)
+    if stage in ("split", "write"):
+        assert node is not None
+        answers, index = arguments
+        method = run.task_split if stage == "split" else run.task_write
+        return method(node, answers[index])
+    if stage == "root":
+        return run.task_root(*arguments)
+    return getattr(run, f"task_{stage}")(node, *arguments)
+
+
+@lru_cache(maxsize=8)
+def _load(path: str) -> Pass:
+    run: Pass = pickle.loads(Path(path).read_bytes())
+    return run

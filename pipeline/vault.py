@@ -1,0 +1,102 @@
+"""Where a run keeps what its tasks must find again: in memory, or on disk as its checkpoints.
+
+An entry is written whole or not at all, and writing it twice does no harm, so tasks may be run
+again at any time. On disk every entry carries a checksum; a damaged one counts as absent, and
+the task that made it is simply done again.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any, Protocol
+
+from numcodecs import Zstd
+
+from orograph.tiles.publish import replace_file
+from orograph.tiles.quadtree import Node
+from orograph.tiles.store import storage_error
+
+
+class Vault(Protocol):
+    """A place for entries, named by their kind and a node of the quadtree."""
+
+    def save(self, kind: str, node: Node, entry: Any) -> None:
+        """Keep ``entry``; an older one of the same name is replaced."""
+
+    def load(self, kind: str, node: Node) -> Any:
+        """The entry, or None if there is none or it is damaged."""
+
+    def has(self, kind: str, node: Node) -> bool:
+        """Is there an entry of this name? (It may turn out damaged when it is loaded.)"""
+
+    def drop(self, kind: str, node: Node) -> None:
+        """Forget an entry, if it is there."""
+
+    def count(self, kind: str, level: int) -> int:
+        """How many entries of a kind a level has."""
+
+
+class MemoryVault:
+    """A vault for runs inside one process."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, Node], Any] = {}
+
+    def save(self, kind: str, node: Node, entry: Any) -> None:
+        self._entries[kind, node] = entry
+
+    def load(self, kind: str, node: Node) -> Any:
+        return self._entries.get((kind, node))
+
+    def has(self, kind: str, node: Node) -> bool:
+        return (kind, node) in self._entries
+
+    def drop(self, kind: str, node: Node) -> None:
+        self._entries.pop((kind, node), None)
+
+    def count(self, kind: str, level: int) -> int:
+        return sum(k == kind and node.level == level for k, node in tuple(self._entries))
+
+
+class DiskVault:
+    """A vault in a folder that all workers see: the checkpoints of a run."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def _path(self, kind: str, node: Node) -> Path:
+        return self.folder / f"{kind}-{node.level}" / str(node.z)
+
+    def save(self, kind: str, node: Node, entry: Any) -> None:
+        path = self._path(kind, node)
+        packed = bytes(Zstd(level=1).encode(pickle.dumps(entry, protocol=5)))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, zlib.crc32(packed).to_bytes(4, "little") + packed)
+        except OSError as error:
+            raise storage_error(error, path) from error
+
+    def load(self, kind: str, node: Node) -> Any:
+        try:
+            stored = self._path(kind, node).read_bytes()
+        except FileNotFoundError:
+            return None
+        if len(stored) < 4 or zlib.crc32(stored[4:]) != int.from_bytes(stored[:4], "little"):
+            return None
+        return pickle.loads(Zstd().decode(stored[4:]))
+
+    def has(self, kind: str, node: Node) -> bool:
+        return self._path(kind, node).is_file()
+
+    def drop(self, kind: str, node: Node) -> None:
+        self._path(kind, node).unlink(missing_ok=True)
+
+    def count(self, kind: str, level: int) -> int:
+        try:
+            names = os.listdir(self.folder / f"{kind}-{level}")
+        except FileNotFoundError:
+            return 0
+        return sum(name.isdigit() for name in names)

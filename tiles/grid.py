@@ -1,0 +1,41 @@
+"""Windows of a grid: the one way in which places in a raster are named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """A rectangle of cells: rows ``y`` to ``y + height``, columns ``x`` to ``x + width``."""
+
+    y: int
+    x: int
+    height: int
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.height, self.width
+
+    @property
+    def size(self) -> int:
+        """Number of cells."""
+        return self.height * self.width
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """The index of this window in an array of the whole grid."""
+        return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
+
+    def within(self, outer: Window) -> tuple[slice, slice]:
+        """The index of this window in an array that holds only ``outer``."""
+        y, x = self.y - outer.y, self.x - outer.x
+        return slice(y, y + self.height), slice(x, x + self.width)
+
+    def clip(self, shape: tuple[int, int]) -> Window:
+        """The part of this window inside a grid of ``shape``, possibly empty."""
+        y, x = max(self.y, 0), max(self.x, 0)
+        bottom, right = min(self.y + self.height, shape[0]), min(self.x + self.width, shape[1])
+        return Window(y, x, max(bottom - y, 0), max(right - x, 0))

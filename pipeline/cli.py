@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     info.set_defaults(command=_info)
 
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
-    plan.add_argument("operation", choices=sorted(og.plan.operations))
+    plan.add_argument("operation", help="such as minimum_spanning_forest")
     plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
     plan.add_argument("--dtype", default=None)

@@ -30,7 +30,7 @@ def jacksboro_fault() -> xr.DataArray:
             "demo: it needs matplotlib for its data and its picture; "
             "install it with pip install 'orograph[plot]'"
         ) from error
-    with np.load(get_sample_data("jacksboro_fault_dem.npz")) as data:
+    with get_sample_data("jacksboro_fault_dem.npz") as data:
         heights = data["elevation"]
         dx, dy = float(data["dx"]), float(data["dy"])
         x = float(data["xmin"]) + dx * (0.5 + np.arange(heights.shape[1]))

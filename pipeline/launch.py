@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ from orograph.tiles.dataset import open_dataset
 from orograph.tiles.errors import InputError
 from orograph.tiles.quadtree import Quadtree
 from orograph.tiles.raster import ArrayRaster, Raster, StoreRaster
-from orograph.tiles.store import ArraySink, Layout, StoreSink, create_store, update_attributes
+from orograph.tiles.sink import ArraySink, StoreSink
+from orograph.tiles.store import Layout, create_store, update_attributes
 from orograph.vault import MemoryVault
 from orograph.workspace import Workspace
 
@@ -75,7 +77,7 @@ def launch_pass(
     the result is in memory. All else goes through a workspace on disk.
     """
     tile = options.tile or raster.tile or config.get("tile")
-    layout = _layout(raster.shape, tile)
+    layout = run_layout(raster.shape, tile)
     client = options.client
     if options.out is None and client is None and isinstance(raster, ArrayRaster):
         if options.resume:
@@ -90,7 +92,7 @@ def launch_pass(
     return run.result() if options.wait else run
 
 
-def _layout(shape: tuple[int, int], tile: int) -> Layout:
+def run_layout(shape: tuple[int, int], tile: int) -> Layout:
     """Tiles, and the shards that one task does: some 2048 cells a side, 16 tiles at the most."""
     shard = tile
     while shard < min(2048, max(shape)) and 0 < shard < 16 * tile:
@@ -180,7 +182,9 @@ def _on_disk(
             None if client else cancelled,
         )
         runs.append(run)
-        token = tokenize(str(space.folder.absolute()), identity)
+        # names of tasks are never used twice: a result that the cluster still holds from an
+        # earlier run would stand for work that this one has to do
+        token = tokenize(str(space.folder.absolute()), identity, time.time_ns())
         handle: Pass | str = run
         if client is not None:
             job = space.folder.absolute() / f"job-{token}.pickle"
@@ -188,6 +192,7 @@ def _on_disk(
             handle = str(job)
         tasks, root, writes = run.graph(Layers(problem.name, token), handle)
         _, attributes = compute(tasks, [root, *writes], client, cancelled)
+        run.check_complete()
         update_attributes(space.result, None, attributes)
         space.publish(options.overwrite)
         result = open_dataset(space.out)

@@ -32,10 +32,11 @@ from dask._task_spec import Task, TaskRef
 
 from orograph.layers import Key, Layers
 from orograph.run import Progress
-from orograph.tiles.errors import Cancelled
+from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.quadtree import Node, Place, Quadtree
 from orograph.tiles.raster import Raster
-from orograph.tiles.store import Sink, Variable
+from orograph.tiles.sink import Sink
+from orograph.tiles.store import Variable
 from orograph.vault import Vault
 
 Array = npt.NDArray[Any]
@@ -187,6 +188,16 @@ class Pass:
         done += sum(self.vault.count("summary", level) for level in levels)
         total = self.tree.count(self.shard_level) + sum(map(self.tree.count, levels))
         return Progress(done, total)
+
+    def check_complete(self) -> None:
+        """Refuse a result of which a shard has not been written."""
+        written = self.vault.count("done", self.shard_level)
+        expected = self.tree.count(self.shard_level)
+        if written != expected:
+            raise RunError(
+                f"{self.problem.name}: {written} of {expected} shards were written, though no task "
+                "has failed; resume=True does the others"
+            )
 
     # -- the graph ---------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from numcodecs import Zstd
 
+from orograph.tiles.errors import full_storage_reported
 from orograph.tiles.publish import replace_file
 from orograph.tiles.quadtree import Node
-from orograph.tiles.store import storage_error
 
 
 class Vault(Protocol):
@@ -73,11 +73,9 @@ class DiskVault:
     def save(self, kind: str, node: Node, entry: Any) -> None:
         path = self._path(kind, node)
         packed = bytes(Zstd(level=1).encode(pickle.dumps(entry, protocol=5)))
-        try:
+        with full_storage_reported(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, zlib.crc32(packed).to_bytes(4, "little") + packed)
-        except OSError as error:
-            raise storage_error(error, path) from error
 
     def load(self, kind: str, node: Node) -> Any:
         try:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.errors import InputError, StoreExistsError, full_storage_reported
 from orograph.tiles.publish import check_target, partial_path, publish, replace_file
-from orograph.tiles.store import storage_error
 from orograph.vault import DiskVault
 
 
@@ -68,13 +67,11 @@ class Workspace:
         if not self.resumed:
             if self.folder.exists():
                 shutil.rmtree(self.folder)
-            try:
+            with full_storage_reported(self.folder):
                 self.folder.mkdir(parents=True)
                 create_result(self.result)
                 # last: a folder that has an identity has all that must be there to begin with
                 replace_file(self._identity_file, json.dumps(self._identity, indent=1).encode())
-            except OSError as error:
-                raise storage_error(error, self.folder) from error
         return DiskVault(self.folder / "checkpoints")
 
     def publish(self, overwrite: bool) -> None:

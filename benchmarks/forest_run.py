@@ -1,0 +1,70 @@
+"""The whole forest, from Zarr to Zarr on a cluster, beside its kernel alone on one core.
+
+    python benchmarks/forest_run.py --side 8192 --workers 2
+
+Prints cells a second of both, interleaved, and the share of the kernel's speed (times the number
+of workers) that the whole run reaches: reading, summarising, merging, deciding and writing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from terrain import fractal, mirrored_store, noise
+
+import orograph as og
+from orograph.kernels.forest import tile_forest
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--side", type=int, default=8192)
+    parser.add_argument("--tile", type=int, default=1024)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    options = parser.parse_args()
+    patches = {"terrain": fractal(min(options.side, 4096)), "noise": noise(4096)}
+    with og.cluster(n_workers=options.workers, dashboard_address=None) as client:
+        for name, patch in patches.items():
+            store = options.folder / f"orograph-{name}-{options.side}-{options.tile}.zarr"
+            mirrored_store(store, patch, options.side, options.tile)
+            out = options.folder / "orograph-forest.zarr"
+            runs, kernels = [], []
+            for _ in range(options.repeat + 1):
+                start = time.perf_counter()
+                forest = og.minimum_spanning_forest(store, out=out, overwrite=True, client=client)
+                runs.append(options.side**2 / (time.perf_counter() - start) / 1e6)
+                kernels.append(_kernel_speed(patch, options.tile))
+            # the first is a rehearsal: workers load their kernels in it
+            run, kernel = statistics.median(runs[1:]), statistics.median(kernels[1:])
+            print(
+                f"{name} {options.side}^2, tiles {options.tile}, {options.workers} workers: "
+                f"run {run:.1f} Mcell/s (spread {min(runs[1:]):.1f}-{max(runs[1:]):.1f}), "
+                f"kernel {kernel:.1f} Mcell/s on one core, "
+                f"run / ({options.workers} kernels) {run / kernel / options.workers:.2f}; "
+                f"total weight {forest.attrs['total_weight']:.6g}",
+                flush=True,
+            )
+
+
+def _kernel_speed(patch: np.ndarray, tile: int, tiles: int = 8) -> float:
+    """Mcell/s of the tile kernel over some tiles of the patch."""
+    spent = cells = 0.0
+    for i in range(tiles):
+        y, x = divmod(i * tile, patch.shape[1])
+        block = np.ascontiguousarray(patch[y * tile : (y + 1) * tile, x : x + tile])
+        start = time.perf_counter()
+        tile_forest(block, None, (True, True, True, True), "max", 8)
+        spent += time.perf_counter() - start
+        cells += block.size
+    return cells / spent / 1e6
+
+
+if __name__ == "__main__":
+    main()

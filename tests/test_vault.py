@@ -1,0 +1,87 @@
+"""Vaults and the names of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dask.utils import key_split
+from distributed.utils import key_split as distributed_key_split
+
+from orograph.layers import Layers
+from orograph.tiles.errors import StorageFullError
+from orograph.tiles.quadtree import Node
+from orograph.vault import DiskVault, MemoryVault, Vault
+
+NODE = Node(2, 7)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
+    return MemoryVault() if request.param == "memory" else DiskVault(tmp_path / "checkpoints")
+
+
+def test_an_entry_comes_back_as_it_was(vault: Vault) -> None:
+    entry = {"mask": np.arange(5), "text": ("a", None)}
+    vault.save("residue", NODE, entry)
+    found = vault.load("residue", NODE)
+    assert found["mask"].tolist() == [0, 1, 2, 3, 4]
+    assert found["text"] == ("a", None)
+
+
+def test_what_was_never_saved_is_absent(vault: Vault) -> None:
+    assert vault.load("residue", NODE) is None
+    assert not vault.has("residue", NODE)
+    assert vault.count("residue", 2) == 0
+
+
+def test_entries_are_counted_by_kind_and_level(vault: Vault) -> None:
+    for z in range(3):
+        vault.save("summary", Node(1, z), z)
+    vault.save("summary", Node(2, 0), 0)
+    vault.save("done", Node(1, 0), True)
+    assert vault.count("summary", 1) == 3
+    vault.drop("summary", Node(1, 1))
+    assert vault.count("summary", 1) == 2
+    vault.drop("summary", Node(1, 1))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "emptied"])
+def test_a_damaged_entry_counts_as_absent(tmp_path: Path, damage: str) -> None:
+    vault = DiskVault(tmp_path)
+    vault.save("residue", NODE, np.arange(1000))
+    (path,) = (p for p in tmp_path.rglob("*") if p.is_file())
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes({"flipped": content, "cut": content[:-3], "emptied": b""}[damage])
+    assert vault.load("residue", NODE) is None
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = DiskVault(tmp_path)
+    vault.save("summary", NODE, "old")
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StorageFullError, match="No space left"):
+        vault.save("summary", NODE, "new")
+    monkeypatch.undo()
+    assert vault.load("summary", NODE) == "old"
+
+
+@pytest.mark.parametrize("split", [key_split, distributed_key_split])
+def test_the_dashboard_groups_tasks_by_their_stage(split: object) -> None:
+    key = Layers("forest", "0123456789abcdef" * 2).key("merge", Node(3, 12))
+    assert split(key) == "forest-merge"  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["Forest", "forest_mst", "forest2", ""])
+def test_names_that_the_dashboard_would_break_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="hyphens"):
+        Layers(name, "0" * 32)

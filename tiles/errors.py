@@ -1,0 +1,78 @@
+"""The few ways in which orograph fails, each also a builtin exception."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class OrographError(Exception):
+    """Anything orograph raises on purpose."""
+
+
+class InputError(OrographError, ValueError):
+    """An argument or an input raster cannot be used; nothing has been started."""
+
+
+class StoreExistsError(OrographError, FileExistsError):
+    """The place where a store should be written is taken."""
+
+
+class DamagedChunkError(OrographError, OSError):
+    """Stored cells cannot be read back: a checksum does not match, or a shard is missing."""
+
+
+class StorageFullError(OrographError, OSError):
+    """There is no room left for a shard: the device, a quota or a file size limit is full."""
+
+
+class BackendError(OrographError, RuntimeError):
+    """The asked-for backend cannot be used here."""
+
+
+class RunError(OrographError, RuntimeError):
+    """A run could not be carried to its end."""
+
+
+class Cancelled(OrographError):
+    """A run was cancelled by its owner."""
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
+    """The error to raise for ``error``, met while writing ``path``.
+
+    `StorageFullError` if the system says that there is no room; any other as it is.
+    """
+    if isinstance(error, OrographError) or error.errno not in _FULL:
+        return error
+    return StorageFullError(
+        error.errno,
+        f"no room to write ({error.strerror}; {free_bytes(path)} bytes free on its file system, "
+        "quotas aside); free some and resume, or delete the unfinished store",
+        str(path),
+    )
+
+
+@contextmanager
+def full_storage_reported(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn "no room" from the system, met while writing ``path``, into `StorageFullError`."""
+    try:
+        yield
+    except OSError as error:
+        told = storage_error(error, path)
+        if told is error:
+            raise
+        raise told from error
+
+
+def free_bytes(path: str | os.PathLike[str]) -> int:
+    """Bytes that are free where ``path`` is or would be."""
+    folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
+    return shutil.disk_usage(folder).free

@@ -1,0 +1,85 @@
+"""Compile CUDA files to machine code for every GPU generation that is supported, without a GPU.
+
+NVRTC needs neither a driver nor a device, so a kernel that does not compile is found on any
+machine. Usage: ``python .ci/nvrtc.py [--arch 75,80] FILE...``; one line of output a file and
+architecture, exit status 1 if any does not compile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+# Turing (T4), Ampere (A100, then A10 and RTX 30), Hopper (H100).
+ARCHITECTURES = (75, 80, 86, 90)
+# No fused multiply-add: distances must be the same to the bit as those of the CPU kernels.
+OPTIONS = ("--std=c++17", "--fmad=false")
+
+
+class Nvrtc:
+    """The compiler in the wheels of ``cuda-toolkit[nvrtc,cudart,cccl]``."""
+
+    def __init__(self) -> None:
+        spec = find_spec("nvidia")
+        roots = list(spec.submodule_search_locations or ()) if spec else []
+        toolkits = [path for root in roots for path in Path(root).glob("cu[0-9]*")]
+        libraries = [path for kit in toolkits for path in kit.glob("lib/libnvrtc.so.*")]
+        if not libraries:
+            sys.exit("NVRTC is not installed: pip install 'cuda-toolkit[nvrtc,cudart,cccl]==13.*'")
+        self._library = ctypes.CDLL(str(libraries[0]))
+        include = libraries[0].parents[1] / "include"
+        self._includes = (include, include / "cccl")
+
+    def compile(self, path: Path, architecture: int) -> tuple[bool, int, str]:
+        """Whether ``path`` compiles, the bytes of machine code, and what the compiler said."""
+        call, program = self._library, ctypes.c_void_p()
+        folders = (path.parent, *self._includes)
+        options = [f"--gpu-architecture=sm_{architecture}", *OPTIONS]
+        options += [f"--include-path={folder}" for folder in folders]
+        encoded = [option.encode() for option in options]
+        source = path.read_bytes()
+        call.nvrtcCreateProgram(ctypes.byref(program), source, str(path).encode(), 0, None, None)
+        try:
+            status = call.nvrtcCompileProgram(
+                program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
+            )
+            length = ctypes.c_size_t()
+            call.nvrtcGetProgramLogSize(program, ctypes.byref(length))
+            log = ctypes.create_string_buffer(length.value)
+            call.nvrtcGetProgramLog(program, log)
+            code = ctypes.c_size_t()
+            if status == 0:
+                call.nvrtcGetCUBINSize(program, ctypes.byref(code))
+            return status == 0, code.value, log.value.decode()
+        finally:
+            call.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def main() -> int:
+    """Compile the files named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--arch", default=",".join(map(str, ARCHITECTURES)))
+    arguments = parser.parse_args()
+    compiler, failed = Nvrtc(), False
+    for path in arguments.files:
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
+        for architecture in map(int, arguments.arch.split(",")):
+            begin = time.perf_counter()
+            compiled, size, log = compiler.compile(path, architecture)
+            took = time.perf_counter() - begin
+            said = f"{size} bytes, {took:.2f} s" if compiled else "does not compile"
+            print(f"{path} sm_{architecture}: {said}")
+            if log.strip():
+                print(log.rstrip())
+            failed = failed or not compiled
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

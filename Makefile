@@ -1,0 +1,65 @@
+# What a contributor types. `make test` sets up everything it needs and then checks everything.
+# PYTHON=python3.12 chooses the interpreter .venv is made with, PYTEST="-k forest -x" adds options.
+
+PYTHON ?= python3
+PYTEST ?=
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+FRESH := .numba_cache/.fresh
+
+export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
+
+.DEFAULT_GOAL := help
+.PHONY: help test lint types pytest wheel docs kernels bench demo format clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+test: lint types pytest ## lint, types and all tests: what must pass before a merge
+
+lint: $(INSTALLED) ## ruff: mistakes, imports, layout
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(INSTALLED) ## mypy --strict on the installed wheel
+	.ci/types $(BIN)/python
+
+pytest: $(INSTALLED) $(FRESH) ## all tests, among them those of docs, kernels and the wheel
+	$(BIN)/python -m pytest $(PYTEST)
+
+docs: $(INSTALLED) $(FRESH) ## run every code block and docstring example
+	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
+
+kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
+	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*.cu)
+
+wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+bench: $(INSTALLED) $(FRESH) ## speed and memory of whole runs
+	$(BIN)/python benchmarks/forest_run.py
+	$(BIN)/python benchmarks/memory.py
+
+demo: $(INSTALLED) $(FRESH) ## a forest and a cost distance from a bare clone
+	$(BIN)/orograph demo
+
+format: $(INSTALLED) ## let ruff mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## remove everything that make made
+	rm -rf .venv .numba_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+
+# The stamp is written last, so an installation cut short is begun again.
+$(INSTALLED): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+# Numba recompiles a function when its own file changes, but not when a constant or a function it
+# took from another file does. So any change where compiled functions live empties the cache.
+$(FRESH): $(INSTALLED) $(wildcard tiles/*.py kernels/*.py)
+	rm -rf .numba_cache
+	mkdir .numba_cache
+	touch $@

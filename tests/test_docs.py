@@ -1,0 +1,123 @@
+"""The documentation tells the truth: its code runs, its links lead on, no name is left out."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import orograph
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/README.md")])
+BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"i?py", re.IGNORECASE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+# The settings are an object, which the docstring of their module describes.
+NAMES = [name for name in orograph.__all__ if name != "config"]
+
+
+def page_id(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def shows_python(page: Path) -> bool:
+    return any(PYTHON.match(block[2]) for block in BLOCK.finditer(page.read_text(encoding="utf-8")))
+
+
+def code_of(page: Path) -> str:
+    """The Python blocks of a page as one program, each line where it stands in the page."""
+    text = page.read_text(encoding="utf-8")
+    program = [""] * (text.count("\n") + 1)
+    for block in BLOCK.finditer(text):
+        indent, language, code = block.groups()
+        if not PYTHON.match(language):
+            continue
+        first = text.count("\n", 0, block.start(3))
+        place = f"{page_id(page)}:{first}"
+        assert language == "python", f"{place}: write ```python, not ```{language}"
+        assert ">>>" not in code, f"{place}: write the code alone, without prompts"
+        for number, line in enumerate(code.splitlines(), first):
+            program[number] = line.removeprefix(indent)
+    return "\n".join(program).rstrip() + "\n"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if shows_python(p)], ids=page_id)
+def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
+    # By `-c`, as in a session: clusters start without a guard for `__main__`, later
+    # blocks see the names of earlier ones, and whatever is left running ends with the process.
+    done = subprocess.run(
+        [sys.executable, "-c", code_of(page)],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    said = done.stdout.replace('"<string>"', f'"{page_id(page)}"')
+    assert done.returncode == 0, f"exit status {done.returncode}\n{said}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(prose):
+        target = link.split("#")[0]
+        if target and "://" not in target and not target.startswith("mailto:"):
+            assert (page.parent / target).exists(), f"{page_id(page)}: no {link}"
+
+
+def test_the_readme_shows_a_run() -> None:
+    assert "orograph" in code_of(ROOT / "README.md")
+
+
+def section(docstring: str, title: str) -> str | None:
+    """The text of a numpydoc section, None if there is no such section."""
+    found = re.search(
+        rf"^{title}\n-{{{len(title)}}}\n(.*?)(?=^\w[^\n]*\n--+\n|\Z)",
+        inspect.cleandoc(docstring),
+        re.MULTILINE | re.DOTALL,
+    )
+    return found and found.group(1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstring_is_complete(name: str) -> None:
+    thing = getattr(orograph, name)
+    docstring = thing.__doc__ or ""
+    assert section(docstring, "Examples"), f"{name}: no Examples section"
+    if inspect.isclass(thing):
+        members = {key: getattr(thing, key) for key in vars(thing) if not key.startswith("_")}
+        bare = [key for key, member in members.items() if not inspect.getdoc(member)]
+        assert not bare, f"{name}: without a docstring: {', '.join(bare)}"
+        return
+
+    listed = section(docstring, "Parameters") or ""
+    titles = re.findall(r"^(\S[^:\n]*?)(?: *:.*)?$", listed, re.MULTILINE)
+    documented = {part.strip().lstrip("*") for title in titles for part in title.split(",")}
+    signature = inspect.signature(thing)
+    assert documented == set(signature.parameters), f"{name}: other parameters than its own"
+    if signature.return_annotation not in (None, "None"):
+        assert section(docstring, "Returns"), f"{name}: no Returns section"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = doctest.DocTestFinder().find(getattr(orograph, name), name, globs={})
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    report: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False, optionflags=flags)
+    for example in examples:
+        runner.run(example, out=report.append)
+    results = runner.summarize(verbose=False)
+    assert results.attempted > 0, f"{name}: its Examples section has no example"
+    assert results.failed == 0, "".join(report)

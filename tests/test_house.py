@@ -1,0 +1,227 @@
+"""What holds for the code as a whole: what is installed, what imports what, what compiles."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = {"orograph": "pipeline", "orograph.tiles": "tiles", "orograph.kernels": "kernels"}
+NOT_SHIPPED = {".pyc", ".nbi", ".nbc"}  # what running the code leaves beside it
+
+
+def files_of(package: str) -> dict[str, Path]:
+    """The files of one of the three folders, by the path they have when installed."""
+    folder = ROOT / FOLDERS[package]
+    installed = package.replace(".", "/")
+    return {
+        f"{installed}/{path.relative_to(folder).as_posix()}": path
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in NOT_SHIPPED
+    }
+
+
+def modules() -> dict[str, Path]:
+    """Every module of orograph, by name."""
+    every = {name: path for package in FOLDERS for name, path in files_of(package).items()}
+    return {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+        for name, path in every.items()
+        if path.suffix == ".py"
+    }
+
+
+def imports(path: Path, nodes: Iterator[ast.AST] | None = None) -> set[str]:
+    """The modules that a file imports anywhere, or by ``nodes`` alone."""
+    found: set[str] = set()
+    for node in nodes or ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            # `from orograph.tiles import grid` imports a module, `from x import name` may not.
+            known = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            found.update(known or {str(node.module)})
+    return found
+
+
+MODULES = modules()
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    """Run a program in the project's root, and return what it printed."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that would be published: built from the sdist, not from the working tree."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_wheel_holds_the_tree_and_nothing_else(wheel: Path) -> None:
+    expected = {name: path for package in FOLDERS for name, path in files_of(package).items()}
+    assert "orograph/py.typed" in expected
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert {name.split("/")[0] for name in names} == {"orograph"}
+        # In a subfolder, or of a kind that pyproject.toml does not list.
+        assert expected.keys() - names == set(), "in the tree and not in the wheel"
+        assert names - expected.keys() == set(), "in the wheel and not in the tree"
+        different = [n for n in names if archive.read(n) != expected[n].read_bytes()]
+    assert different == []
+
+
+def test_commands_of_the_wheel_exist_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (listing,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
+        points = configparser.ConfigParser()
+        points.read_string(archive.read(listing).decode())
+    assert dict(points["console_scripts"]) == {"orograph": "orograph.cli:main"}
+    assert "orograph/cli.py" in names
+
+
+def test_every_module_of_the_wheel_imports(wheel: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, wheel)
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]: print(importlib.import_module(name).__file__)"
+    )
+    names = [name for name in MODULES if not name.endswith("__main__")]
+    places = run(sys.executable, "-c", code, *names, PYTHONPATH=str(tmp_path)).split("\n")
+    for place in filter(None, places):
+        assert Path(place).is_relative_to(tmp_path), f"{place} is not the wheel's"
+
+
+@pytest.mark.parametrize(
+    ("package", "forbidden"),
+    [
+        pytest.param(
+            "orograph.tiles",
+            {"dask", "distributed", "cupy", "dask_cuda", "orograph.kernels"},
+            id="tiles know neither Dask nor CuPy nor kernels",
+        ),
+        pytest.param(
+            "orograph.kernels",
+            {"dask", "distributed", "dask_cuda", "zarr"},
+            id="kernels know neither Dask nor Zarr",
+        ),
+    ],
+)
+def test_imports_run_one_way(package: str, forbidden: set[str]) -> None:
+    for name, path in MODULES.items():
+        if path.parent.name != FOLDERS[package]:
+            continue
+        for imported in imports(path):
+            parents = {imported.rsplit(".", n)[0] for n in range(imported.count(".") + 1)}
+            assert not parents & forbidden, f"{name} imports {imported}"
+            if imported.split(".")[0] == "orograph":
+                lower = ("orograph.tiles", "orograph.kernels")
+                assert imported.startswith(lower), f"{name} imports {imported} of the pipeline"
+
+
+def test_no_module_needs_itself_to_be_imported() -> None:
+    graph = {
+        name: imports(path, iter(ast.parse(path.read_text(encoding="utf-8")).body)) & MODULES.keys()
+        for name, path in MODULES.items()
+    }
+    order = list(TopologicalSorter(graph).static_order())  # raises CycleError
+    assert set(order) == MODULES.keys()
+
+
+def test_only_compiled_functions_go_without_annotations() -> None:
+    for name in (name for name in MODULES if name.startswith("orograph.kernels")):
+        for node in ast.parse(MODULES[name].read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.returns is None:
+                decorators = " ".join(map(ast.unparse, node.decorator_list))
+                compiled = re.search(r"\b(njit|vectorize|intrinsic)\b", decorators)
+                assert compiled, f"{name}.{node.name}: neither mypy nor Numba checks its types"
+
+
+def test_what_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["gpu"], *extras["plot"]]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    providers = {**packages_distributions(), "cupy": ["cupy-cuda13x"], "dask_cuda": ["dask-cuda"]}
+    undeclared = {
+        f"{name} imports {top}"
+        for name, path in MODULES.items()
+        for top in {imported.split(".")[0] for imported in imports(path)}
+        if top not in sys.stdlib_module_names | {"orograph"}
+        and not {canonicalize_name(provider) for provider in providers.get(top, [])} & declared
+    }
+    assert undeclared == set()
+
+
+def test_importing_orograph_is_quick_and_needs_no_gpu_or_plotting() -> None:
+    code = "import sys, json, orograph; print(json.dumps(sorted(sys.modules)))"
+    own = []
+    for _ in range(3):
+        output = run(sys.executable, "-X", "importtime", "-c", code)
+        lines = [line.split("|") for line in output.splitlines() if line.startswith("import time:")]
+        # Each line: microseconds in the module itself, with all it imports, and its name.
+        times = {name.strip(): field for field, _, name in lines if name.strip().startswith("orog")}
+        assert "orograph" in times
+        own.append(sum(int(field.split(":")[1]) for field in times.values()) / 1e6)
+    loaded = {name.split(".")[0] for name in json.loads(output.splitlines()[-1])}
+    assert not loaded & {"cupy", "dask_cuda", "pynvml", "matplotlib", "skimage", "networkx"}
+    # Compiling while importing, or reading files, would show here at once.
+    assert min(own) < 0.5, f"orograph's own modules take {min(own):.2f} s; import lazily"
+
+
+KERNEL = 'extern "C" __global__ void fill(float *out) { out[threadIdx.x] = SOURCE; }'
+
+
+@pytest.mark.parametrize("architecture", [75, 80, 86, 90], ids=lambda number: f"sm_{number}")
+def test_every_cuda_file_compiles_alone(architecture: int, tmp_path: Path) -> None:
+    # The file written here shows that the compiler runs at all, whatever the tree holds.
+    example = tmp_path / "example.cu"
+    example.write_text(KERNEL.replace("SOURCE", "blockIdx.x"))
+    files = [example, *sorted((ROOT / "kernels").rglob("*.cu"))]
+    output = run(sys.executable, ROOT / ".ci/nvrtc.py", "--arch", str(architecture), *files)
+    for path in files:
+        (line,) = (line for line in output.splitlines() if line.startswith(f"{path} sm_"))
+        size = line.removeprefix(f"{path} sm_{architecture}: ").split()[0]
+        assert int(size) > 500, line
+
+
+def test_a_cuda_file_with_an_error_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.cu"
+    broken.write_text(KERNEL.replace("SOURCE", "missing"))
+    with pytest.raises(AssertionError, match=r'broken\.cu\(1\): error: identifier "missing"'):
+        run(sys.executable, ROOT / ".ci/nvrtc.py", "--arch", "75", broken)
+
+
+def test_every_cuda_file_has_its_twin() -> None:
+    for path in (ROOT / "kernels").rglob("*.cu"):
+        assert path.with_suffix(".py").is_file(), f"{path.name} has no Numba twin"

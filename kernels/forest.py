@@ -41,6 +41,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from orograph.tiles.errors import InputError
+
 Array = NDArray[Any]
 WEIGHTS = ("max", "absolute_difference", "mean")
 MAX_CELLS = 2**29
@@ -841,7 +843,7 @@ def tile_forest(
     ------
     TypeError
         If the dtype is not real or has more than 64 bits.
-    ValueError
+    InputError
         If the tile holds no cell or more than 2**29, if ``weight`` or ``connectivity`` is unknown,
         or if a weight other than ``"max"`` could overflow float64.
 
@@ -861,15 +863,15 @@ def tile_forest(
            [ 0,  0]], dtype=uint8)
     """
     if weight not in WEIGHTS:
-        raise ValueError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
+        raise InputError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
     if connectivity not in (4, 8):
-        raise ValueError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
+        raise InputError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
     if values.ndim != 2 or values.size == 0:
-        raise ValueError(f"values: shape {values.shape} is not that of a tile; pass (h, w) cells")
+        raise InputError(f"values: shape {values.shape} is not that of a tile; pass (h, w) cells")
     h, w = values.shape
     stride = (w + 9) // 8 * 8  # a multiple of 8 cells, which then make whole words
     if (h + 2) * stride > MAX_CELLS:
-        raise ValueError(
+        raise InputError(
             f"values: {h} x {w} cells with their halo are more than 2**29; use smaller tiles"
         )
     values, mark = _native(values, nodata)
@@ -890,7 +892,7 @@ def tile_forest(
             values, values.dtype.type(0) if mark is None else mark, mark is not None, keys
         )
         if greatest > OVERFLOW:
-            raise ValueError(
+            raise InputError(
                 f"values: magnitude {greatest} is beyond 2**1022, where weight {weight!r} may"
                 " overflow float64; scale the values down"
             )

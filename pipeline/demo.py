@@ -59,8 +59,8 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
 
     store, out = folder / "jacksboro.zarr", folder / "forest.zarr"
     shutil.rmtree(folder / "forest.zarr.partial", ignore_errors=True)
-    elevation = og.ingest(raster, store, tile=64, shard=128, overwrite=True)
-    say(f"ingested         {store}: tiles of 64 x 64 cells, shards of 128 x 128, in z-order")
+    elevation = og.ingest(raster, store, tile=16, shard=64, overwrite=True)
+    say(f"ingested         {store}: tiles of 16 x 16 cells, shards of 64 x 64, in z-order")
     print(og.plan("minimum_spanning_forest", store))
 
     with og.cluster(n_workers=workers) as client:
@@ -74,7 +74,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         f"{facts['tree_count']} tree(s), total weight {facts['total_weight']:,.0f} m, "
         f"in {seconds:.2f} s"
     )
-    again = og.minimum_spanning_forest(source, tile=source.size)
+    again = og.minimum_spanning_forest(source, tile=max(source.shape))
     if not np.array_equal(again["edges"].values, forest["edges"].values):
         raise OrographError("demo: the forest in tiles differs from the forest of the whole grid")
     say("checked          the forest of the whole grid at once has the same bits")

@@ -24,9 +24,10 @@ import numpy.typing as npt
 from orograph.kernels.forest import compile_kernels
 from orograph.kernels.merge import IN, UP, contract
 from orograph.kernels.registry import kernel, resolve_backend
-from orograph.launch import Options, check_choice, launch_pass
+from orograph.launch import Options, Order, check_choice, launch
+from orograph.passes import Pass
 from orograph.settings import config
-from orograph.tiles.border import border_cells, reframe, seam_edges
+from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
 from orograph.tiles.costs import WEIGHTS, edge_keys, key_weights
 from orograph.tiles.exact import exact_float, exact_sum
 from orograph.tiles.grid import Window
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 EDGES = Variable(
     "edges",
     np.dtype(np.uint8),
-    0,
+    None,
     {
         "long_name": "edges of the minimum spanning forest from this cell",
         "flag_masks": [1, 2, 4, 8],
@@ -154,13 +155,16 @@ class Forest:
     ) -> tuple[Summary, MergeResidue]:
         """The forest of the children's contracted graphs and their seams, contracted again."""
         window = place.window
-        cells, positions = _vertices(window, [child for child, _ in children])
+        cells, positions = join_borders(window, [child for child, _ in children])
         values = np.empty(cells.size, self.dtype)
         for (_, summary), position in zip(children, positions, strict=True):
             values[position] = summary.border_values
 
         seam_first, seam_second, seam_direction = seam_edges(
-            window.height, window.width, _split(window, children), self.connectivity
+            window.height,
+            window.width,
+            split_of([child for child, _ in children]),
+            self.connectivity,
         )
         a, b = np.searchsorted(cells, seam_first), np.searchsorted(cells, seam_second)
         valid = valid_cells(values, self.nodata)
@@ -216,7 +220,7 @@ class Forest:
         """Tell each child which of its edges are kept and which seam edges are its own."""
         kept = residue.decided_in.copy()
         kept[residue.passed_up] = answer.kept
-        cells, positions = _vertices(place.window, children)
+        cells, positions = join_borders(place.window, children)
         border = border_cells(*place.window.shape, place.sides)
         seams = np.zeros(cells.size, np.uint8)
         seams[np.searchsorted(cells, border)] = answer.seams
@@ -237,24 +241,6 @@ class Forest:
         np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
         flat[border_cells(*place.window.shape, place.sides)] |= answer.seams
         return {EDGES.name: mask}
-
-
-def _vertices(
-    window: Window, children: Sequence[Place]
-) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
-    """The border cells of all children in their parent's frame, and where each child's stand."""
-    own = [
-        reframe(border_cells(*child.window.shape, child.sides), child.window, window)
-        for child in children
-    ]
-    cells = np.sort(np.concatenate(own))
-    return cells, [np.searchsorted(cells, part) for part in own]
-
-
-def _split(window: Window, children: Sequence[tuple[Place, Any]]) -> tuple[int, int]:
-    """Row and column, in the parent's frame, at which its second children begin."""
-    first = children[0][0].window
-    return first.height, first.width
 
 
 def _identities(
@@ -331,8 +317,8 @@ def minimum_spanning_forest(
     connectivity
         8 or 4 neighbours.
     nodata
-        A value that marks cells without a height, over and above what the raster itself says.
-        NaN and infinite cells are never vertices.
+        The value of cells without a height, in place of what the raster itself says. NaN and
+        infinite cells are never vertices.
     tile
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
@@ -356,7 +342,8 @@ def minimum_spanning_forest(
         ``edges``, uint8, shape (y, x): bit 0 is the edge to the east neighbour, bit 1 south-west,
         bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
         row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
-        (float64, the exact sum rounded once), ``vertex_count``, ``edge_count``, ``tree_count``.
+        (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
+        ``edge_count``, ``tree_count``.
 
     Raises
     ------
@@ -386,11 +373,11 @@ def minimum_spanning_forest(
     >>> import orograph as og
     >>> forest = og.minimum_spanning_forest(np.array([[1, 9, 2], [1, 9, 2], [3, 3, 3]]))
     >>> forest.attrs["total_weight"], forest.attrs["tree_count"]
-    (32.0, 1)
+    (33.0, 1)
     >>> forest["edges"].values
-    array([[4, 2, 4],
-           [4, 2, 4],
-           [1, 1, 0]], dtype=uint8)
+    array([[13,  0,  4],
+           [12,  0,  6],
+           [ 0,  0,  0]], dtype=uint8)
     """
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
@@ -398,7 +385,7 @@ def minimum_spanning_forest(
     raster = open_raster(elevation, nodata=nodata)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    options = Options(tile, out, overwrite, resume, wait, client)
-    return launch_pass(
-        raster, problem, parameters, options, lambda: compile_kernels(raster.dtype, weight)
+    order = Order(
+        Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype, weight)
     )
+    return launch(order, Options(tile, out, overwrite, resume, wait, client))

@@ -6,31 +6,29 @@ anything is written.
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import xarray as xr
 from dask.base import tokenize
 
-from orograph import __version__
+from orograph import __version__, jobs
 from orograph.clusters import current_client
-from orograph.layers import Layers
-from orograph.passes import Pass, Problem
-from orograph.run import Progress, Run, compute
+from orograph.run import Progress, Run
 from orograph.settings import config
 from orograph.tiles.dataset import open_dataset
 from orograph.tiles.errors import InputError
+from orograph.tiles.overlap import refuse_overlap
 from orograph.tiles.quadtree import Quadtree
 from orograph.tiles.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.sink import ArraySink, StoreSink
-from orograph.tiles.store import Layout, create_store, update_attributes
+from orograph.tiles.store import Layout, Variable, create_store, update_attributes
 from orograph.vault import MemoryVault
 from orograph.workspace import Workspace
 
@@ -64,87 +62,97 @@ def check_choice(name: str, value: Any, known: tuple[Any, ...]) -> None:
         raise InputError(f"{name}: {value!r} is unknown; use one of {listed}")
 
 
-def launch_pass(
-    raster: Raster,
-    problem: Problem,
-    parameters: Mapping[str, Any],
-    options: Options,
-    warm_up: Callable[[], None],
-) -> xr.Dataset | Run:
-    """Start a problem of the up-and-down pass on a raster.
+class Engine(Protocol):
+    """A run of one of the two engines: `orograph.passes.Pass` or `orograph.frontier.Frontier`."""
 
-    A raster in memory without ``out`` and ``client`` is worked on by threads of this process, and
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do all the work; the attributes of the result."""
+
+    def progress(self) -> Progress:
+        """How far the work is; called from any thread."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done: a problem, on which rasters, by which engine."""
+
+    engine: Callable[..., Engine]
+    problem: Any
+    rasters: tuple[Raster, ...]
+    parameters: Mapping[str, Any]
+    """What beside the rasters decides the result, in JSON types."""
+    warm_up: Callable[[], None]
+    """Compiles the kernels, so that workers find them in the cache."""
+
+
+def launch(order: Order, options: Options) -> xr.Dataset | Run:
+    """Start a run.
+
+    Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and
     the result is in memory. All else goes through a workspace on disk.
     """
-    tile = options.tile or raster.tile or config.get("tile")
-    layout = run_layout(raster.shape, tile)
+    first = order.rasters[0]
+    tile = options.tile if options.tile is not None else first.tile or config.get("tile")
+    layout = run_layout(first.shape, tile)
     client = options.client
-    if options.out is None and client is None and isinstance(raster, ArrayRaster):
+    if client is not None and not hasattr(client, "scheduler_info"):
+        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
+    in_memory = all(isinstance(raster, ArrayRaster) for raster in order.rasters)
+    if options.out is None and client is None and in_memory:
         if options.resume:
             raise InputError("resume: a run in memory leaves nothing to go on with; pass out=")
-        work, progress, cancelled = _in_memory(raster, problem, layout, warm_up)
+        work, progress, cancelled = _in_memory(order, layout)
     else:
         client = client or current_client()
-        work, progress, cancelled = _on_disk(
-            raster, problem, parameters, layout, options, client, warm_up
-        )
+        work, progress, cancelled = _on_disk(order, layout, options, client)
     run = Run(work, progress, cancelled, client)
     return run.result() if options.wait else run
 
 
 def run_layout(shape: tuple[int, int], tile: int) -> Layout:
     """Tiles, and the shards that one task does: some 2048 cells a side, 16 tiles at the most."""
-    shard = tile
-    while shard < min(2048, max(shape)) and 0 < shard < 16 * tile:
+    side = Layout(tile, tile).tile
+    side = min(side, max(shape))
+    shard = side
+    while shard < min(2048, max(shape)) and shard < 16 * side:
         shard *= 2
-    return Layout(tile, shard)
+    return Layout(side, shard)
 
 
 _Parts = tuple[Callable[[], xr.Dataset], Callable[[], Progress], Event]
 
 
-def _in_memory(
-    raster: Raster, problem: Problem, layout: Layout, warm_up: Callable[[], None]
-) -> _Parts:
-    arrays = {v.name: np.empty(raster.shape, v.dtype) for v in problem.outputs}
+def _in_memory(order: Order, layout: Layout) -> _Parts:
+    first, outputs = order.rasters[0], order.problem.outputs
+    arrays = {v.name: np.empty(first.shape, v.dtype) for v in outputs}
     cancelled = Event()
-    run = Pass(
-        problem,
-        raster,
-        Quadtree(raster.shape, layout.tile),
-        _memory_level(layout.tile),
-        MemoryVault(),
-        ArraySink(arrays),
-        cancelled,
+    tree = Quadtree(first.shape, layout.tile)
+    engine = order.engine(
+        problem=order.problem,
+        rasters=order.rasters,
+        tree=tree,
+        # nodes that one task does: about a million cells each
+        shard_level=min(max(0, (1024 // layout.tile).bit_length() - 1), tree.root.level),
+        vault=MemoryVault(),
+        sink=ArraySink(arrays),
+        token=tokenize("memory", time.time_ns()),
+        cancelled=cancelled,
     )
 
     def work() -> xr.Dataset:
-        warm_up()
-        tasks, root, writes = run.graph(Layers(problem.name, tokenize(id(run))), run)
-        _, attributes = compute(tasks, [root, *writes], None, cancelled)
-        place = raster.georeference
+        order.warm_up()
+        attributes = engine.run(None, engine, cancelled)
+        place = first.georeference
         dims = (place.y_name, place.x_name)
-        variables = {v.name: (dims, arrays[v.name], dict(v.attrs)) for v in problem.outputs}
-        attributes = {**_inherited(raster), "Conventions": "CF-1.10", **attributes}
-        return xr.Dataset(variables, coords=place.coords(), attrs=attributes)
+        variables = {v.name: (dims, arrays[v.name], _stated(v)) for v in outputs}
+        header = {**_inherited(first), "Conventions": "CF-1.10", **attributes}
+        return xr.Dataset(variables, coords=place.coords(), attrs=header)
 
-    return work, run.progress, cancelled
-
-
-def _memory_level(tile: int) -> int:
-    """The level of the nodes that one task does in memory: about a million cells each."""
-    return max(0, (1024 // tile).bit_length() - 1)
+    return work, engine.progress, cancelled
 
 
-def _on_disk(
-    raster: Raster,
-    problem: Problem,
-    parameters: Mapping[str, Any],
-    layout: Layout,
-    options: Options,
-    client: Client | None,
-    warm_up: Callable[[], None],
-) -> _Parts:
+def _on_disk(order: Order, layout: Layout, options: Options, client: Client | None) -> _Parts:
+    first, problem = order.rasters[0], order.problem
     scratch = None
     out = options.out
     if out is None:
@@ -154,45 +162,46 @@ def _on_disk(
         out = Path(scratch.name) / "result.zarr"
     identity = {
         "operation": problem.name,
-        **parameters,
-        "input": raster.fingerprint(),
+        **order.parameters,
+        "input": [raster.fingerprint() for raster in order.rasters],
         "tile": layout.tile,
         "shard": layout.shard,
         "orograph": __version__,
     }
+    for raster in order.rasters:
+        refuse_overlap(raster, out)
     space = Workspace(out, identity, overwrite=options.overwrite, resume=options.resume)
     cancelled = Event()
-    runs: list[Pass] = []
+    engines: list[Engine] = []
     latest = Progress(0, 0)
 
     def work() -> xr.Dataset:
-        warm_up()
+        nonlocal latest
+        order.warm_up()
         vault = space.open(
             lambda path: create_store(
-                path, raster.shape, layout, problem.outputs, raster.georeference, _inherited(raster)
+                path, first.shape, layout, problem.outputs, first.georeference, _inherited(first)
             )
         )
-        run = Pass(
-            problem,
-            _reachable(raster, space, layout, client),
-            Quadtree(raster.shape, layout.tile),
-            (layout.shard // layout.tile).bit_length() - 1,
-            vault,
-            StoreSink(space.result),
-            None if client else cancelled,
-        )
-        runs.append(run)
         # names of tasks are never used twice: a result that the cluster still holds from an
         # earlier run would stand for work that this one has to do
         token = tokenize(str(space.folder.absolute()), identity, time.time_ns())
-        handle: Pass | str = run
+        engine = order.engine(
+            problem=problem,
+            rasters=_reachable(order.rasters, space, layout, client),
+            tree=Quadtree(first.shape, layout.tile),
+            shard_level=(layout.shard // layout.tile).bit_length() - 1,
+            vault=vault,
+            sink=StoreSink(space.result),
+            token=token,
+            cancelled=None if client else cancelled,
+        )
+        engines.append(engine)
+        handle: Any = engine
         if client is not None:
-            job = space.folder.absolute() / f"job-{token}.pickle"
-            job.write_bytes(pickle.dumps(run))
-            handle = str(job)
-        tasks, root, writes = run.graph(Layers(problem.name, token), handle)
-        _, attributes = compute(tasks, [root, *writes], client, cancelled)
-        run.check_complete()
+            handle = jobs.store(engine, space.folder.absolute() / f"job-{token}.pickle")
+        attributes = engine.run(client, handle, cancelled)
+        latest = engine.progress()
         update_attributes(space.result, None, attributes)
         space.publish(options.overwrite)
         result = open_dataset(space.out)
@@ -204,23 +213,34 @@ def _on_disk(
 
     def progress() -> Progress:
         nonlocal latest
-        if runs and space.folder.exists():
-            latest = runs[0].progress()
+        if engines and space.folder.exists():
+            latest = engines[0].progress()
         return latest
 
     return work, progress, cancelled
 
 
-def _reachable(raster: Raster, space: Workspace, layout: Layout, client: Client | None) -> Raster:
-    """The raster itself, or a stored copy of one that lives in this process's memory only."""
-    if client is None or not isinstance(raster, ArrayRaster):
-        return raster
+def _reachable(
+    rasters: tuple[Raster, ...], space: Workspace, layout: Layout, client: Client | None
+) -> tuple[Raster, ...]:
+    """The rasters, stored copies in place of those that live in this process's memory only."""
     from orograph.tiles.ingest import ingest
 
-    copy = space.folder / "input.zarr"
-    if not copy.exists():
-        ingest(raster, copy, tile=layout.tile, shard=layout.shard)
-    return StoreRaster(copy)
+    reachable: list[Raster] = []
+    for number, raster in enumerate(rasters):
+        if client is not None and isinstance(raster, ArrayRaster):
+            copy = space.folder / f"input-{number}.zarr"
+            if not copy.exists():
+                ingest(raster, copy, tile=layout.tile, shard=layout.shard)
+            raster = StoreRaster(copy)
+        reachable.append(raster)
+    return tuple(reachable)
+
+
+def _stated(variable: Variable) -> dict[str, Any]:
+    """The attributes of a variable in memory: as `open_dataset` shows those of a stored one."""
+    fill = {} if variable.fill_value is None else {"_FillValue": variable.fill_value}
+    return {**variable.attrs, **fill}
 
 
 def _inherited(raster: Raster) -> dict[str, Any]:

@@ -18,26 +18,28 @@ was killed goes on from where it was.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from threading import Event
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
 
+from orograph.jobs import load
 from orograph.layers import Key, Layers
-from orograph.run import Progress
+from orograph.run import Progress, compute
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.quadtree import Node, Place, Quadtree
 from orograph.tiles.raster import Raster
 from orograph.tiles.sink import Sink
 from orograph.tiles.store import Variable
 from orograph.vault import Vault
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Array = npt.NDArray[Any]
 
@@ -53,8 +55,8 @@ class Problem(Protocol):
     name: str
     outputs: tuple[Variable, ...]
 
-    def leaf(self, place: Place, cells: Array) -> tuple[Any, Any]:
-        """Summarise a tile: ``(summary, residue)`` of its ``cells``."""
+    def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
+        """Summarise a tile: ``(summary, residue)`` of its cells in each of the rasters."""
 
     def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
         """Join siblings into their parent at ``place``: ``(summary, residue)``."""
@@ -76,12 +78,23 @@ class Pass:
     """One run of a problem over a raster: everything a task must know."""
 
     problem: Problem
-    raster: Raster
+    rasters: tuple[Raster, ...]
     tree: Quadtree
     shard_level: int
     vault: Vault
     sink: Sink
+    token: str
     cancelled: Event | None = field(default=None, compare=False)
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Go up and down; the attributes of the result.
+
+        ``handle`` is what tasks carry, see `orograph.jobs`.
+        """
+        tasks, root, writes = self.graph(handle)
+        _, attributes = compute(tasks, [root, *writes], client, cancelled)
+        self._check_complete()
+        return attributes
 
     def task_tiles(self, node: Node) -> Any:
         """The summary of a shard."""
@@ -156,7 +169,7 @@ class Pass:
         place = self.tree.place(node)
         if node.level == 0:
             self._stop_if_cancelled()
-            return self.problem.leaf(place, self.raster.read(place.window))
+            return self.problem.leaf(place, *(r.read(place.window) for r in self.rasters))
         below = [
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
         ]
@@ -189,7 +202,7 @@ class Pass:
         total = self.tree.count(self.shard_level) + sum(map(self.tree.count, levels))
         return Progress(done, total)
 
-    def check_complete(self) -> None:
+    def _check_complete(self) -> None:
         """Refuse a result of which a shard has not been written."""
         written = self.vault.count("done", self.shard_level)
         expected = self.tree.count(self.shard_level)
@@ -206,11 +219,9 @@ class Pass:
         """The nodes that one task reads and one task writes, in z-order."""
         return list(self.tree.nodes(self.shard_level))
 
-    def graph(self, layers: Layers, handle: Pass | str) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """The tasks that are still to do, the key of the root, and the keys of the writes.
-
-        ``handle`` is what tasks carry: this object, or the path of a file that holds it.
-        """
+    def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
+        """The tasks that are still to do, the key of the root, and the keys of the writes."""
+        layers = Layers(self.problem.name, self.token)
         tasks: dict[Key, Task] = {}
 
         def add(stage: str, node: Node, *arguments: Any, recall: bool = False) -> Key:
@@ -244,9 +255,9 @@ class Pass:
         return tasks, root, writes
 
 
-def _perform(handle: Pass | str, stage: str, node: Node | None, *arguments: Any) -> Any:
+def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
     """Do one task of a run: the only function that Dask sees."""
-    run = handle if isinstance(handle, Pass) else _load(handle)
+    run: Pass = load(handle)
     if stage in ("split", "write"):
         assert node is not None
         answers, index = arguments
@@ -255,9 +266,3 @@ def _perform(handle: Pass | str, stage: str, node: Node | None, *arguments: Any)
     if stage == "root":
         return run.task_root(*arguments)
     return getattr(run, f"task_{stage}")(node, *arguments)
-
-
-@lru_cache(maxsize=8)
-def _load(path: str) -> Pass:
-    run: Pass = pickle.loads(Path(path).read_bytes())
-    return run

@@ -1,1 +1,1 @@
-"""Grids, quadtrees, stores and edge costs: everything about tiles that needs neither Dask nor CuPy."""
+"""Grids, quadtrees, stores, edge costs: all about tiles that needs neither Dask nor CuPy."""

@@ -6,11 +6,13 @@ ascending order is row-major order everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.grid import Window
-from orograph.tiles.quadtree import Sides
+from orograph.tiles.quadtree import Place, Sides
 
 Indices = npt.NDArray[np.int64]
 
@@ -43,6 +45,29 @@ def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
     """The indices of cells of ``inner`` in the frame of ``outer``, which holds it."""
     y, x = np.divmod(cells, inner.width)
     return (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
+
+
+def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:
+    """The border cells of all children of a node, and where among them those of each child stand.
+
+    Returns
+    -------
+    cells : int64 array
+        In the frame of the node's ``window``, ascending.
+    positions : list of int64 arrays
+        For each child, the positions in ``cells`` of its own border cells, in their order.
+    """
+    own = [
+        reframe(border_cells(*child.window.shape, child.sides), child.window, window)
+        for child in children
+    ]
+    cells = np.sort(np.concatenate(own))
+    return cells, [np.searchsorted(cells, part) for part in own]
+
+
+def split_of(children: Sequence[Place]) -> tuple[int, int]:
+    """Row and column, in the frame of a node, at which its second children begin."""
+    return children[0].window.shape
 
 
 def seam_edges(

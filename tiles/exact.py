@@ -6,6 +6,8 @@ integers, without rounding, and rounded once at the end. So a total is the same 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,5 +35,8 @@ def exact_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def exact_float(total: int) -> float:
-    """A sum in units of 2**-1074 as the nearest float64."""
-    return total / (1 << -UNIT_EXPONENT)
+    """A sum in units of 2**-1074 as the nearest float64, infinite where that is none."""
+    try:
+        return total / (1 << -UNIT_EXPONENT)
+    except OverflowError:
+        return math.copysign(math.inf, total)

@@ -157,7 +157,9 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
         raise InputError(f"{what}: no band, only subdatasets ({inside}); open one of them")
     if band is None:
         if dataset.count > 1:
-            raise InputError(f"{what}: {dataset.count} bands; choose one, such as band=1")
+            raise InputError(
+                f"{what}: {dataset.count} bands; select one first, or ingest it with band=1"
+            )
         return 1
     if not 1 <= band <= dataset.count:
         raise InputError(f"{what}: band={band}; it has bands 1 to {dataset.count}")

@@ -6,14 +6,13 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from orograph.tiles.dataset import open_dataset
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
+from orograph.tiles.overlap import refuse_overlap
 from orograph.tiles.publish import check_target, discard, partial_path, publish
 from orograph.tiles.raster import FileRaster, Raster, open_raster
 from orograph.tiles.store import Layout, StoreSink, Variable, create_store
@@ -88,9 +87,8 @@ def ingest(
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     check_target(store, overwrite)
     partial = partial_path(store)
-    for path in _files_of(source, raster):
-        _refuse_overlap(path, store)
-        _refuse_overlap(path, partial)
+    refuse_overlap(raster, store, source)
+    refuse_overlap(raster, partial, source)
     discard(partial)
     stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
     create_store(partial, raster.shape, layout, [stored], raster.georeference)
@@ -131,25 +129,3 @@ def _read_ahead(raster: Raster, layout: Layout) -> Iterator[tuple[Window, NDArra
         finally:
             for _, cells in pending:
                 cells.cancel()
-
-
-def _files_of(source: Any, raster: Raster) -> Iterator[Path]:
-    """Files and folders that the source is known to be read from."""
-    if isinstance(source, str | os.PathLike):
-        yield Path(source)
-    stated = getattr(source, "encoding", {}).get("source")
-    if isinstance(stated, str):
-        yield Path(stated)
-    if isinstance(raster, FileRaster):
-        yield from (Path(name) for name in raster.files)
-
-
-def _refuse_overlap(source: Path, store: str | os.PathLike[str]) -> None:
-    if not source.exists():
-        return
-    one, other = os.path.realpath(source), os.path.realpath(store)
-    if os.path.commonpath([one, other]) in (one, other):
-        raise InputError(
-            f"{store}: the source {source} lies there or around it, and sources are never "
-            "written; choose a path outside of it"
-        )

@@ -73,7 +73,9 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
         number = value.item() if hasattr(value, "item") else value
         number = number if isinstance(number, int) else float(number)
     except (TypeError, ValueError):
-        raise InputError(f"{what}: nodata={value!r} is no number") from None
+        raise InputError(
+            f"{what}: nodata={value!r} is no number; pass one, or leave it out"
+        ) from None
     if dtype.kind == "f":
         if isinstance(number, int) or math.isfinite(number):
             bound = float(np.finfo(dtype).max)

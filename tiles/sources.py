@@ -67,7 +67,7 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
 def _pick_band(count: int, band: int | None, what: str) -> int:
     if band is None:
         if count > 1:
-            raise InputError(f"{what}: {count} bands; choose one, such as band=1")
+            raise InputError(f"{what}: {count} bands; select one first, or ingest it with band=1")
         band = 1
     if not 1 <= band <= count:
         raise InputError(f"{what}: band={band}; it has bands 1 to {count}")

@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ SHARD_SIDE = 4096
 # What a writer of a whole shard has to hold, twice for a moment: 4096 cells a side of 4 bytes,
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
+# A tile is worked on in one piece in memory; kernels number its cells with 29 bits.
+MOST_CELLS_A_SIDE = 16384
 # A shard holds at most 16 x 16 tiles: its index is read whole for every tile read from it.
 MOST_TILES_A_SIDE = 16
 
@@ -69,8 +72,15 @@ class Layout:
     shard: int
 
     def __post_init__(self) -> None:
-        if self.tile < 1:
-            raise InputError(f"tile={self.tile}: it must be at least 1 cell a side")
+        for name, side in (("tile", self.tile), ("shard", self.shard)):
+            if isinstance(side, bool) or not isinstance(side, Integral):
+                raise InputError(f"{name}={side!r}: it must be a whole number of cells")
+            object.__setattr__(self, name, int(side))
+        if not 1 <= self.tile <= MOST_CELLS_A_SIDE:
+            raise InputError(
+                f"tile={self.tile}: it must be 1 to {MOST_CELLS_A_SIDE} cells a side; 512 to 4096 "
+                "are usual"
+            )
         ratio, rest = divmod(self.shard, self.tile)
         if rest or ratio < 1 or ratio & (ratio - 1):
             raise InputError(
@@ -83,7 +93,7 @@ class Layout:
         cls, shape: tuple[int, int], dtype: Any, tile: int = 1024, shard: int | None = None
     ) -> Layout:
         """Layout for a grid: shards of about 4096 cells a side, no larger than the grid needs."""
-        if shard is None and tile >= 1:
+        if shard is None and isinstance(tile, Integral) and 1 <= tile <= MOST_CELLS_A_SIDE:
             most = min(SHARD_SIDE, math.isqrt(SHARD_BYTES // np.dtype(dtype).itemsize))
             shard = tile
             while shard < max(shape) and 2 * shard <= min(most, MOST_TILES_A_SIDE * tile):

@@ -1,0 +1,353 @@
+"""Connected components of a raster of classes, numbered as if it had been scanned in one piece.
+
+A tile labels its own components; those that touch its border are handed up, and every node joins
+what its children hand up across their seams (Rem's union-find, see `orograph.kernels.unionfind`).
+A component that no longer touches the border of a node is complete there.
+
+*Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
+tiles of a row. So each node counts, for each of its rows, the first cells of complete components;
+on the way down it tells its children which number the first of them in each row bears. What a
+component that is complete only further up does to the numbers is told along with it. All of this is
+O(border); no list of all components is ever made on the way.
+
+Source: M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018,
+for the pairwise merge of parent arrays; here up a tree, over borders alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.registry import kernel
+from orograph.kernels.unionfind import rem_components
+from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid import Window
+from orograph.tiles.keys import valid_cells
+from orograph.tiles.quadtree import Place
+from orograph.tiles.store import Variable
+
+LABELS = Variable(
+    "labels",
+    np.dtype(np.int64),
+    None,
+    {"long_name": "connected components, numbered by their first cell in row-major order"},
+)
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Components, or parts of them, that touch a border; ordered by their first cells."""
+
+    first: Integers
+    """Row-major index in the grid of the first cell."""
+    ahead: Integers
+    """How many complete components of the node start in the same row of it, farther left."""
+    size: Integers
+    box: Integers
+    """(n, 4): top, left, bottom, right in the grid, the last two not included."""
+
+    def take(self, which: Any) -> Parts:
+        """Some of them."""
+        return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a node tells its parent."""
+
+    border_values: Array
+    border_parts: Integers
+    """For each border cell its part, or -1 where there is background."""
+    parts: Parts
+    starts: Integers
+    """For each row of the node, how many complete components have their first cell in it."""
+
+
+@dataclass(frozen=True)
+class LeafResidue:
+    """A tile's labels; ``part`` is, for each label, its place among the parts handed up, or -1."""
+
+    labels: npt.NDArray[np.int32]
+    whole: Parts
+    """All components of the tile."""
+    kept: npt.NDArray[np.bool_]
+    """Which of them are complete in the tile and large enough to be numbered."""
+    part: Integers
+
+
+@dataclass(frozen=True)
+class MergeResidue:
+    """The groups into which a node has joined its children's parts."""
+
+    groups: Parts
+    kept: npt.NDArray[np.bool_]
+    """Which of them are complete here and large enough to be numbered."""
+    part: Integers
+    """For each group its place among the parts handed up, or -1."""
+    members: tuple[Integers, ...]
+    """For each child, the groups of its parts."""
+    member_firsts: tuple[Integers, ...]
+    starts: tuple[Integers, ...]
+    """The children's own ``starts``."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The numbers a node's components bear."""
+
+    base: Integers
+    """For each row of the node, the number of the first component that starts in it."""
+    labels: Integers
+    """For each part handed up, the number of its component; 0 if it was dropped."""
+    owned: npt.NDArray[np.bool_]
+    """For each part handed up, whether it holds the component's first cell."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """Connected components as a problem of the up-and-down pass."""
+
+    dtype: np.dtype[Any]
+    nodata: float | int | None
+    connectivity: int
+    min_size: int
+    backend: str
+
+    name = "components"
+    outputs = (LABELS,)
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafResidue]:
+        """Label a tile and hand up what touches its border."""
+        (classes,) = cells
+        window, grid_width = place.window, place.grid[1]
+        tile = kernel("label_tile", self.backend)(classes, self.nodata, self.connectivity)
+        y, x = np.divmod(tile.first.astype(np.int64), window.width)
+        first = (y + window.y) * grid_width + (x + window.x)
+        corner = np.array([window.y, window.x, window.y, window.x])
+        border = border_cells(*window.shape, place.sides)
+        on_border = tile.labels.ravel()[border].astype(np.int64) - 1
+
+        touching = np.zeros(first.size, np.bool_)
+        touching[on_border[on_border >= 0]] = True
+        kept = ~touching & (tile.size >= self.min_size)
+        ahead = _ahead(first, first[kept], window, grid_width)
+        whole = Parts(first, ahead, tile.size, tile.box + corner)
+        part = np.where(touching, np.cumsum(touching) - 1, -1)
+        summary = Summary(
+            classes.ravel()[border],
+            _part_of(on_border, part),
+            whole.take(touching),
+            _starts(first[kept], window, grid_width),
+        )
+        return summary, LeafResidue(tile.labels, whole, kept, part)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeResidue]:
+        """Join the children's parts across their seams."""
+        window, grid_width = place.window, place.grid[1]
+        places = [child for child, _ in children]
+        cells, positions = join_borders(window, places)
+        offsets = np.cumsum([0, *(s.parts.first.size for _, s in children)])
+        values = np.empty(cells.size, self.dtype)
+        at = np.full(cells.size, -1, np.int64)
+        for (_, s), position, offset in zip(children, positions, offsets, strict=False):
+            values[position] = s.border_values
+            at[position] = np.where(s.border_parts >= 0, s.border_parts + offset, -1)
+
+        first, second, _ = seam_edges(*window.shape, split_of(places), self.connectivity)
+        a, b = np.searchsorted(cells, first), np.searchsorted(cells, second)
+        joined = (at[a] >= 0) & (at[b] >= 0) & (values[a] == values[b])
+        roots = rem_components(int(offsets[-1]), at[a[joined]], at[b[joined]])
+
+        # groups in the order of their first cells
+        starts = _stack(places, [s.starts for _, s in children], window)
+        parts = _concatenate([s.parts for _, s in children])
+        ahead = parts.ahead + self._left_of(places, children)
+        group_first = np.full(roots.size, np.iinfo(np.int64).max)
+        np.minimum.at(group_first, roots, parts.first)
+        order = np.unique(group_first[roots])
+        group = np.searchsorted(order, group_first[roots])
+        owner = np.flatnonzero(parts.first == order[group])
+        groups = _gather(parts, group, owner, order, ahead)
+
+        border = border_cells(*window.shape, place.sides)
+        at_border = np.searchsorted(cells, border)
+        on_border = at[at_border]
+        touching = np.zeros(order.size, np.bool_)
+        touching[group[on_border[on_border >= 0]]] = True
+        kept = ~touching & (groups.size >= self.min_size)
+        complete = groups.first[kept]
+        groups = Parts(
+            groups.first,
+            groups.ahead + _ahead(groups.first, complete, window, grid_width),
+            groups.size,
+            groups.box,
+        )
+        part = np.where(touching, np.cumsum(touching) - 1, -1)
+        summary = Summary(
+            values[at_border],
+            _part_of(on_border, part[group]),
+            groups.take(touching),
+            starts + _starts(complete, window, grid_width),
+        )
+        residue = MergeResidue(
+            groups,
+            kept,
+            part,
+            tuple(np.split(group, offsets[1:-1])),
+            tuple(s.parts.first for _, s in children),
+            tuple(s.starts for _, s in children),
+        )
+        return summary, residue
+
+    def _left_of(
+        self, places: Sequence[Place], children: Sequence[tuple[Place, Summary]]
+    ) -> Integers:
+        """For each part, the complete ones that start in its row, in the sibling to its left."""
+        counts = []
+        for place, summary in children:
+            left = _left_sibling(place, places)
+            if left is None:
+                counts.append(np.zeros(summary.parts.first.size, np.int64))
+                continue
+            rows = summary.parts.first // place.grid[1] - place.window.y
+            counts.append(children[left][1].starts[rows])
+        return np.concatenate(counts)
+
+    def root(self, summary: Summary) -> tuple[Answer, dict[str, Any]]:
+        """Number the rows of the grid."""
+        before = np.cumsum(summary.starts) - summary.starts
+        attributes = {
+            "connectivity": self.connectivity,
+            "min_size": self.min_size,
+            "component_count": int(summary.starts.sum()),
+        }
+        return Answer(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
+
+    def down(
+        self, place: Place, residue: MergeResidue, answer: Answer, children: Sequence[Place]
+    ) -> list[Answer]:
+        """Number the groups, and the rows of the children."""
+        width = place.grid[1]
+        labels, owned, told = _numbers(
+            residue.groups, residue.kept, residue.part, answer, place.window, width
+        )
+        firsts = np.sort(np.concatenate([residue.groups.first[residue.kept], told]))
+        answers = []
+        for i, child in enumerate(children):
+            rows = slice(child.window.y - place.window.y, None)
+            base = answer.base[rows][: child.window.height]
+            left = _left_sibling(child, children)
+            if left is not None:
+                sibling = children[left].window
+                y, x = np.divmod(firsts, width)
+                there = (y >= sibling.y) & (y < sibling.y + sibling.height)
+                there &= (x >= sibling.x) & (x < sibling.x + sibling.width)
+                base = base + residue.starts[left] + _starts(firsts[there], sibling, width)
+            members = residue.members[i]
+            mine = owned[members] & (residue.member_firsts[i] == residue.groups.first[members])
+            answers.append(Answer(base, labels[members], mine))
+        return answers
+
+    def finish(self, place: Place, residue: LeafResidue, answer: Answer) -> dict[str, Array]:
+        """The tile with its final numbers."""
+        labels, _, _ = _numbers(
+            residue.whole, residue.kept, residue.part, answer, place.window, place.grid[1]
+        )
+        table = np.concatenate([np.zeros(1, np.int64), labels])
+        return {LABELS.name: table[residue.labels]}
+
+
+def _numbers(
+    parts: Parts,
+    kept: npt.NDArray[np.bool_],
+    part: Integers,
+    answer: Answer,
+    window: Window,
+    grid_width: int,
+) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
+    """The numbers of parts, which of them hold their component's first cell, and what was told.
+
+    The last are the first cells, in this window, of components that are complete only further up:
+    they count in their rows like all others.
+    """
+    handed_up = part >= 0
+    labels = np.zeros(part.size, np.int64)
+    owned = kept.copy()
+    labels[handed_up] = answer.labels[part[handed_up]]
+    owned[handed_up] = answer.owned[part[handed_up]]
+    told = np.sort(parts.first[handed_up & owned & (labels > 0)])
+    first = parts.first[kept]
+    rows = first // grid_width - window.y
+    between = _ahead(first, told, window, grid_width)
+    labels[kept] = answer.base[rows] + parts.ahead[kept] + between
+    return labels, owned, told
+
+
+def _ahead(first: Integers, others: Integers, window: Window, grid_width: int) -> Integers:
+    """For each first cell, how many of ``others`` lie in its row of the window, to its left."""
+    others = np.sort(others)
+    row_start = first // grid_width * grid_width + window.x
+    return np.searchsorted(others, first) - np.searchsorted(others, row_start)
+
+
+def _starts(first: Integers, window: Window, grid_width: int) -> Integers:
+    return np.bincount(first // grid_width - window.y, minlength=window.height).astype(np.int64)
+
+
+def _part_of(on_border: Integers, part: Integers) -> Integers:
+    """The parts of border cells; background (-1) stays what it is."""
+    return np.concatenate([part, [-1]])[on_border]
+
+
+def _left_sibling(place: Place, places: Sequence[Place]) -> int | None:
+    for i, other in enumerate(places):
+        if other.window.y == place.window.y and other.window.x < place.window.x:
+            return i
+    return None
+
+
+def _stack(places: Sequence[Place], starts: Sequence[Integers], window: Window) -> Integers:
+    total = np.zeros(window.height, np.int64)
+    for place, own in zip(places, starts, strict=True):
+        y = place.window.y - window.y
+        total[y : y + place.window.height] += own
+    return total
+
+
+def _concatenate(parts: Sequence[Parts]) -> Parts:
+    return Parts(
+        np.concatenate([p.first for p in parts]),
+        np.concatenate([p.ahead for p in parts]),
+        np.concatenate([p.size for p in parts]),
+        np.concatenate([p.box for p in parts]),
+    )
+
+
+def _gather(
+    parts: Parts, group: Integers, owner: Integers, order: Integers, ahead: Integers
+) -> Parts:
+    """Parts joined by group; what lies ahead is that of the part with the first cell."""
+    size = np.zeros(order.size, np.int64)
+    np.add.at(size, group, parts.size)
+    box = np.empty((order.size, 4), np.int64)
+    box[:, :2], box[:, 2:] = np.iinfo(np.int64).max, -1
+    np.minimum.at(box[:, :2], group, parts.box[:, :2])
+    np.maximum.at(box[:, 2:], group, parts.box[:, 2:])
+    mine = np.empty(order.size, np.int64)
+    mine[group[owner]] = ahead[owner]
+    return Parts(order, mine, size, box)
+
+
+def is_background(classes: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
+    """Which cells belong to no component: 0 and nodata."""
+    return (classes == 0) | ~valid_cells(classes, nodata)

@@ -18,6 +18,7 @@ BACKENDS = ("auto", "numba", "cuda")
 
 _KERNELS: dict[str, dict[str, str]] = {
     "tile_forest": {"numba": "orograph.kernels.forest:tile_forest"},
+    "relax": {"numba": "orograph.kernels.relax:relax"},
     "label_tile": {"numba": "orograph.kernels.label:label_tile"},
 }
 

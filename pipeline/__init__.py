@@ -15,6 +15,8 @@ __version__ = version("orograph")
 
 if TYPE_CHECKING:
     from orograph.clusters import cluster
+    from orograph.components import connected_components
+    from orograph.distance import cost_distance
     from orograph.forest import minimum_spanning_forest
     from orograph.planning import Plan, plan
     from orograph.run import Progress, Run
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "orograph.clusters": ("cluster",),
     "orograph.settings": ("config",),
+    "orograph.components": ("connected_components",),
+    "orograph.distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.planning": ("Plan", "plan"),
     "orograph.run": ("Progress", "Run"),
@@ -70,6 +74,8 @@ __all__ = [
     "StoreExistsError",
     "cluster",
     "config",
+    "connected_components",
+    "cost_distance",
     "ingest",
     "minimum_spanning_forest",
     "open",

@@ -18,18 +18,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.registry import kernel
+from orograph.kernels.label import compile_kernels
+from orograph.kernels.registry import kernel, resolve_backend
 from orograph.kernels.unionfind import rem_components
+from orograph.launch import Options, Order, check_choice, launch
+from orograph.passes import Pass, Table
+from orograph.settings import config
 from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
-from orograph.tiles.keys import valid_cells
 from orograph.tiles.quadtree import Place
+from orograph.tiles.raster import open_raster
 from orograph.tiles.store import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.run import Run
 
 LABELS = Variable(
     "labels",
@@ -266,6 +279,40 @@ class Components:
         table = np.concatenate([np.zeros(1, np.int64), labels])
         return {LABELS.name: table[residue.labels]}
 
+    def rows_of_tile(self, place: Place, residue: LeafResidue, answer: Answer) -> Table:
+        """The components that are complete in a tile."""
+        return self._rows(residue.whole, residue.kept, residue.part, place, answer)
+
+    def rows_of_node(self, place: Place, residue: MergeResidue, answer: Answer) -> Table:
+        """The components that are complete in a node, and in none of its children."""
+        return self._rows(residue.groups, residue.kept, residue.part, place, answer)
+
+    def _rows(
+        self,
+        parts: Parts,
+        kept: npt.NDArray[np.bool_],
+        part: Integers,
+        place: Place,
+        answer: Answer,
+    ) -> Table:
+        labels, _, _ = _numbers(parts, kept, part, answer, place.window, place.grid[1])
+        return {
+            "label": labels[kept],
+            "component_size": parts.size[kept],
+            "component_box": parts.box[kept],
+        }
+
+    def join_rows(self, tables: Sequence[Table]) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """One table of all components, in the order of their labels."""
+        label = np.concatenate([t["label"] for t in tables])
+        order = np.argsort(label, kind="stable")
+        size = np.concatenate([t["component_size"] for t in tables])[order]
+        box = np.concatenate([t["component_box"] for t in tables])[order]
+        return {
+            "component_size": (("component",), size),
+            "component_box": (("component", "box_side"), box),
+        }
+
 
 def _numbers(
     parts: Parts,
@@ -348,6 +395,81 @@ def _gather(
     return Parts(order, mine, size, box)
 
 
-def is_background(classes: Array, nodata: float | int | None) -> npt.NDArray[np.bool_]:
-    """Which cells belong to no component: 0 and nodata."""
-    return (classes == 0) | ~valid_cells(classes, nodata)
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = 8,
+    min_size: int = 1,
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run:
+    """Number the connected components of a raster of classes, at any size.
+
+    Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
+    scan of the whole raster: 1, 2, ... in row-major order of each component's first cell.
+
+    Parameters
+    ----------
+    classes
+        Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
+        are background. What may be given is as for `minimum_spanning_forest`.
+    connectivity
+        8 or 4 neighbours.
+    min_size
+        Components of fewer cells become background and have no number.
+    nodata
+        The value of nodata cells, in place of what the raster itself says.
+    tile, out, overwrite, resume, wait, backend, client
+        As for `minimum_spanning_forest`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``labels``, int64, shape (y, x), 0 for background. Beside them a table with one row for each
+        component, in the order of the labels: ``component_size`` (cells) and ``component_box``
+        (top, left, bottom, right in rows and columns of the raster, the last two not included).
+        Attribute ``component_count``.
+
+    Raises
+    ------
+    InputError
+        If an argument or the raster is not what is asked for.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    References
+    ----------
+    M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> water = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 1]], bool)
+    >>> lakes = og.connected_components(water)
+    >>> lakes["labels"].values
+    array([[1, 0, 0],
+           [0, 0, 2],
+           [0, 2, 2]])
+    >>> lakes["component_size"].values
+    array([1, 3])
+    """
+    check_choice("connectivity", connectivity, (4, 8))
+    if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
+        raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
+    backend = resolve_backend("label_tile", backend or config.get("backend"))
+    raster = open_raster(classes, nodata=nodata)
+    problem = Components(raster.dtype, raster.nodata, connectivity, int(min_size), backend)
+    parameters = {
+        "connectivity": connectivity,
+        "min_size": int(min_size),
+        "nodata": repr(raster.nodata),
+    }
+    order = Order(Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype))
+    return launch(order, Options(tile, out, overwrite, resume, wait, client))

@@ -22,7 +22,9 @@ def store(run: Any, path: Path) -> str:
 
 
 def load(handle: Any) -> Any:
-    """The run behind a handle."""
+    """The run behind a handle; a pair names a part of the run that its first entry leads to."""
+    if isinstance(handle, tuple):
+        return getattr(load(handle[0]), handle[1])
     return _read(handle) if isinstance(handle, str) else handle
 
 

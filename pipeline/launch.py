@@ -15,6 +15,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 from dask.base import tokenize
 
@@ -28,7 +29,7 @@ from orograph.tiles.overlap import refuse_overlap
 from orograph.tiles.quadtree import Quadtree
 from orograph.tiles.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.sink import ArraySink, StoreSink
-from orograph.tiles.store import Layout, Variable, create_store, update_attributes
+from orograph.tiles.store import Layout, Variable, add_table, create_store, update_attributes
 from orograph.vault import MemoryVault
 from orograph.workspace import Workspace
 
@@ -67,6 +68,9 @@ class Engine(Protocol):
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Do all the work; the attributes of the result."""
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]]:
+        """What the result has beside its rasters: names, dimensions and columns."""
 
     def progress(self) -> Progress:
         """How far the work is; called from any thread."""
@@ -145,6 +149,7 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
         place = first.georeference
         dims = (place.y_name, place.x_name)
         variables = {v.name: (dims, arrays[v.name], _stated(v)) for v in outputs}
+        variables |= engine.table()
         header = {**_inherited(first), "Conventions": "CF-1.10", **attributes}
         return xr.Dataset(variables, coords=place.coords(), attrs=header)
 
@@ -203,6 +208,7 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
         attributes = engine.run(client, handle, cancelled)
         latest = engine.progress()
         update_attributes(space.result, None, attributes)
+        add_table(space.result, engine.table())
         space.publish(options.overwrite)
         result = open_dataset(space.out)
         if scratch is not None:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Array = npt.NDArray[Any]
+Table = dict[str, Array]
 
 
 class Problem(Protocol):
@@ -73,6 +74,20 @@ class Problem(Protocol):
         """The output of a tile, one array for each of ``outputs``."""
 
 
+@runtime_checkable
+class Tabulated(Protocol):
+    """A problem that also makes a table: some rows in each tile, some in each node above."""
+
+    def rows_of_tile(self, place: Place, residue: Any, answer: Any) -> Table:
+        """The rows that a tile knows, with what ``finish`` is given."""
+
+    def rows_of_node(self, place: Place, residue: Any, answer: Any) -> Table:
+        """The rows that a node above the tiles knows, with what ``down`` is given."""
+
+    def join_rows(self, tables: Sequence[Table]) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """The whole table: names, dimensions and columns."""
+
+
 @dataclass(frozen=True)
 class Pass:
     """One run of a problem over a raster: everything a task must know."""
@@ -95,6 +110,14 @@ class Pass:
         _, attributes = compute(tasks, [root, *writes], client, cancelled)
         self._check_complete()
         return attributes
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """The table of a problem that makes one, once all shards are written."""
+        if not isinstance(self.problem, Tabulated):
+            return {}
+        levels = range(self.shard_level, self.tree.root.level + 1)
+        nodes = (node for level in levels for node in self.tree.nodes(level))
+        return self.problem.join_rows([t for node in nodes for t in self.vault.load("rows", node)])
 
     def task_tiles(self, node: Node) -> Any:
         """The summary of a shard."""
@@ -134,7 +157,11 @@ class Pass:
         """The answers of the children of a node above the shards."""
         self._stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
-        return self.problem.down(self.tree.place(node), self._residue(node), answer, children)
+        place, residue = self.tree.place(node), self._residue(node)
+        if isinstance(self.problem, Tabulated):
+            rows = self.problem.rows_of_node(place, residue, answer)
+            self.vault.save("rows", node, [rows])
+        return self.problem.down(place, residue, answer, children)
 
     def task_write(self, node: Node, answer: Any) -> None:
         """Finish the tiles of a shard and write it."""
@@ -142,11 +169,14 @@ class Pass:
             return
         whole = self.tree.window(node)
         arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
-        for place, blocks in self._descend(node, self._residue(node), answer):
+        tables: list[Table] = []
+        for place, blocks in self._descend(node, self._residue(node), answer, tables):
             for name, block in blocks.items():
                 arrays[name][place.window.within(whole)] = block
         for name, array in arrays.items():
             self.sink.write(name, whole, array)
+        if tables:
+            self.vault.save("rows", node, tables)
         self.vault.save("done", node, True)
         self.vault.drop("residue", node)
 
@@ -177,18 +207,22 @@ class Pass:
         return summary, (residue, [r for _, _, r in below])
 
     def _descend(
-        self, node: Node, residue: Any, answer: Any
+        self, node: Node, residue: Any, answer: Any, tables: list[Table]
     ) -> Iterator[tuple[Place, dict[str, Array]]]:
         place = self.tree.place(node)
         if node.level == 0:
             self._stop_if_cancelled()
+            if isinstance(self.problem, Tabulated):
+                tables.append(self.problem.rows_of_tile(place, residue, answer))
             yield place, self.problem.finish(place, residue, answer)
             return
         own, below = residue
+        if isinstance(self.problem, Tabulated):
+            tables.append(self.problem.rows_of_node(place, own, answer))
         children = self.tree.children(node)
         answers = self.problem.down(place, own, answer, [self.tree.place(c) for c in children])
         for child, child_residue, child_answer in zip(children, below, answers, strict=True):
-            yield from self._descend(child, child_residue, child_answer)
+            yield from self._descend(child, child_residue, child_answer, tables)
 
     def _stop_if_cancelled(self) -> None:
         if self.cancelled is not None and self.cancelled.is_set():

@@ -38,6 +38,9 @@ class Vault(Protocol):
     def count(self, kind: str, level: int) -> int:
         """How many entries of a kind a level has."""
 
+    def part(self, name: str) -> Vault:
+        """A vault within this one, for a part of the run."""
+
 
 class MemoryVault:
     """A vault for runs inside one process."""
@@ -59,6 +62,9 @@ class MemoryVault:
 
     def count(self, kind: str, level: int) -> int:
         return sum(k == kind and node.level == level for k, node in tuple(self._entries))
+
+    def part(self, name: str) -> Vault:
+        return MemoryVault()
 
 
 class DiskVault:
@@ -98,3 +104,6 @@ class DiskVault:
         except FileNotFoundError:
             return 0
         return sum(name.isdigit() for name in names)
+
+    def part(self, name: str) -> Vault:
+        return DiskVault(self.folder / name)

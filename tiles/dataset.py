@@ -51,6 +51,10 @@ def open_dataset(path: str | os.PathLike[str], chunks: str = "shard") -> xr.Data
         raster = StoreRaster(path, name)
         arrays[name] = lazy_variable(raster, chunks)
         coords = coords or raster.georeference.coords()
+    table = (group_attributes(path) or {})[MARK].get("table", [])
+    if table:
+        stored = xr.open_zarr(path, chunks={}, mask_and_scale=False, consolidated=None)
+        arrays |= {name: stored[name].variable for name in table}
     attributes = {
         key: value
         for key, value in (group_attributes(path) or {}).items()

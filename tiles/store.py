@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orograph.tiles.dataset import open_dataset
 from orograph.tiles.errors import InputError, full_storage_reported, storage_error
@@ -52,6 +53,7 @@ SHARD_SIDE = 4096
 # What a writer of a whole shard has to hold, twice for a moment: 4096 cells a side of 4 bytes,
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
+TABLE_ROWS = 2**20
 # A tile is worked on in one piece in memory; kernels number its cells with 29 bits.
 MOST_CELLS_A_SIDE = 16384
 # A shard holds at most 16 x 16 tiles: its index is read whole for every tile read from it.
@@ -252,6 +254,42 @@ def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> Non
         group.create_array(
             GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_plain(mapping)
         )[...] = 0
+
+
+def add_table(
+    path: str | os.PathLike[str],
+    columns: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]],
+) -> None:
+    """Put a table beside the rasters of an unfinished store: a column an array, rows in chunks.
+
+    Parameters
+    ----------
+    path : path
+        The store.
+    columns : mapping
+        For each column its dimensions and its values, rows first. None of them may be a raster.
+    """
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
+    if not columns:
+        return
+    with full_storage_reported(path):
+        group = zarr.open_group(path, mode="r+", zarr_format=3)
+        for name, (dimensions, values) in columns.items():
+            group.create_array(
+                name,
+                shape=values.shape,
+                dtype=values.dtype,
+                chunks=(min(max(values.shape[0], 1), TABLE_ROWS), *values.shape[1:]),
+                compressors=[_compressor(values.dtype), Crc32cCodec()],
+                fill_value=0,
+                dimension_names=dimensions,
+                overwrite=True,
+            )[...] = values
+        mark = dict(group.attrs[MARK])
+        mark["table"] = list(columns)
+        group.attrs[MARK] = mark
 
 
 def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:

@@ -1,0 +1,318 @@
+"""Vector primitives of the shortest-path kernel: a row of a block lowered in a few instructions.
+
+A block of up to LANES x LANES cells is worked on in one flat workspace of *planes*: distances,
+costs and edge weights, each once with the raster's rows as rows and once transposed. A plane has
+HALO rows above and below the block, and PAD lanes between rows, so that a neighbour two lanes away
+is always in the same place: ``at(plane, row)`` is lane 0 of a row.
+
+An edge belongs to its later row (below; in transposed planes: to the right), so that one weight
+plane serves both directions of a symmetric cost. ``STEPS[connectivity]`` lists the edges a row has
+to the rows before it, as (rows back, lanes): weight plane ``k`` at row ``i``, lane ``x`` is the
+edge between (i, x) and (i - dy, x + dx). A sweep forward lowers row ``i`` from the rows before it,
+a sweep backward from the rows after it; edges within a row are the transposed planes' business.
+
+Numba's loops leave two things on the table here, so the rows are written as LLVM vector code: the
+row just stored is shifted in registers, since a load that straddles two fresh stores stalls; and
+the lanes that were lowered come back as a bit mask, which steers all further work. LLVM splits the
+512-bit vectors on machines without AVX-512. ``fcmp olt`` is false for NaN: a NaN weight is a
+barrier. Multiplications and additions are never fused.
+
+After an edit here, ``touch`` relax.py: Numba's cache looks only at the file of the compiled caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 32  # cells a side of the largest block; a row mask with two halos fits 62 bits
+HALO = 2
+PAD = 16
+STRIDE = LANES + PAD
+PLANE = (LANES + 2 * HALO) * STRIDE
+
+STEPS = {
+    4: ((1, 0),),
+    8: ((1, 0), (1, -1), (1, 1)),
+    16: ((1, 0), (1, -1), (1, 1), (1, -2), (1, 2), (2, -1), (2, 1)),
+}
+
+
+@njit(cache=True, nogil=True)
+def at(plane, row):
+    """Offset of lane 0 of a row (-HALO to LANES + HALO - 1) of a plane."""
+    return plane * PLANE + PAD + (row + HALO) * STRIDE
+
+
+def _constant(value: int, bits: int = 64) -> Any:
+    return ir.Constant(ir.IntType(bits), value)
+
+
+class _Rows:
+    """Emits code on rows of the workspace, a vector of 64 bytes at a time."""
+
+    def __init__(self, context: Any, builder: Any, array_type: Any, array: Any) -> None:
+        self.builder = builder
+        self.data = context.make_array(array_type)(context, builder, array).data
+        element = context.get_data_type(array_type.dtype)
+        self.real = isinstance(element, ir.DoubleType | ir.FloatType)
+        self.size = context.get_abi_sizeof(element)
+        self.width = 64 // self.size
+        self.type = ir.VectorType(element, self.width)
+
+    def pointer(self, offset: Any, shift: int, width: int) -> Any:
+        place = self.builder.gep(self.data, [self.builder.add(offset, _constant(shift))])
+        kind = ir.VectorType(self.type.element, width)
+        return self.builder.bitcast(place, kind.as_pointer())
+
+    def load(self, offset: Any, shift: int, width: int | None = None) -> Any:
+        return self.builder.load(self.pointer(offset, shift, width or self.width), align=self.size)
+
+    def store(self, value: Any, offset: Any, shift: int) -> None:
+        place = self.pointer(offset, shift, value.type.count)
+        self.builder.store(value, place, align=self.size)
+
+    def add(self, a: Any, b: Any) -> Any:
+        return self.builder.fadd(a, b) if self.real else self.builder.add(a, b)
+
+    def subtract(self, a: Any, b: Any) -> Any:
+        return self.builder.fsub(a, b) if self.real else self.builder.sub(a, b)
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return self.builder.fmul(a, b) if self.real else self.builder.mul(a, b)
+
+    def less(self, a: Any, b: Any) -> Any:
+        if self.real:
+            return self.builder.fcmp_ordered("<", a, b)
+        return self.builder.icmp_signed("<", a, b)
+
+    def least(self, a: Any, b: Any) -> Any:
+        return self.builder.select(self.less(a, b), a, b)
+
+    def greatest(self, a: Any, b: Any) -> Any:
+        return self.builder.select(self.less(a, b), b, a)
+
+    def shuffle(self, a: Any, b: Any, lanes: list[int]) -> Any:
+        kind = ir.VectorType(ir.IntType(32), len(lanes))
+        return self.builder.shuffle_vector(a, b, ir.Constant(kind, lanes))
+
+
+def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
+    """Make an intrinsic: row ``row`` from the row next to it, ``source`` (and the one behind that).
+
+    ``weights`` is the row of the first weight plane that belongs to the edges between the two. The
+    intrinsic lowers the row and returns the mask of lowered lanes; with ``probe`` it leaves the row
+    alone and returns the least value that would lower a cell of it, or ``nothing``.
+    """
+
+    @intrinsic
+    def lower(typingctx, ws, row, source, weights, nothing):
+        result = ws.dtype if probe else types.int64
+        signature = result(ws, types.int64, types.int64, types.int64, ws.dtype)
+
+        def codegen(context, builder, signature, args):
+            rows = _Rows(context, builder, signature.args[0], args[0])
+            _, row, source, weights, nothing = args
+            width = rows.width
+            count = LANES // width
+            near = [rows.load(source, (c - 1) * width) for c in range(count + 2)]
+            behind = {1: near}
+            if connectivity == 16:
+                far = builder.add(source, _constant(-STRIDE if forward else STRIDE))
+                behind[2] = [rows.load(far, (c - 1) * width) for c in range(count + 2)]
+            undefined = ir.Constant(rows.type, ir.Undefined)
+            single = builder.insert_element(undefined, nothing, _constant(0, 32))
+            never = rows.shuffle(single, undefined, [0] * width)
+            best = never
+            mask = _constant(0)
+            for c in range(count):
+                old = new = rows.load(row, c * width)
+                for k, (dy, dx) in enumerate(STEPS[connectivity]):
+                    shift = dx if forward else -dx
+                    here = behind[dy][c + 1]
+                    if shift < 0:
+                        lanes = [width + shift + lane for lane in range(width)]
+                        here = rows.shuffle(behind[dy][c], here, lanes)
+                    elif shift > 0:
+                        lanes = [shift + lane for lane in range(width)]
+                        here = rows.shuffle(here, behind[dy][c + 2], lanes)
+                    place = k * PLANE + c * width
+                    if not forward:  # the edge is kept at its other end
+                        place += shift + (dy - 1) * STRIDE
+                    new = rows.least(rows.add(here, rows.load(weights, place)), new)
+                lowered = rows.less(new, old)
+                if probe:
+                    best = rows.least(builder.select(lowered, new, never), best)
+                    continue
+                rows.store(new, row, c * width)
+                bits = builder.zext(builder.bitcast(lowered, ir.IntType(width)), ir.IntType(64))
+                mask = builder.or_(mask, builder.shl(bits, _constant(c * width)))
+            if not probe:
+                return mask
+            half = width // 2
+            while half:
+                lanes = [(lane + half) % width for lane in range(width)]
+                best = rows.least(rows.shuffle(best, best, lanes), best)
+                half //= 2
+            return builder.extract_element(best, _constant(0, 32))
+
+        return signature, codegen
+
+    return lower
+
+
+_forward4, _forward8, _forward16 = (_lower(c, True, False) for c in STEPS)
+_backward4, _backward8, _backward16 = (_lower(c, False, False) for c in STEPS)
+_ahead4, _ahead8, _ahead16 = (_lower(c, True, True) for c in STEPS)
+_back4, _back8, _back16 = (_lower(c, False, True) for c in STEPS)
+
+
+@njit(cache=True, nogil=True)
+def lower_forward(ws, steps, row, source, weights, nothing):
+    """Lower a row from those before it; the mask of lowered lanes. ``steps``: 1, 3 or 7."""
+    if steps == 3:
+        return _forward8(ws, row, source, weights, nothing)
+    if steps == 1:
+        return _forward4(ws, row, source, weights, nothing)
+    return _forward16(ws, row, source, weights, nothing)
+
+
+@njit(cache=True, nogil=True)
+def lower_backward(ws, steps, row, source, weights, nothing):
+    """Lower a row from those after it; the mask of lowered lanes."""
+    if steps == 3:
+        return _backward8(ws, row, source, weights, nothing)
+    if steps == 1:
+        return _backward4(ws, row, source, weights, nothing)
+    return _backward16(ws, row, source, weights, nothing)
+
+
+@njit(cache=True, nogil=True)
+def probe_forward(ws, steps, row, source, weights, nothing):
+    """The least value by which the rows before it would lower a row."""
+    if steps == 3:
+        return _ahead8(ws, row, source, weights, nothing)
+    if steps == 1:
+        return _ahead4(ws, row, source, weights, nothing)
+    return _ahead16(ws, row, source, weights, nothing)
+
+
+@njit(cache=True, nogil=True)
+def probe_backward(ws, steps, row, source, weights, nothing):
+    """The least value by which the rows after it would lower a row."""
+    if steps == 3:
+        return _back8(ws, row, source, weights, nothing)
+    if steps == 1:
+        return _back4(ws, row, source, weights, nothing)
+    return _back16(ws, row, source, weights, nothing)
+
+
+def _weigh(difference: bool) -> Any:
+    """Make an intrinsic: row ``out`` = (u + v) * factor, or |v - u|, for rows u and v."""
+
+    @intrinsic
+    def weigh(typingctx, ws, out, u, v, factor):
+        def codegen(context, builder, signature, args):
+            rows = _Rows(context, builder, signature.args[0], args[0])
+            _, out, u, v, factor = args
+            for lane in range(0, LANES, rows.width):
+                a, b = rows.load(u, lane), rows.load(v, lane)
+                if difference:
+                    down = rows.subtract(a, b)
+                    rows.store(rows.greatest(rows.subtract(b, a), down), out, lane)
+                else:
+                    total = rows.add(a, b)
+                    rows.store(rows.multiply(total, rows.load(factor, lane)), out, lane)
+            return context.get_dummy_value()
+
+        return types.void(ws, *[types.int64] * 4), codegen
+
+    return weigh
+
+
+weigh_sums = _weigh(False)
+weigh_differences = _weigh(True)
+
+
+@intrinsic
+def _transpose_tile(typingctx, ws, source, target):
+    """Transpose 8 x 8 cells in registers: swap half blocks of 4, 2 and 1."""
+
+    def codegen(context, builder, signature, args):
+        rows = _Rows(context, builder, signature.args[0], args[0])
+        tile = [rows.load(args[1], i * STRIDE, 8) for i in range(8)]
+        for half in (4, 2, 1):
+            for i in (i for i in range(8) if not i & half):
+                a, b = tile[i], tile[i + half]
+                low = [8 + j - half if j & half else j for j in range(8)]
+                high = [8 + j if j & half else j + half for j in range(8)]
+                tile[i], tile[i + half] = rows.shuffle(a, b, low), rows.shuffle(a, b, high)
+        for i in range(8):
+            rows.store(tile[i], args[2], i * STRIDE)
+        return context.get_dummy_value()
+
+    return types.void(ws, types.int64, types.int64), codegen
+
+
+@njit(cache=True, nogil=True)
+def transpose(ws, source, target, rows, lanes):
+    """Copy what a plane holds in the rows and lanes of two masks (rounded to 8) to its twin."""
+    for i in range(0, LANES, 8):
+        if (rows >> i) & 255:
+            for j in range(0, LANES, 8):
+                if (lanes >> j) & 255:
+                    _transpose_tile(ws, at(source, i) + j, at(target, j) + i)
+
+
+@intrinsic
+def lowest_bit(typingctx, mask):
+    """Index of the lowest bit set; undefined for 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.cttz(args[0], _constant(1, 1))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def highest_bit(typingctx, mask):
+    """Index of the highest bit set; undefined for 0."""
+
+    def codegen(context, builder, signature, args):
+        return builder.sub(_constant(63), builder.ctlz(args[0], _constant(1, 1)))
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def lanes(typingctx, ws, offset, count):
+    """A view of part of the workspace, which must outlive it: a slice, without its bookkeeping."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        view = context.make_array(signature.return_type)(context, builder)
+        view.data = builder.gep(array.data, [args[1]], inbounds=True)
+        view.nitems = args[2]
+        view.itemsize = array.itemsize
+        view.shape = cgutils.pack_array(builder, [args[2]])
+        view.strides = array.strides
+        view.meminfo = ir.Constant(view.meminfo.type, None)
+        view.parent = ir.Constant(view.parent.type, None)
+        return view._getvalue()
+
+    return ws(ws, types.int64, types.int64), codegen
+
+
+@intrinsic
+def address(typingctx, array):
+    """Address of an array's first element."""
+
+    def codegen(context, builder, signature, args):
+        rows = _Rows(context, builder, signature.args[0], args[0])
+        return builder.ptrtoint(rows.data, ir.IntType(64))
+
+    return types.int64(array), codegen

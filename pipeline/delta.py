@@ -1,0 +1,59 @@
+"""How far ahead of the front tiles are worked on: delta of delta-stepping, chosen as a run goes.
+
+A wide window settles cells that will be settled again; a narrow one visits tiles for little. Both
+are counted in cells, a visit as what a kernel could have settled meanwhile, and delta is moved
+towards where they cost the same. Workers with nothing to do widen it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orograph.frontier import Visit
+
+CELLS_A_VISIT = 15_000  # a visit costs a millisecond or so beside its cells
+STEP = 1.5
+
+
+class Delta:
+    """The width of the window, and what has been seen since it was last changed.
+
+    Parameters
+    ----------
+    area
+        Cells of a tile: after work worth so many cells delta is thought over.
+    """
+
+    def __init__(self, area: int) -> None:
+        self.delta = 0.0
+        self.starved = 0
+        self._area = area
+        self._visits = self._settled = self._first_time = 0
+
+    def above(self, front: float) -> float:
+        """Where visits stop while the least open value is ``front``."""
+        return front + self.delta if self.delta else math.inf
+
+    def count(self, key: float, visit: Visit, first_time: int) -> None:
+        """Take a visit into account; the first ones give the first guess of delta."""
+        self._visits += 1
+        self._settled += visit.settled
+        self._first_time += max(first_time, 0)
+        if self.delta == 0.0:
+            ways = sorted(value - key for value in visit.outward if math.isfinite(value))
+            if ways:
+                self.delta = ways[len(ways) // 2] / 2
+
+    def adapt(self) -> None:
+        """Widen or narrow the window, if enough has been seen."""
+        visits = self._visits * CELLS_A_VISIT
+        if not self.delta or visits + self._settled < self._area:
+            return
+        again = self._settled - self._first_time
+        if again > visits and again > self._first_time // 4:
+            self.delta /= STEP
+        elif self.starved > self._visits // 2 or visits > 2 * again:
+            self.delta *= STEP
+        self.starved = self._visits = self._settled = self._first_time = 0

@@ -1,0 +1,339 @@
+"""Least-cost distances over a raster, exact and unbounded: the public function and its door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.frontier import Frontier
+from orograph.kernels.registry import resolve_backend
+from orograph.kernels.relax import CostModel
+from orograph.kernels.relax_costs import DEFAULTS, MODELS
+from orograph.launch import Options, Order, check_choice, launch
+from orograph.relaxation import Distance, Sources, check_friction, is_source
+from orograph.serving import Served, ServedDistance, Serving
+from orograph.settings import config
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid import Window
+from orograph.tiles.lengths import step_lengths
+from orograph.tiles.points import as_points, cells_of, on_valid_cells
+from orograph.tiles.raster import ArrayRaster, Raster, open_raster
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.run import Run
+
+OUTPUTS = ("cost", "back_direction", "allocation")
+DTYPES = ("float64", "float32", "int64")
+SNAP_CELLS = 10
+# names of the coefficients of the anisotropic models, in the order of the kernel's
+COEFFICIENTS = {
+    "tobler": ("pace",),
+    "walk": ("a", "b", "c", "d", "slope_factor", "lambda"),
+}
+
+
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = None,
+    cost: str = "friction",
+    coefficients: Mapping[str, float] | None = None,
+    direction: str = "from",
+    connectivity: int = 8,
+    max_cost: float = math.inf,
+    cell_size: float | tuple[float, float] | None = None,
+    target_values: Sequence[float] | None = None,
+    initial_cost: float | Sequence[float] = 0.0,
+    snap: bool | int = False,
+    dtype: str = "float64",
+    outputs: Sequence[str] = ("cost",),
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run:
+    """The least cost of reaching each cell from the nearest of the sources, over all paths.
+
+    Exact and unbounded: tiles tell one another what they know until none can improve another, and
+    that is checked at the end. There is no search radius and no cap on sweeps.
+
+    Parameters
+    ----------
+    friction
+        Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
+        barriers, zero is allowed. May be None for the models that go without.
+    sources
+        A raster of the same shape whose cells that are not 0 or nodata are sources, its values
+        their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
+        ``geometry`` of points, labelled 1, 2, ... in their order.
+    elevation
+        Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
+    cost
+        ``"friction"``: mean friction of the two cells times the length of the step.
+        ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
+        walking time in seconds by Tobler's hiking function, for metres. ``"walk"``: GRASS r.walk's
+        time (Naismith, Langmuir), for metres.
+    coefficients
+        Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
+        ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
+    direction
+        For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
+    connectivity
+        4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``).
+    max_cost
+        Cells farther away stay unreached; exact.
+    cell_size
+        Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
+        Degrees become metres along the WGS 84 ellipsoid, row by row.
+    target_values
+        Values of a raster of sources that count; by default all but 0.
+    initial_cost
+        Cost at the sources: one number, or one for each point.
+    snap
+        Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
+        of cells.
+    dtype
+        ``"float64"``, ``"float32"`` or ``"int64"``. Integers are exact and count twice the cost
+        (four times with 16 neighbours), as half cells are no integers; steps must have whole
+        lengths, so ``cell_size=1`` and 4 neighbours are usual.
+    outputs
+        Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
+    nodata
+        The value of friction's nodata cells, in place of what the raster itself says.
+    tile, out, overwrite, resume, wait, backend, client
+        As for `minimum_spanning_forest`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
+        of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
+        knight's moves, clockwise from the one two columns east and one row south; 255 where
+        unreached. ``allocation``, int64: label of the source that serves the cell, 0 where none
+        does. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond barriers or
+        ``max_cost``), ``nodata_cells``.
+
+    Raises
+    ------
+    InputError
+        If an argument or a raster is not what is asked for.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    A cell's cost is the least left-to-right sum of step costs over all paths, rounded to ``dtype``
+    at each addition: the same bits for every tile size, number of workers and order of work. Of
+    sources equally near the smaller label serves; of its paths of equal cost one of fewest steps
+    is followed back, so that ``back_direction`` has no cycles, on flat ground of cost zero too.
+
+    References
+    ----------
+    N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using the
+    GPU", MSc thesis, TU Eindhoven, 2012, chapters 4 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> friction = np.array([[1.0, 9.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 1.0]])
+    >>> result = og.cost_distance(friction, [(0, 0)], connectivity=4)
+    >>> result["cost"].values
+    array([[0., 5., 6.],
+           [1., 6., 5.],
+           [2., 3., 4.]])
+    """
+    check_choice("cost", cost, MODELS)
+    check_choice("direction", direction, ("from", "to"))
+    check_choice("connectivity", connectivity, (4, 8, 16))
+    check_choice("dtype", str(np.dtype(dtype)), DTYPES)
+    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    for name in wanted:
+        check_choice("outputs", name, OUTPUTS)
+    if not wanted:
+        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
+    if not max_cost >= 0:
+        raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
+    resolve_backend("relax", backend or config.get("backend"))
+
+    surface = _surface(friction, elevation, cost, nodata)
+    first = surface.first
+    lengths = step_lengths(first.georeference, first.shape, cell_size)
+    if np.dtype(dtype).kind == "i":
+        _check_whole(lengths, connectivity, cost)
+    cells, source_raster = _sources(sources, first, initial_cost, snap, target_values)
+    rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
+    problem = Distance(
+        model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),
+        dtype=np.dtype(dtype),
+        connectivity=connectivity,
+        max_cost=float(max_cost),
+        lengths=lengths,
+        nodata=tuple(raster.nodata for raster in rasters),
+        has_friction=surface.friction is not None,
+        has_elevation=surface.elevation is not None,
+        sources=cells,
+        targets=None if target_values is None else tuple(float(v) for v in target_values),
+    )
+    parameters = {
+        "parameters": repr(
+            (problem.model, dtype, connectivity, max_cost, lengths.tolist(), problem.nodata)
+        ),
+        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
+        "targets": repr(problem.targets),
+        "outputs": list(wanted),
+    }
+    order = Order(Frontier, problem, rasters, parameters, _nothing)
+    if set(wanted) != {"cost"}:
+        both = ServedDistance(problem, Serving(problem, wanted))
+        order = Order(Served, both, rasters, parameters, _nothing)
+    return launch(order, Options(tile, out, overwrite, resume, wait, client))
+
+
+def _nothing() -> None:
+    """The kernels are compiled by the first visit."""
+
+
+@dataclass(frozen=True)
+class _Surface:
+    """What is walked on."""
+
+    friction: Raster | None
+    elevation: Raster | None
+
+    @property
+    def rasters(self) -> tuple[Raster, ...]:
+        return tuple(r for r in (self.friction, self.elevation) if r is not None)
+
+    @property
+    def first(self) -> Raster:
+        return self.rasters[0]
+
+
+def _surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> _Surface:
+    if friction is None and cost == "friction":
+        raise InputError("friction: None, but cost='friction' needs it; pass a raster")
+    if elevation is None and cost != "friction":
+        raise InputError(f"elevation: None, but cost={cost!r} needs it; pass elevation=")
+    wanted_friction = friction is not None and cost != "absolute_difference"
+    surface = _Surface(
+        open_raster(friction, nodata=nodata) if wanted_friction else None,
+        open_raster(elevation) if cost != "friction" else None,
+    )
+    for raster in surface.rasters[1:]:
+        _check_same_grid("elevation", raster, surface.first)
+    if isinstance(surface.friction, ArrayRaster):
+        whole = Window(0, 0, *surface.friction.shape)
+        check_friction(surface.friction.read(whole), surface.friction.nodata, whole)
+    return surface
+
+
+def _check_same_grid(name: str, raster: Raster, first: Raster) -> None:
+    """Refuse a raster that does not lie cell on cell with the first."""
+    if raster.shape != first.shape:
+        raise InputError(
+            f"{name}: {raster.shape[0]} x {raster.shape[1]} cells, but the first raster has "
+            f"{first.shape[0]} x {first.shape[1]}; bring them to one grid first"
+        )
+    ours, theirs = first.georeference, raster.georeference
+    for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
+        if a is None or b is None:
+            continue
+        step = abs(float(a[-1] - a[0])) / max(a.size - 1, 1) or 1.0
+        off = np.abs(a - b)
+        if off.max() > 1e-3 * step:
+            at = int(off.argmax())
+            raise InputError(
+                f"{name}: its {axis} coordinate {at} is {b[at]:g}, that of the first raster "
+                f"{a[at]:g}; bring them to one grid first"
+            )
+
+
+def _sources(
+    sources: Any,
+    first: Raster,
+    initial_cost: float | Sequence[float],
+    snap: bool | int,
+    targets: Sequence[float] | None,
+) -> tuple[Sources | None, Raster | None]:
+    """Sources as cells, or as a raster that is looked at tile by tile."""
+    starts = np.asarray(initial_cost, np.float64)
+    if not (np.isfinite(starts).all() and (starts >= 0).all()):
+        raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
+    if _is_raster(sources, first.shape):
+        raster = open_raster(sources)
+        _check_same_grid("sources", raster, first)
+        if starts.ndim or starts:
+            raise InputError(
+                "initial_cost: it is for points; with a raster of sources leave it at 0"
+            )
+        if isinstance(raster, ArrayRaster):
+            values = raster.read(Window(0, 0, *raster.shape))
+            wanted = None if targets is None else tuple(float(v) for v in targets)
+            if not is_source(values, raster.nodata, wanted).any():
+                raise InputError(
+                    "sources: the raster has no source; cells that are not 0 or nodata"
+                    + (f" and have one of the values {list(targets)}" if targets else "")
+                    + " are sources"
+                )
+        return None, raster
+    if targets is not None:
+        raise InputError("target_values: they are for a raster of sources; leave them out")
+    points = as_points(sources, "sources")
+    if starts.ndim and starts.shape != (len(points),):
+        raise InputError(
+            f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
+        )
+    rows, columns = cells_of(points, first.georeference, first.shape, "sources")
+    reach = SNAP_CELLS if snap is True else int(snap)
+    if reach < 0:
+        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
+    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources")
+    labels = np.arange(1, len(points) + 1)
+    return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
+
+
+def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:
+    """A path, a DataArray, or an array of the grid's shape is a raster; all else are points."""
+    if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
+        return True
+    return isinstance(sources, np.ndarray) and sources.shape == shape
+
+
+def _coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
+    names = COEFFICIENTS.get(cost, ())
+    unknown = sorted(set(given or ()) - set(names))
+    if unknown:
+        raise InputError(
+            f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
+            f"{', '.join(names) or 'none'}"
+        )
+    values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
+    return tuple(float({**values, **(given or {})}[name]) for name in names)
+
+
+def _check_whole(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
+    if cost not in ("friction", "absolute_difference"):
+        raise InputError(
+            f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
+        )
+    used = lengths[{4: [0, 1], 8: [0, 1, 2], 16: [0, 1, 2, 3, 4]}[connectivity]]
+    if cost == "friction" and (used != np.rint(used)).any():
+        raise InputError(
+            f"dtype: 'int64' needs steps of whole length, here they are {used[:, 0].tolist()}; "
+            "use cell_size=1 with connectivity=4, or a float dtype"
+        )

@@ -1,0 +1,162 @@
+"""Where the tasks of a dynamic run are done: by the workers of a cluster, or by threads."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orograph.settings import config
+from orograph.tiles.errors import Cancelled, RunError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+POLL_SECONDS = 0.5
+
+
+class Executor(Protocol):
+    """Homes (workers or threads) to which tasks can be given, one or two at a time each."""
+
+    def serves(self, home: Any, number: int) -> bool:
+        """Does what is known by a number belong to a home?"""
+
+    def share(self, count: int) -> int:
+        """How many of ``count`` pieces of work one home should take at a time."""
+
+    def idle(self) -> list[Any]:
+        """The homes that have room for a task."""
+
+    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Start a task, at ``home`` if that can be; a future with ``result()``."""
+
+    def next_done(self, cancelled: Event) -> list[Any]:
+        """Wait until some tasks are done; their futures."""
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function once in every process that may have done tasks."""
+
+
+@contextmanager
+def executor(client: Client | None, problem: str, token: str) -> Iterator[Executor]:
+    """The workers of a client, or threads of this process."""
+    if client is not None:
+        workers = _Cluster(client, problem, token)
+        try:
+            yield workers
+        finally:
+            workers.close()
+        return
+    count = config.get("threads") or os.cpu_count() or 1
+    with concurrent.futures.ThreadPoolExecutor(count, f"orograph-{problem}") as pool:
+        yield _Threads(pool, count)
+
+
+class _Threads:
+    """Threads share their memory, so all of them are one home."""
+
+    def __init__(self, pool: concurrent.futures.ThreadPoolExecutor, count: int) -> None:
+        self._pool = pool
+        self._count = count
+        self._running: dict[Any, Any] = {}
+
+    def serves(self, home: Any, number: int) -> bool:
+        return True
+
+    def share(self, count: int) -> int:
+        return -(-count // self._count)
+
+    def idle(self) -> list[Any]:
+        busy = set(self._running.values())
+        return [home for home in range(self._count) if home not in busy]
+
+    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        future = self._pool.submit(function, *arguments)
+        self._running[future] = home
+        return future
+
+    def next_done(self, cancelled: Event) -> list[Any]:
+        done = concurrent.futures.wait(
+            self._running, return_when=concurrent.futures.FIRST_COMPLETED
+        ).done
+        for future in done:
+            del self._running[future]
+        return list(done)
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        function(*arguments)
+
+
+class _Cluster:
+    """Tasks go to the worker that is the home of their data; another may take them if it dies."""
+
+    def __init__(self, client: Client, problem: str, token: str) -> None:
+        self._client = client
+        self._name = f"{problem}-{{}}-{token}"
+        self._numbers = itertools.count()
+        self._running: dict[Any, Any] = {}
+        self._homes = self._workers()
+
+    def _workers(self) -> list[str]:
+        return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def serves(self, home: Any, number: int) -> bool:
+        return bool(self._homes[number % len(self._homes)] == home)
+
+    def share(self, count: int) -> int:
+        return count
+
+    def idle(self) -> list[Any]:
+        if not self._homes:
+            self._homes = self._workers()
+        busy = set(self._running.values())
+        return [home for home in self._homes if home not in busy]
+
+    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        future = self._client.submit(
+            function,
+            *arguments,
+            key=(self._name.format(stage), next(self._numbers)),
+            workers=[home],
+            allow_other_workers=True,
+            pure=False,
+        )
+        self._running[future] = home
+        return future
+
+    def next_done(self, cancelled: Event) -> list[Any]:
+        from distributed import wait
+        from distributed.scheduler import KilledWorker
+
+        while True:
+            if cancelled.is_set():
+                raise Cancelled("the run was cancelled")
+            with suppress(TimeoutError):
+                wait(list(self._running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            done = [future for future in self._running if future.done()]
+            for future in done:
+                if future.status in ("cancelled", "lost"):
+                    raise RunError("the cluster has lost the run's tasks; resume=True continues it")
+                if future.status == "error" and isinstance(future.exception(), KilledWorker):
+                    raise RunError(
+                        f"a task has killed its workers again and again ({future.exception()}); "
+                        "most often they run out of memory: give them more or take smaller tiles, "
+                        "then resume=True continues the run"
+                    )
+                del self._running[future]
+            if done:
+                self._homes = self._workers()
+                return done
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        if self._client.status == "running":
+            self._client.run(function, *arguments, on_error="ignore")
+
+    def close(self) -> None:
+        """Let go of what is still running."""
+        self._client.cancel(list(self._running))
+        self._running.clear()

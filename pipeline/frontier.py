@@ -1,0 +1,414 @@
+"""The priority queue over tiles: the engine for problems whose order of work depends on the data.
+
+Every tile has a key, the least value by which something can still improve it. The driver keeps
+the keys; tiles whose key lies within ``delta`` of the least are visited, several a task, and a
+visit stops at that bound, leaving the rest of its own queue pending (delta-stepping over tiles).
+A visit gives back the tile's rim where it has changed and by which value each neighbour may be
+improved by that. No keys left and nothing under way *is* the proof that all tiles are at rest.
+
+What a tile has learned, its state, stays with the worker that is its home, and is no more than a
+cache. Values only ever improve and each is that of a real path, so any older state is a valid
+start, and a tile whose state is lost is rebuilt from its sources and its neighbours' rims. So a
+worker may die at any moment, states may be spilled to disk or dropped, and the fixpoint is the
+same to the bit. Only rims travel, and the driver keeps the last one of every tile.
+
+References
+----------
+U. Meyer, P. Sanders, "Delta-stepping: a parallelizable shortest path algorithm", J. Algorithms
+49 (2003), doi:10.1016/S0196-6774(03)00076-2.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Event
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.delta import Delta
+from orograph.executors import Executor, executor
+from orograph.jobs import load
+from orograph.run import Progress
+from orograph.states import cache_of, forget
+from orograph.tiles.errors import Cancelled, RunError
+from orograph.tiles.grid import Window
+from orograph.tiles.quadtree import Node, Place, Quadtree, morton_decode, morton_encode
+from orograph.tiles.raster import Raster
+from orograph.tiles.sink import Sink
+from orograph.tiles.store import Variable
+from orograph.vault import Vault
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Array = npt.NDArray[Any]
+Rim = list[Any]
+
+# The eight neighbours, in the order of every list of rims and keys; OPPOSITE[k] looks back.
+NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+OPPOSITE = (1, 0, 3, 2, 7, 6, 5, 4)
+
+TILES_A_TASK = 64
+SECONDS_BETWEEN_CHECKPOINTS = 10.0
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a visit has done to a tile."""
+
+    pending: float
+    """Least value by which the tile itself can still be improved; infinite at rest."""
+    outward: Sequence[float]
+    """For each neighbour the least value by which the new rim may improve it, or infinity."""
+    rim: Rim
+    """For each neighbour the cells that face it, or None where they are as the driver has them."""
+    settled: int
+    """Cells improved in this visit."""
+    reached: int
+    """Cells of the tile that hold a value."""
+
+
+class FrontierProblem(Protocol):
+    """A problem whose tiles improve one another until all are at rest.
+
+    States are the problem's own; rims are lists of eight arrays (or None: nothing reached), for
+    each neighbour in the order of `NEIGHBOURS` the cells of the tile within ``reach`` that face
+    it. All functions are deterministic; visits only ever improve values.
+    """
+
+    name: str
+    outputs: tuple[Variable, ...]
+    reach: int
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
+        """Tiles in which something starts and the least value there; None: look at each tile."""
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> Any:
+        """The state of a tile before anything has reached it; ``frame`` is what ``cells`` show."""
+
+    def visit(self, state: Any, halo: Rim, told: Rim, bound: float) -> Visit:
+        """Take in what neighbours know; improve the tile by all that is not above ``bound``.
+
+        ``told`` is the tile's own rim as the driver has it: what is new is new against that, so
+        that a visit whose result was lost on the way may be done again.
+        """
+
+    def pack(self, state: Any) -> Any:
+        """What of a state is worth keeping on disk."""
+
+    def unpack(self, state: Any, packed: Any) -> None:
+        """Put back into a newly opened state what was packed."""
+
+    def size(self, state: Any) -> int:
+        """Bytes a state takes in memory."""
+
+    def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
+        """The outputs of a tile at rest, and counts of it that are summed over all tiles."""
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Attributes of the whole result from the summed counts."""
+
+
+@dataclass(frozen=True)
+class FrontierProgress(Progress):
+    """How far a run is: tiles at rest of all tiles that have been reached, and the front."""
+
+    key: float = math.nan
+    """Where the front is: all values below it are final."""
+    active: int = 0
+    """Tiles that are not at rest."""
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total} tiles, front at {self.key:g}, {self.active} active"
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """One run of a problem: what a worker must know to visit a tile."""
+
+    problem: FrontierProblem
+    rasters: tuple[Raster, ...]
+    tree: Quadtree
+    shard_level: int
+    vault: Vault
+    sink: Sink
+    token: str
+    cancelled: Event | None = field(default=None, compare=False)
+
+    # -- on workers --------------------------------------------------------------------------
+
+    def visit_tiles(
+        self, requests: Sequence[tuple[tuple[int, int], Rim, Rim]], bound: float
+    ) -> list[tuple[tuple[int, int], Visit]]:
+        """Visit tiles one after the other."""
+        return [(tile, self._visit(tile, halo, rim, bound)) for tile, halo, rim in requests]
+
+    def finish_shard(
+        self, node: Node, requests: Sequence[tuple[tuple[int, int], Rim, Rim]]
+    ) -> dict[str, float]:
+        """Write a shard whose tiles are all at rest; sums of its tiles' counts."""
+        known: dict[str, float] | None = self.vault.load("done", node)
+        if known is not None:
+            return known
+        whole = self.tree.window(node)
+        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
+        counts: dict[str, float] = {}
+        for tile, halo, rim in requests:
+            state = self._state(tile)
+            visit = self.problem.visit(state, halo, rim, math.inf)
+            if any(found is not None for found in visit.rim):
+                raise RunError(
+                    f"{self.problem.name}: tile {tile} was not at rest when the queue was "
+                    "empty; this is a fault of orograph, please report it"
+                )
+            blocks, own = self.problem.finish(state)
+            for name, block in blocks.items():
+                arrays[name][self._place(tile).window.within(whole)] = block
+            for name, count in own.items():
+                counts[name] = counts.get(name, 0) + count
+        for name, array in arrays.items():
+            self.sink.write(name, whole, array)
+        self.vault.save("done", node, counts)
+        return counts
+
+    def _visit(self, tile: tuple[int, int], halo: Rim, rim: Rim, bound: float) -> Visit:
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise Cancelled("the run was cancelled")
+        state = self._state(tile)
+        visit = self.problem.visit(state, halo, rim, bound)
+        cache_of(self.token).put(tile, state, self.problem.size(state), self._spill)
+        return visit
+
+    def _state(self, tile: tuple[int, int]) -> Any:
+        state = cache_of(self.token).take(tile)
+        if state is not None:
+            return state
+        place = self._place(tile)
+        window, reach = place.window, self.problem.reach
+        frame = Window(
+            window.y - reach, window.x - reach, window.height + 2 * reach, window.width + 2 * reach
+        ).clip(self.tree.shape)
+        cells = [raster.read(frame) for raster in self.rasters]
+        state = self.problem.open(place, cells, frame)
+        packed = self.vault.load("state", place.node)
+        if packed is not None:
+            self.problem.unpack(state, packed)
+        return state
+
+    def _spill(self, tile: tuple[int, int], state: Any) -> None:
+        self.vault.save("state", self._place(tile).node, self.problem.pack(state))
+
+    def _place(self, tile: tuple[int, int]) -> Place:
+        return self.tree.place(Node(0, morton_encode(*tile)))
+
+    # -- in the driver -----------------------------------------------------------------------
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Visit tiles until all are at rest, then write; the attributes of the result."""
+        driver = self._driver
+        with executor(client, self.problem.name, self.token) as workers:
+            try:
+                driver.settle(workers, handle, cancelled)
+                return driver.write(workers, handle, cancelled)
+            finally:
+                workers.everywhere(forget, self.token)
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """No problem of this engine makes a table."""
+        return {}
+
+    def progress(self) -> Progress:
+        """Tiles at rest, and where the front is."""
+        return self._driver.progress()
+
+    @cached_property
+    def _driver(self) -> _Driver:
+        return _Driver(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_driver"}
+
+
+def visit_tiles(handle: Any, requests: Any, bound: float) -> Any:
+    """The task that visits tiles."""
+    return load(handle).visit_tiles(requests, bound)
+
+
+def finish_shard(handle: Any, node: Node, requests: Any) -> Any:
+    """The task that writes a shard."""
+    return load(handle).finish_shard(node, requests)
+
+
+class _Driver:
+    """The keys and rims of all tiles, and what is under way."""
+
+    def __init__(self, run: Frontier) -> None:
+        self.frontier = run
+        rows, columns = (-(-n // run.tree.tile) for n in run.tree.shape)
+        self.keys = np.full((rows, columns), math.inf)
+        self.flying = np.full((rows, columns), math.inf)  # keys of tiles that are being visited
+        self.reached = np.zeros((rows, columns), np.int64)
+        self.rims: dict[tuple[int, int], Rim] = {}
+        self.window = Delta(run.tree.tile**2)
+        self.settled = self.visits = 0
+
+    def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+        """Empty the queue."""
+        run = self.frontier
+        saved = run.vault.load("frontier", run.tree.root)
+        if saved is not None:
+            self.keys, self.reached, self.rims, self.window, self.settled, self.visits = saved
+        elif (starts := run.problem.starts(run.tree.tile)) is None:
+            self._look_everywhere(workers, handle, cancelled)
+        else:
+            for tile, key in starts.items():
+                self.keys[tile] = key
+        if self.keys.size == 1:
+            self.window.delta = math.inf
+        last_save = time.monotonic()
+        pending: dict[Any, list[tuple[int, int]]] = {}
+        while True:
+            for home in workers.idle():
+                tiles = self._choose(workers, home)
+                if tiles:
+                    bound = self.window.above(self._front())
+                    requests = [self._request(tile) for tile in tiles]
+                    for tile in tiles:
+                        self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
+                    future = workers.submit(home, "visit", visit_tiles, handle, requests, bound)
+                    pending[future] = tiles
+                elif pending and np.isfinite(self.keys).any():
+                    self.window.starved += 1
+            if not pending:
+                if np.isfinite(self.keys).any():
+                    raise RunError(f"{run.problem.name}: there is work but no worker")
+                self._save()
+                return
+            for future in workers.next_done(cancelled):
+                for tile, visit in future.result():
+                    self._take_in(tile, visit)
+                del pending[future]
+            self.window.adapt()
+            if time.monotonic() - last_save > SECONDS_BETWEEN_CHECKPOINTS:
+                self._save()
+                last_save = time.monotonic()
+
+    def _look_everywhere(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+        """Visit every tile without improving anything, to learn what starts where."""
+        todo = [(i, j) for i, j in np.ndindex(self.keys.shape)]
+        under_way = 0
+        while todo or under_way:
+            for home in workers.idle():
+                mine = [t for t in todo if workers.serves(home, self._home_of_tile(*t))]
+                mine = mine[: min(workers.share(len(mine)), TILES_A_TASK)]
+                if mine:
+                    todo = [t for t in todo if t not in set(mine)]
+                    requests = [self._request(tile) for tile in mine]
+                    workers.submit(home, "look", visit_tiles, handle, requests, -1.0)
+                    under_way += 1
+            for future in workers.next_done(cancelled):
+                under_way -= 1
+                for tile, visit in future.result():
+                    self.keys[tile] = visit.pending
+
+    def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Write all shards, each where most of its states are."""
+        frontier = self.frontier
+        sums: dict[str, float] = {}
+        todo = list(frontier.tree.nodes(frontier.shard_level))
+        under_way = 0
+        while todo or under_way:
+            for home in workers.idle() if todo else ():
+                near = (n for n in todo if workers.serves(home, self._home_of(n)))
+                node = next(near, todo[0])
+                todo.remove(node)
+                tiles = [morton_decode(tile.z) for tile in frontier.tree.nodes(0, within=node)]
+                requests = [self._request(tile) for tile in tiles]
+                workers.submit(home, "write", finish_shard, handle, node, requests)
+                under_way += 1
+                if not todo:
+                    break
+            for future in workers.next_done(cancelled):
+                under_way -= 1
+                for name, count in future.result().items():
+                    sums[name] = sums.get(name, 0) + count
+        shards = frontier.tree.count(frontier.shard_level)
+        if frontier.vault.count("done", frontier.shard_level) != shards:
+            raise RunError(f"{frontier.problem.name}: not all of {shards} shards were written")
+        return frontier.problem.attributes(
+            {**sums, "tile_visits": self.visits, "cells_settled": self.settled}
+        )
+
+    def progress(self) -> Progress:
+        active = int((np.isfinite(self.keys) | np.isfinite(self.flying)).sum())
+        reached = int((self.reached > 0).sum())
+        done = max(reached - active, 0)
+        return FrontierProgress(done, self.keys.size, self._front(), active)
+
+    def _front(self) -> float:
+        """The least value that is still open: all below it are final."""
+        return float(min(self.keys.min(), self.flying.min()))
+
+    def _choose(self, workers: Executor, home: Any) -> list[tuple[int, int]]:
+        """The tiles of a worker that lie in the window, least key first."""
+        if self.window.delta == 0.0:
+            # nothing is known of this surface yet: one tile, to the end, will tell
+            if np.isfinite(self.flying).any() or not np.isfinite(self.keys).any():
+                return []
+            i, j = np.unravel_index(int(self.keys.argmin()), self.keys.shape)
+            return [(int(i), int(j))]
+        bound = self.window.above(self._front())
+        tiles = np.argwhere((self.keys <= bound) & np.isfinite(self.keys) & np.isinf(self.flying))
+        order = np.argsort(self.keys[tuple(tiles.T)], kind="stable")
+        mine = [
+            (i, j)
+            for i, j in tiles[order].tolist()
+            if workers.serves(home, self._home_of_tile(i, j))
+        ]
+        return mine[: min(workers.share(len(mine)), TILES_A_TASK)]
+
+    def _home_of_tile(self, row: int, column: int) -> int:
+        level = self.frontier.shard_level
+        return self._home_of(Node(level, morton_encode(row >> level, column >> level)))
+
+    def _home_of(self, node: Node) -> int:
+        """A number that tells shards apart so that those along any front have different homes."""
+        row, column = morton_decode(node.z)
+        return row * 5 + column * 3
+
+    def _request(self, tile: tuple[int, int]) -> tuple[tuple[int, int], Rim, Rim]:
+        """A tile, what its neighbours have last told of the cells that face it, and its own rim."""
+        i, j = tile
+        halo = [
+            None if (rim := self.rims.get((i + di, j + dj))) is None else rim[OPPOSITE[k]]
+            for k, (di, dj) in enumerate(NEIGHBOURS)
+        ]
+        return tile, halo, self.rims.get(tile, [None] * 8)
+
+    def _take_in(self, tile: tuple[int, int], visit: Visit) -> None:
+        key, self.flying[tile] = float(self.flying[tile]), math.inf
+        first_time = visit.reached - int(self.reached[tile])
+        self.window.count(key, visit, first_time)
+        self.visits += 1
+        self.settled += visit.settled
+        self.reached[tile] = visit.reached
+        self.keys[tile] = min(self.keys[tile], visit.pending)
+        rim = self.rims.setdefault(tile, [None] * 8)
+        rows, columns = self.keys.shape
+        for k, (di, dj) in enumerate(NEIGHBOURS):
+            if visit.rim[k] is not None:
+                rim[k] = visit.rim[k]
+            i, j = tile[0] + di, tile[1] + dj
+            if 0 <= i < rows and 0 <= j < columns:
+                self.keys[i, j] = min(self.keys[i, j], visit.outward[k])
+
+    def _save(self) -> None:
+        keys = np.minimum(self.keys, self.flying)
+        entry = keys, self.reached, self.rims, self.window, self.settled, self.visits
+        self.frontier.vault.save("frontier", self.frontier.tree.root, entry)

@@ -1,0 +1,284 @@
+"""Least-cost distances as a problem of the frontier engine.
+
+Each tile is brought to its fixpoint by `orograph.kernels.relax`; `orograph.frontier` sees to it
+that tiles tell one another until all are at rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.frontier import NEIGHBOURS, Rim, Visit
+from orograph.kernels.relax import CostModel, TileState, relax, seed, tile_state, wake
+from orograph.kernels.relax_costs import BARRIER
+from orograph.kernels.rim import probe_rim
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid import Window
+from orograph.tiles.keys import valid_cells
+from orograph.tiles.quadtree import Place
+from orograph.tiles.store import Variable
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Single cells from which distances are counted, one entry each."""
+
+    rows: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    costs: npt.NDArray[np.float64]
+    labels: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class State:
+    """A tile, its halo, and where it lies."""
+
+    place: Place
+    tile: TileState
+    reach: int
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Least-cost distance as a problem of the frontier engine.
+
+    The rasters are, in this order, those of friction, elevation and sources that are there.
+    """
+
+    name = "cost-distance"
+
+    model: CostModel
+    dtype: np.dtype[Any]
+    connectivity: int
+    max_cost: float
+    lengths: npt.NDArray[np.float64]
+    """(5, 1) where all rows are alike, else (5, rows of the grid + 1); see `edge_lengths`."""
+    nodata: tuple[float | int | None, ...]
+    has_friction: bool
+    has_elevation: bool
+    sources: Sources | None
+    """Where they are cells; None where they are the last raster."""
+    targets: tuple[float, ...] | None
+    """Values of the raster of sources that count; None: all but 0 and nodata."""
+
+    @property
+    def reach(self) -> int:
+        """How far an edge goes."""
+        return 2 if self.connectivity == 16 else 1
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written."""
+        integer = self.dtype.kind == "i"
+        attrs = {"long_name": "least cost from the nearest source"}
+        return (Variable("cost", self.dtype, -1 if integer else math.nan, attrs),)
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
+        """The tiles of the sources, and their least initial cost there."""
+        if self.sources is None:
+            return None
+        keys: dict[tuple[int, int], float] = {}
+        for row, column, cost in zip(
+            (self.sources.rows // tile).tolist(),
+            (self.sources.columns // tile).tolist(),
+            self.sources.costs.tolist(),
+            strict=True,
+        ):
+            keys[row, column] = min(cost, keys.get((row, column), math.inf))
+        return keys
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+        """A tile that nothing has reached but the sources in it."""
+        window, reach = place.window, self.reach
+        shape = window.height + 2 * reach, window.width + 2 * reach
+        rasters = {
+            name: self._padded(cells[i], self.nodata[i], shape, window, frame, name)
+            for i, name in enumerate(self._names)
+        }
+        tile = tile_state(
+            np.full(shape, BARRIER if self.dtype.kind == "i" else np.inf, self.dtype),
+            lengths=self._lengths(window),
+            model=self.model,
+            connectivity=self.connectivity,
+            max_cost=self.max_cost,
+            **rasters,
+        )
+        rows, columns, costs = self._sources_in(window, frame, cells)
+        seed(tile, rows, columns, costs)
+        return State(place, tile, reach)
+
+    @property
+    def _names(self) -> list[str]:
+        return ["friction"] * self.has_friction + ["elevation"] * self.has_elevation
+
+    def _padded(
+        self,
+        cells: Array,
+        nodata: float | int | None,
+        shape: tuple[int, int],
+        window: Window,
+        frame: Window,
+        name: str,
+    ) -> Array:
+        """A raster with its halo, barriers where there is nothing."""
+        if name == "friction":
+            check_friction(cells, nodata, frame)
+        barrier = BARRIER if self.dtype.kind == "i" else np.nan
+        padded = np.full(shape, barrier, self.dtype)
+        y, x = frame.y - window.y + self.reach, frame.x - window.x + self.reach
+        inside = padded[y : y + frame.height, x : x + frame.width]
+        np.copyto(inside, cells, where=valid_cells(cells, nodata), casting="unsafe")
+        return padded
+
+    def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
+        rows = window.height + 2 * self.reach
+        if self.lengths.shape[1] == 1:
+            return np.repeat(self.lengths, rows, axis=1)
+        wanted = np.arange(window.y - self.reach, window.y - self.reach + rows)
+        return np.ascontiguousarray(self.lengths[:, wanted.clip(0, self.lengths.shape[1] - 1)])
+
+    def _sources_in(
+        self, window: Window, frame: Window, cells: Sequence[Array]
+    ) -> tuple[Array, Array, Array | float]:
+        """The sources of a tile in its own frame, with their initial costs."""
+        if self.sources is None:
+            rows, columns = np.nonzero(
+                is_source(cells[-1][window.within(frame)], self.nodata[-1], self.targets)
+            )
+            return rows, columns, 0.0
+        rows, columns = self.sources.rows - window.y, self.sources.columns - window.x
+        here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
+        return rows[here], columns[here], self.sources.costs[here]
+
+    def visit(self, state: State, halo: Rim, told: Rim, bound: float) -> Visit:
+        """Take in the halo, relax up to the bound, and see what is new on the rim."""
+        tile = state.tile
+        sides = _take_in(tile.dist, halo, state.reach)
+        if sides:
+            wake(tile, sides)
+        stats = relax(tile, _beyond(bound, tile.dist.dtype))
+        inner = inner_of(tile.dist, state.reach)
+        rim: Rim = []
+        known = []
+        for k, own in enumerate(facing(inner, state.reach)):
+            before = np.full(own.shape, tile.unreached, own.dtype) if told[k] is None else told[k]
+            known.append(before)
+            rim.append(np.minimum(own, before) if (own < before).any() else None)
+        outward = np.full(8, np.inf)
+        if any(part is not None for part in rim):
+            outward = probe_rim(tile, known[:4])
+        reached = int(np.count_nonzero(inner < tile.unreached))
+        return Visit(stats.pending, outward.tolist(), rim, stats.settled, reached)
+
+    def pack(self, state: State) -> Any:
+        """Distances and pending keys; costs are read again."""
+        return state.tile.dist, state.tile.keys, state.tile.fresh
+
+    def unpack(self, state: State, packed: Any) -> None:
+        """Put distances and pending keys back."""
+        dist, keys, fresh = packed
+        np.minimum(state.tile.dist, dist, out=state.tile.dist)
+        np.minimum(state.tile.keys, keys, out=state.tile.keys)
+        np.maximum(state.tile.fresh, fresh, out=state.tile.fresh)
+
+    def size(self, state: State) -> int:
+        """Bytes of distances and costs."""
+        tile = state.tile
+        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes)
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """The tile's distances, nodata where there are none."""
+        inner = inner_of(state.tile.dist, state.reach)
+        reached = inner < state.tile.unreached
+        blank = -1 if self.dtype.kind == "i" else np.nan
+        cost = np.where(reached, inner, self.dtype.type(blank))
+        passable = np.ones(inner.shape, bool)
+        for raster in (state.tile.friction, state.tile.elevation):
+            if raster.size:
+                own = inner_of(raster, state.reach)
+                passable &= own < BARRIER if self.dtype.kind == "i" else np.isfinite(own)
+        counts = {
+            "reached_cells": int(reached.sum()),
+            "nodata_cells": int((~passable).sum()),
+            "unreached_cells": int((passable & ~reached).sum()),
+        }
+        return {"cost": cost}, counts
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """What was asked, and how many cells were reached, or not, and why."""
+        return {
+            "cost_model": self.model.name,
+            "connectivity": self.connectivity,
+            "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
+            **{name: int(count) for name, count in counts.items()},
+        }
+
+
+def is_source(
+    values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
+) -> npt.NDArray[np.bool_]:
+    """Which cells of a raster of sources are sources."""
+    wanted = values != 0 if targets is None else np.isin(values, targets)
+    return wanted & valid_cells(values, nodata)
+
+
+def check_friction(cells: Array, nodata: float | int | None, frame: Window) -> None:
+    """Refuse friction that is negative or infinite, saying where the first such cell is."""
+    with np.errstate(invalid="ignore"):
+        bad = (cells < 0) | np.isinf(cells) if cells.dtype.kind == "f" else cells < 0
+    if nodata is not None and not math.isnan(nodata):
+        bad &= cells != cells.dtype.type(nodata)
+    if bad.any():
+        y, x = np.unravel_index(int(bad.argmax()), bad.shape)
+        raise InputError(
+            f"friction: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; it must be 0 or "
+            "more and finite: mark barriers as nodata (NaN)"
+        )
+
+
+def _beyond(bound: float, dtype: np.dtype[Any]) -> float:
+    """The least number of a dtype above a bound: the kernel works strictly below it."""
+    if math.isinf(bound):
+        return math.inf
+    if dtype.kind == "i":
+        return math.floor(bound) + 1
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(dtype.type(bound), dtype.type(np.inf)))
+
+
+def inner_of(padded: Array, reach: int) -> Array:
+    """A padded array without its halo."""
+    return padded[reach:-reach, reach:-reach]
+
+
+def facing(inner: Array, reach: int) -> list[Array]:
+    """The parts of a tile that face each of its neighbours, in the order of `NEIGHBOURS`."""
+    rows = {-1: slice(None, reach), 0: slice(None), 1: slice(-reach, None)}
+    return [inner[rows[dy], rows[dx]] for dy, dx in NEIGHBOURS]
+
+
+def _take_in(dist: Array, halo: Rim, reach: int) -> int:
+    """Lower the halo by what neighbours tell; the sides (bits) beyond which something is new."""
+    height, width = dist.shape[0] - 2 * reach, dist.shape[1] - 2 * reach
+    starts = {-1: 0, 0: reach, 1: reach + height}, {-1: 0, 0: reach, 1: reach + width}
+    sides = 0
+    for k, (dy, dx) in enumerate(NEIGHBOURS):
+        told = halo[k]
+        if told is None:
+            continue
+        # a neighbour at the grid's end may be thinner than the halo; others lie against the tile
+        y = starts[0][dy] + (reach - told.shape[0] if dy < 0 else 0)
+        x = starts[1][dx] + (reach - told.shape[1] if dx < 0 else 0)
+        mine = dist[y : y + told.shape[0], x : x + told.shape[1]]
+        if (told < mine).any():
+            np.minimum(mine, told, out=mine)
+            sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
+    return sides

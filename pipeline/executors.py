@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
+from orograph.run import cluster_failures
 from orograph.settings import config
-from orograph.tiles.errors import Cancelled, RunError
+from orograph.tiles.errors import Cancelled
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -130,27 +131,20 @@ class _Cluster:
 
     def next_done(self, cancelled: Event) -> list[Any]:
         from distributed import wait
-        from distributed.scheduler import KilledWorker
 
-        while True:
-            if cancelled.is_set():
-                raise Cancelled("the run was cancelled")
-            with suppress(TimeoutError):
-                wait(list(self._running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            done = [future for future in self._running if future.done()]
-            for future in done:
-                if future.status in ("cancelled", "lost"):
-                    raise RunError("the cluster has lost the run's tasks; resume=True continues it")
-                if future.status == "error" and isinstance(future.exception(), KilledWorker):
-                    raise RunError(
-                        f"a task has killed its workers again and again ({future.exception()}); "
-                        "most often they run out of memory: give them more or take smaller tiles, "
-                        "then resume=True continues the run"
-                    )
-                del self._running[future]
-            if done:
-                self._homes = self._workers()
-                return done
+        with cluster_failures():
+            while True:
+                if cancelled.is_set():
+                    raise Cancelled("the run was cancelled")
+                with suppress(TimeoutError), self._client.as_current():
+                    wait(list(self._running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                done = [future for future in self._running if future.done()]
+                for future in done:
+                    del self._running[future]
+                    future.result()
+                if done:
+                    self._homes = self._workers()
+                    return done
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":
@@ -158,5 +152,6 @@ class _Cluster:
 
     def close(self) -> None:
         """Let go of what is still running."""
-        self._client.cancel(list(self._running))
+        for future in self._running:
+            future.release()
         self._running.clear()

@@ -153,11 +153,12 @@ class Frontier:
         self, node: Node, requests: Sequence[tuple[tuple[int, int], Rim, Rim]]
     ) -> dict[str, float]:
         """Write a shard whose tiles are all at rest; sums of its tiles' counts."""
-        known: dict[str, float] | None = self.vault.load("done", node)
-        if known is not None:
-            return known
         whole = self.tree.window(node)
-        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
+        known: dict[str, float] | None = self.vault.load("done", node)
+        outputs = self.problem.outputs
+        if known is not None and all(self.sink.written(v.name, whole) for v in outputs):
+            return known
+        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in outputs}
         counts: dict[str, float] = {}
         for tile, halo, rim in requests:
             state = self._state(tile)

@@ -178,23 +178,26 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
     space = Workspace(out, identity, overwrite=options.overwrite, resume=options.resume)
     cancelled = Event()
     engines: list[Engine] = []
-    latest = Progress(0, 0)
+
+    def create_result(path: Path, run: str) -> None:
+        place, attrs = first.georeference, _inherited(first)
+        create_store(path, first.shape, layout, problem.outputs, place, attrs, run)
 
     def work() -> xr.Dataset:
-        nonlocal latest
+        if space.finished:
+            # it was published, and killed before it could tidy up
+            space.clear()
+            return open_dataset(space.out)
         order.warm_up()
-        vault = space.open(
-            lambda path: create_store(
-                path, first.shape, layout, problem.outputs, first.georeference, _inherited(first)
-            )
-        )
+        vault = space.open(create_result)
         # names of tasks are never used twice: a result that the cluster still holds from an
         # earlier run would stand for work that this one has to do
-        token = tokenize(str(space.folder.absolute()), identity, time.time_ns())
+        token = tokenize(space.token, time.time_ns())
+        tree = Quadtree(first.shape, layout.tile)
         engine = order.engine(
             problem=problem,
             rasters=_reachable(order.rasters, space, layout, client),
-            tree=Quadtree(first.shape, layout.tile),
+            tree=tree,
             shard_level=(layout.shard // layout.tile).bit_length() - 1,
             vault=vault,
             sink=StoreSink(space.result),
@@ -204,12 +207,11 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
         engines.append(engine)
         handle: Any = engine
         if client is not None:
-            handle = jobs.store(engine, space.folder.absolute() / f"job-{token}.pickle")
+            handle = jobs.store(engine, space.work / f"job-{token}.pickle")
         attributes = engine.run(client, handle, cancelled)
-        latest = engine.progress()
         update_attributes(space.result, None, attributes)
         add_table(space.result, engine.table())
-        space.publish(options.overwrite)
+        space.publish()
         result = open_dataset(space.out)
         if scratch is not None:
             result = result.load()
@@ -218,10 +220,7 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
         return result
 
     def progress() -> Progress:
-        nonlocal latest
-        if engines and space.folder.exists():
-            latest = engines[0].progress()
-        return latest
+        return engines[0].progress() if engines else Progress(0, 0)
 
     return work, progress, cancelled
 
@@ -235,7 +234,7 @@ def _reachable(
     reachable: list[Raster] = []
     for number, raster in enumerate(rasters):
         if client is not None and isinstance(raster, ArrayRaster):
-            copy = space.folder / f"input-{number}.zarr"
+            copy = space.work / f"input-{number}.zarr"
             if not copy.exists():
                 ingest(raster, copy, tile=layout.tile, shard=layout.shard)
             raster = StoreRaster(copy)

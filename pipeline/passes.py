@@ -48,8 +48,8 @@ Table = dict[str, Array]
 class Problem(Protocol):
     """A problem on a grid whose tiles can be summarised by their border.
 
-    Summaries, residues and answers are whatever the problem likes that can be pickled; the first
-    two must be small: a summary and an answer O(border). All functions are pure: the same
+    Summaries, residues and answers are whatever the problem likes that can be pickled, but not
+    None; summaries and answers must be small, O(border). All functions are pure: the same
     arguments give the same result, to the bit.
     """
 
@@ -165,7 +165,7 @@ class Pass:
 
     def task_write(self, node: Node, answer: Any) -> None:
         """Finish the tiles of a shard and write it."""
-        if self.vault.has("done", node):
+        if self._written(node):
             return
         whole = self.tree.window(node)
         arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
@@ -180,9 +180,18 @@ class Pass:
         self.vault.save("done", node, True)
         self.vault.drop("residue", node)
 
+    def _written(self, node: Node) -> bool:
+        """Has a shard been written, and is it still there?"""
+        window = self.tree.window(node)
+        return self.vault.has("done", node) and all(
+            self.sink.written(variable.name, window) for variable in self.problem.outputs
+        )
+
     def _climbed(self, node: Node) -> bool:
         """Has an earlier run left all of a node that is still needed?"""
-        kept = self.vault.has("residue", node) or self.vault.has("done", node)
+        kept = self.vault.has("residue", node) or (
+            node.level == self.shard_level and self._written(node)
+        )
         return kept and self.vault.has("summary", node)
 
     def _residue(self, node: Node) -> Any:
@@ -238,7 +247,7 @@ class Pass:
 
     def _check_complete(self) -> None:
         """Refuse a result of which a shard has not been written."""
-        written = self.vault.count("done", self.shard_level)
+        written = sum(map(self._written, self.shards))
         expected = self.tree.count(self.shard_level)
         if written != expected:
             raise RunError(
@@ -254,7 +263,11 @@ class Pass:
         return list(self.tree.nodes(self.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """The tasks that are still to do, the key of the root, and the keys of the writes."""
+        """The tasks that are still to do, the key of the root, and the keys of the writes.
+
+        Tasks stand in the order in which they had best be done: up depth first in z-order, so
+        that summaries are merged as soon as they can be, and down likewise.
+        """
         layers = Layers(self.problem.name, self.token)
         tasks: dict[Key, Task] = {}
 
@@ -274,7 +287,7 @@ class Pass:
 
         def down(node: Node, answer: Key, index: int) -> None:
             if node.level == self.shard_level:
-                if not self.vault.has("done", node):
+                if not self._written(node):
                     writes.append(add("write", node, TaskRef(answer), index))
                 return
             split = add("split", node, TaskRef(answer), index)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -54,19 +57,22 @@ class Run:
         self._client = client
         self._result: xr.Dataset | None = None
         self._error: BaseException | None = None
-        self._thread = Thread(target=self._do, name="orograph-run", daemon=True)
-        self._thread.start()
+        self._latest = Progress(0, 0)
+        self._ended = Event()
+        Thread(target=self._do, name="orograph-run", daemon=True).start()
 
     def _do(self) -> None:
         try:
             self._result = self._work()
         except BaseException as error:
             self._error = error
+        finally:
+            self._ended.set()
 
     @property
     def status(self) -> str:
         """``"running"``, ``"finished"``, ``"failed"`` or ``"cancelled"``."""
-        if self._thread.is_alive():
+        if not self._ended.is_set():
             return "running"
         if self._error is None:
             return "finished"
@@ -74,8 +80,15 @@ class Run:
 
     def progress(self) -> Progress:
         """Tasks done and all tasks; what an earlier run left counts as done."""
-        progress = self._progress()
-        return Progress(progress.total, progress.total) if self._result is not None else progress
+        if not self._ended.is_set():
+            now = self._progress()
+            # while the run tidies up, what it counts is going away
+            if now.total != self._latest.total or now.done >= self._latest.done:
+                self._latest = now
+        elif self._error is None:
+            total = self._latest.total or self._progress().total
+            self._latest = Progress(total, total)
+        return self._latest
 
     @property
     def dashboard_link(self) -> str | None:
@@ -100,11 +113,11 @@ class Run:
             Whatever made the run fail.
         """
         try:
-            self._thread.join(timeout)
+            ended = self._ended.wait(timeout)
         except KeyboardInterrupt:
             self.cancel()
             raise
-        if self._thread.is_alive():
+        if not ended:
             raise TimeoutError(f"the run is not finished after {timeout} s ({self.progress()})")
         if self._error is not None:
             raise self._error
@@ -122,7 +135,7 @@ class Run:
 def compute(
     tasks: dict[Any, Any], keys: Sequence[Hashable], client: Client | None, cancelled: Event
 ) -> Any:
-    """Do all ``tasks``; return the result of ``keys[0]``.
+    """Do all ``tasks``, in their order where there is a choice; return the result of ``keys[0]``.
 
     Raises
     ------
@@ -132,34 +145,75 @@ def compute(
         If the cluster fails; tasks' own exceptions come through as they are.
     """
     if client is None:
-        from dask.threaded import get
+        return _on_threads(tasks, keys, cancelled)
+    with cluster_failures():
+        return _on_cluster(tasks, keys, client, cancelled)
 
-        return get(tasks, list(keys), num_workers=config.get("threads") or None)[0]
 
+def _on_threads(tasks: dict[Any, Any], keys: Sequence[Hashable], cancelled: Event) -> Any:
+    from dask.threaded import get
+
+    with ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph") as pool:
+        try:
+            return get(tasks, list(keys), pool=pool)[0]
+        except BaseException:
+            cancelled.set()  # the other threads need not go on
+            raise
+
+
+def _on_cluster(
+    tasks: dict[Any, Any], keys: Sequence[Hashable], client: Client, cancelled: Event
+) -> Any:
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
     from distributed import wait
-    from distributed.scheduler import KilledWorker
 
-    futures = client.get(tasks, list(keys), sync=False)
+    # Dask's own order is depth first too, but against z-order, and lets answers pile up
+    order = {key: -number for number, key in enumerate(tasks)}
+    layer = MaterializedLayer(tasks, annotations={"priority": order.__getitem__})
+    graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})
+    futures = client.get(graph, list(keys), sync=False)
     try:
         finished = False
         while not finished:
-            try:
+            with suppress(TimeoutError), client.as_current():
                 wait(futures, timeout=0.5)
                 finished = True
-            except TimeoutError:
-                pass
             for future in futures:
-                if future.status == "error":
+                # "lost" is none of our business: Dask does the task again
+                if future.status in ("error", "cancelled"):
                     future.result()
-                if future.status in ("cancelled", "lost"):
-                    raise RunError("the cluster has lost the run's tasks; resume=True continues it")
             if cancelled.is_set():
                 raise Cancelled("the run was cancelled")
         return futures[0].result()
+    finally:
+        for future in futures:
+            future.release()
+
+
+@contextmanager
+def cluster_failures() -> Iterator[None]:
+    """Turn the ways in which a cluster fails into `RunError`, with the next step."""
+    import asyncio
+    import concurrent.futures
+
+    from distributed.client import ClosedClientError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
     except KilledWorker as error:
         raise RunError(
             f"a task has killed its workers again and again ({error}); most often they run out of "
             "memory: give them more or take smaller tiles, then resume=True continues the run"
         ) from error
-    finally:
-        client.cancel([future for future in futures if not future.done()])
+    except (
+        asyncio.CancelledError,
+        concurrent.futures.CancelledError,
+        ClosedClientError,
+        CommClosedError,
+    ) as error:
+        raise RunError(
+            f"the cluster is gone or has dropped the run's tasks ({error}); start one, then "
+            "resume=True continues the run"
+        ) from error

@@ -80,7 +80,8 @@ class DiskVault:
         path = self._path(kind, node)
         packed = bytes(Zstd(level=1).encode(pickle.dumps(entry, protocol=5)))
         with full_storage_reported(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            # not its parents: if those are gone, so is the run, and this task is a straggler
+            path.parent.mkdir(exist_ok=True)
             replace_file(path, zlib.crc32(packed).to_bytes(4, "little") + packed)
 
     def load(self, kind: str, node: Node) -> Any:
@@ -106,4 +107,5 @@ class DiskVault:
         return sum(name.isdigit() for name in names)
 
     def part(self, name: str) -> Vault:
+        self.folder.joinpath(name).mkdir(exist_ok=True)
         return DiskVault(self.folder / name)

@@ -40,10 +40,11 @@ def store_variables(path: str | os.PathLike[str], unfinished: bool = False) -> l
         raise InputError(
             f"{path} is unfinished; resume the run that writes it, or delete it and start again"
         )
+    table = set(attributes[MARK].get("table", []))
     names = [
         entry.parent.name
         for entry in path.glob("*/zarr.json")
-        if shard_grid(json.loads(entry.read_bytes())) is not None
+        if entry.parent.name not in table and shard_grid(json.loads(entry.read_bytes())) is not None
     ]
     return sorted(names)
 

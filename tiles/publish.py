@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,17 @@ def group_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         return None
     attributes = document.get("attributes", {})
     return attributes if isinstance(attributes, dict) else {}
+
+
+def is_temporary(path: Path) -> bool:
+    """Is this a file that `replace_file` had not finished?"""
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY)
+
+
+def run_of(path: str | os.PathLike[str]) -> str | None:
+    """The token of the run that has made a store; None if there is no store, or no run has."""
+    run = (group_attributes(path) or {}).get(MARK, {}).get("run")
+    return None if run is None else str(run)
 
 
 def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -148,7 +160,7 @@ def publish(
 
     A store that has the name already is exchanged for the new one and only then removed, so that
     at every instant one whole store has the name (on file systems without an atomic exchange, but
-    for the instant between two renames, when the old one is called ``<final>.old``).
+    for the instant between two renames, when the old one has a hidden name beside it).
 
     Parameters
     ----------
@@ -173,15 +185,13 @@ def publish(
     if not final.exists():
         os.rename(partial, final)
         return
-    old = final.with_name(final.name + ".old")
-    if old.exists():
-        discard(old)
     if _exchange(partial, final):
-        os.rename(partial, old)
-    else:
-        os.rename(final, old)
-        os.rename(partial, final)
-    shutil.rmtree(old)
+        shutil.rmtree(partial)
+        return
+    aside = final.with_name(f".{final.name}.{os.getpid()}-{time.time_ns()}")
+    os.rename(final, aside)
+    os.rename(partial, final)
+    shutil.rmtree(aside)
 
 
 def _is_zarr(path: Path) -> bool:

@@ -22,6 +22,9 @@ class Sink(Protocol):
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
         """Keep ``array`` as the cells of ``window`` of one variable."""
 
+    def written(self, variable: str, window: Window) -> bool:
+        """Whether what was written there is still there."""
+
 
 @dataclass(frozen=True)
 class ArraySink:
@@ -32,6 +35,10 @@ class ArraySink:
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
         """Keep ``array`` as the cells of ``window`` of one variable."""
         self.arrays[variable][window.slices] = array
+
+    def written(self, variable: str, window: Window) -> bool:
+        """What is in memory stays there."""
+        return True
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ def create_store(
     variables: Iterable[Variable],
     georeference: Georeference | None = None,
     attrs: Mapping[str, Any] | None = None,
+    run: str | None = None,
 ) -> Path:
     """Lay out an empty, unfinished store; `StoreSink` fills it and `publish` finishes it.
 
@@ -156,6 +157,8 @@ def create_store(
         Their place on the map.
     attrs : mapping, optional
         Attributes of the group.
+    run : str, optional
+        Token of the run that will fill it, see `run_of`.
 
     Returns
     -------
@@ -187,10 +190,15 @@ def create_store(
             raise InputError(f"variable name {name!r} is taken or no file name; rename it")
     check_target(path, overwrite=False)
     mapping = place.grid_mapping_attributes()
-    header = _plain(attrs or {}) | {
-        "Conventions": "CF-1.10",
-        MARK: {"format": FORMAT, "complete": False, "tile": layout.tile, "shard": layout.shard},
+    mark: dict[str, Any] = {
+        "format": FORMAT,
+        "complete": False,
+        "tile": layout.tile,
+        "shard": layout.shard,
     }
+    if run is not None:
+        mark["run"] = run
+    header = _plain(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
     if mapping:
         header["coordinates"] = GRID_MAPPING  # makes xarray take it for a coordinate
     with full_storage_reported(path):

@@ -18,7 +18,7 @@ from orograph.tiles.cf import matching_geotransform
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid import Window
-from orograph.tiles.header import read_header, store_variables
+from orograph.tiles.header import Header, read_header, store_variables
 
 
 class StoreRaster:
@@ -147,7 +147,11 @@ class StoreRaster:
         return np.ascontiguousarray(cells, dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells: metadata, and size and time of every shard."""
+        """Name of exactly these cells: metadata, and the checksum of every tile.
+
+        Names the content: a shard copied to and fro, or mended, has the same. Only checksums are
+        read, 4 bytes a tile.
+        """
         digest = hashlib.blake2b(digest_size=16)
         header = self._header
         plain = (
@@ -162,12 +166,9 @@ class StoreRaster:
         digest.update(repr(plain).encode())
         folder = os.path.join(self.path, self.variable, "c")
         for row in sorted(os.listdir(folder) if os.path.isdir(folder) else ()):
-            with os.scandir(os.path.join(folder, row)) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    stat = entry.stat()
-                    digest.update(
-                        f"{row}/{entry.name} {stat.st_size} {stat.st_mtime_ns}\n".encode()
-                    )
+            for name in sorted(os.listdir(os.path.join(folder, row))):
+                digest.update(f"{row}/{name}".encode())
+                digest.update(_checksums(os.path.join(folder, row, name), header))
         return f"store-{digest.hexdigest()}"
 
     def _check_window(self, window: Window) -> None:
@@ -257,3 +258,23 @@ def _opened(path: str, variable: str) -> Any:
             _arrays.clear()
         _arrays[key] = version, array
     return array
+
+
+def _checksums(shard: str, header: Header) -> bytes:
+    """The stored checksums of a shard's tiles, found by its index; all there is if it is cut short.
+
+    A shard ends with its index, offset and length of each tile as little-endian uint64 (all ones:
+    no such tile) and a checksum of its own; a tile ends with its crc32c.
+    """
+    count = (header.shard // header.tile) ** 2
+    with open(shard, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 16 * count - 4, 0))
+        content = file.read(16 * count)
+        if len(content) < 16 * count:
+            return content
+        found = []
+        for offset, length in np.frombuffer(content, "<u8").reshape(-1, 2).tolist():
+            there = offset + length <= end and length >= 4
+            found.append(os.pread(file.fileno(), 4, offset + length - 4) if there else b"none")
+    return b"".join(found)

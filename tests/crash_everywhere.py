@@ -1,0 +1,190 @@
+"""Kill a run before each single change it makes on disk, resume it, and print what came of it.
+
+A script: ``crash_everywhere.py SCENARIO FOLDER``. The runs are forked from a process that has
+compiled everything; a run that is to die sends itself SIGKILL from an audit hook, which Python
+calls before it opens a file for writing, makes, renames or removes one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import orograph as og
+from orograph import launch
+from orograph.tiles.store import Layout
+
+TILE = 4
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+GRID = np.random.default_rng(8).integers(0, 50, (7, 21)).astype(np.float32)
+
+Mask = list[list[int]]
+
+
+def forest(out: Path, weight: str = "max", **options: Any) -> Mask:
+    """The forest's mask, by one thread and in shards of 2 x 2 tiles."""
+    launch.run_layout = lambda shape, tile: Layout(tile, 2 * tile)
+    with og.config.set(threads=1):
+        options = {"tile": TILE, "weight": weight, "out": out, **options}
+        return stored(og.minimum_spanning_forest(GRID, **options))
+
+
+def in_memory(weight: str) -> Any:
+    return og.minimum_spanning_forest(GRID, weight=weight)
+
+
+def warm_up() -> None:
+    """Import what every child would import; Zarr's threads must not be there when it forks."""
+    importlib.import_module("zarr.codecs")
+    importlib.import_module("rioxarray")
+    xr.backends.list_engines()
+
+
+def stored(result: Any) -> Mask:
+    mask: Mask = result["edges"].values.tolist()
+    return mask
+
+
+def forked(work: Callable[[], Any], die_before: int | None = None) -> Any:
+    """What ``work`` returns in a forked child; None if it was killed at change ``die_before``."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            if die_before is not None:
+                die_before_change(die_before)
+            told = work()
+        except BaseException:
+            told = f"raised {traceback.format_exc()}"
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(told, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else None
+
+
+def on_each_change(do: Callable[[str], None]) -> None:
+    """Call ``do`` with the path before each change on disk, for the rest of this process."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        path = str(arguments[0]) if arguments else ""
+        if event == "open":
+            if not arguments[2] & (os.O_WRONLY | os.O_RDWR) or os.getcwd() not in path:
+                return
+        elif event not in CHANGES:
+            return
+        do(path)
+
+    sys.addaudithook(hook)
+
+
+def die_before_change(number: int) -> None:
+    left = iter(range(number))
+
+    def count(path: str) -> None:
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    on_each_change(count)
+
+
+def changes_of(work: Callable[[], Any]) -> list[str]:
+    changes: list[str] = []
+    on_each_change(changes.append)
+    work()
+    return changes
+
+
+def worth_a_kill(changes: list[str], out: Path) -> list[int]:
+    """Every change of a whole folder or of what tells a run's state; of the others some."""
+    places = (out.parent, out.with_name(out.name + ".partial"))
+    return [
+        number
+        for number, path in enumerate(changes)
+        if Path(path).parent in places or number % 9 == 0
+    ]
+
+
+def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) -> list[str]:
+    """Everything that is wrong after a crash."""
+    wrong = []
+    if out.exists() and stored(og.open(out)) not in (expected, before):
+        wrong.append("what stands at out is neither the old nor the new result")
+    options = {**options, "resume": True}
+    try:
+        mask = forest(out, **options)
+    except og.StoreExistsError:
+        # the result may have got its name already; then that is the end of the run
+        if not out.exists() or stored(og.open(out)) != expected:
+            wrong.append("resume=True is refused, though there is no result yet")
+        mask = forest(out, **{**options, "overwrite": True})
+    if mask != expected:
+        wrong.append("resume=True returned another result")
+    if stored(og.open(out)) != expected:
+        wrong.append("resume=True stored another result")
+    if debris := sorted(p.name for p in out.parent.iterdir() if p != out):
+        wrong.append(f"left behind: {debris}")
+    return wrong
+
+
+def sweep(prepare: Callable[[Path], None], options: dict[str, Any]) -> dict[str, Any]:
+    """Kill a run at one change after the other; list every way in which resuming it fails."""
+    warm_up()
+    expected, before = stored(in_memory("max")), stored(in_memory("mean"))
+    counting = Path.cwd() / "counting"
+    counting.mkdir()
+    prepare(counting / "out.zarr")
+    changes = forked(lambda: changes_of(lambda: forest(counting / "out.zarr", **options)))
+    wrong: list[str] = []
+    killed = worth_a_kill(changes, counting / "out.zarr")
+    for number in killed:
+        folder = Path.cwd() / str(number)
+        folder.mkdir()
+        out = folder / "out.zarr"
+        prepare(out)
+        if forked(lambda out=out: forest(out, **options), number) is not None:
+            wrong.append(f"{number}: it was not killed")
+        told = forked(lambda out=out: aftermath(out, options, expected, before))
+        wrong += [f"{number}: {t}" for t in (told if isinstance(told, list) else [told])]
+        shutil.rmtree(folder)
+    return {"killed": len(killed), "of": len(changes), "wrong": wrong}
+
+
+def nothing(out: Path) -> None:
+    """A run from nothing."""
+
+
+def finished(out: Path) -> None:
+    """A run that is to replace the finished result of another."""
+    forked(lambda: forest(out, "mean"))
+
+
+def unfinished(out: Path) -> None:
+    """A run that is to start anew, where the same run was killed with shards written."""
+    forked(lambda: forest(out), die_before=75)
+
+
+SCENARIOS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
+    "nothing": (nothing, {}),
+    "finished": (finished, {"overwrite": True}),
+    "unfinished": (unfinished, {"overwrite": True}),
+}
+
+if __name__ == "__main__":
+    os.chdir(sys.argv[2])
+    print(json.dumps(sweep(*SCENARIOS[sys.argv[1]])))

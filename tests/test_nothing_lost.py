@@ -1,0 +1,660 @@
+"""Nothing lost: whatever is killed, damaged or full, the run ends with the same bits.
+
+Processes are real and are really killed. `watched_raster` makes runs slow enough to be caught in
+the middle; what a run has done is seen from its checkpoints, what it read from a diary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import oracle_forest as oracle
+import psutil
+import pytest
+import watched_raster
+import xarray as xr
+from distributed import Client, LocalCluster
+from watched_raster import (
+    SHARD,
+    TILE,
+    SlowSink,
+    WatchedRaster,
+    keys_held,
+    read_tiles,
+    small_shards,
+    tasks_at_work,
+)
+
+import orograph as og
+from orograph import forest as forest_module
+from orograph import launch
+from orograph.tiles.quadtree import Quadtree
+
+SHAPE = (70, 90)
+TREE = Quadtree(SHAPE, TILE)
+SHARDS = TREE.count(1)
+TILES = {TREE.window(node) for node in TREE.nodes(0)}
+FIRST_CELLS = {(window.y, window.x) for window in TILES}
+HERE = Path(__file__).parent
+rng = np.random.default_rng(41)
+GRID = rng.integers(0, 200, SHAPE).astype(np.float32)
+GRID[rng.random(SHAPE) < 0.05] = np.nan
+
+
+@pytest.fixture(scope="module")
+def expected() -> np.ndarray:
+    return oracle.minimum_spanning_forest(GRID).mask
+
+
+@pytest.fixture(autouse=True)
+def many_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "run_layout", small_shards)
+
+
+@pytest.fixture
+def dem(tmp_path: Path) -> Path:
+    og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
+    return tmp_path / "dem.zarr"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as local:
+        yield local
+
+
+@pytest.fixture(scope="module")
+def module_client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture
+def client(module_client: Client, cluster: LocalCluster) -> Client:
+    module_client.wait_for_workers(2, timeout=60)
+    return module_client
+
+
+def forest(source: Any, out: Path, **options: Any) -> xr.Dataset:
+    return og.minimum_spanning_forest(source, **{"tile": TILE, "out": out, **options})
+
+
+def started(source: Any, out: Path, **options: Any) -> og.Run:
+    return og.minimum_spanning_forest(source, tile=TILE, out=out, wait=False, **options)
+
+
+def checkpoints(out: Path) -> Path:
+    return out.with_name(out.name + ".partial") / "checkpoints"
+
+
+def has(out: Path, kind: str) -> set[int]:
+    """The shards that have a checkpoint of a kind."""
+    folder = checkpoints(out) / f"{kind}-1"
+    return {int(p.name) for p in folder.iterdir() if p.name.isdigit()} if folder.is_dir() else set()
+
+
+def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
+    limit = time.monotonic() + 60
+    while not met():
+        assert alive(), "it ended too early"
+        assert time.monotonic() < limit, "it did not come so far within a minute"
+        time.sleep(0.002)
+
+
+def going_on(run: og.Run) -> Callable[[], bool]:
+    """For `wait_until`; a run that has failed says why."""
+    return lambda: run.status == "running" or run.result() is None
+
+
+def wait_for_stragglers(client: Client | None) -> None:
+    """A task that has begun is not stopped by the end of its run."""
+    if client is not None:
+        wait_until(lambda: not any(client.run(tasks_at_work).values()))
+
+
+def first_cells(shards: set[int]) -> set[tuple[int, int]]:
+    """The tiles of some shards, by their first cells."""
+    nodes = [node for node in TREE.nodes(1) if node.z in shards]
+    places = [TREE.window(tile) for node in nodes for tile in TREE.nodes(0, node)]
+    return {(window.y, window.x) for window in places}
+
+
+def digest(folder: Path) -> str:
+    """Of every name and every byte in a folder."""
+    whole = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        whole.update(f"{path.relative_to(folder)}\0".encode())
+        whole.update(path.read_bytes() if path.is_file() else b"")
+    return whole.hexdigest()
+
+
+def assert_resumes(dem: Path, out: Path, expected: np.ndarray, **options: Any) -> None:
+    """A second run takes up what is there, reads only the rest, and gives the same bits."""
+    kept = has(out, "summary") & (has(out, "residue") | has(out, "done"))
+    times = {
+        path: path.stat().st_mtime_ns
+        for kind in ("summary", "done")
+        for path in (checkpoints(out) / f"{kind}-1").glob("*")
+    }
+    survivors: set[Path] = set()
+
+    def look(*_: Any) -> None:
+        survivors.update(p for p, t in times.items() if p.exists() and p.stat().st_mtime_ns == t)
+
+    diary = dem.with_name("resumed.txt")
+    original = launch.Workspace.publish
+
+    def publish(space: Any, *args: Any, **kwargs: Any) -> Any:
+        look()
+        return original(space, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch.Workspace, "publish", publish)
+        result = forest(WatchedRaster(dem, diary), out, resume=True, **options)
+    np.testing.assert_array_equal(result["edges"].values, expected)
+    np.testing.assert_array_equal(og.open(out)["edges"].values, expected)
+    again = read_tiles(diary)
+    assert set(again) == FIRST_CELLS - first_cells(kept)
+    assert set(again.values()) <= {1}
+    assert survivors == set(times)
+    assert not checkpoints(out).parent.exists()
+
+
+# --- a worker is killed ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("summary", 1), ("summary", SHARDS // 2), ("done", 1), ("done", SHARDS // 2)],
+    ids=["on the way up, first", "on the way up", "on the way down, first", "on the way down"],
+)
+def test_a_worker_killed_changes_nothing(
+    dem: Path,
+    client: Client,
+    expected: np.ndarray,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    number: int,
+) -> None:
+    monkeypatch.setattr(launch, "StoreSink", SlowSink)
+    diary, out = dem.with_name("diary.txt"), dem.with_name("forest.zarr")
+    victim = next(iter(client.run(os.getpid).values()))
+    run = started(WatchedRaster(dem, diary, 0.01), out, client=client)
+    wait_until(lambda: len(has(out, kind)) >= number, going_on(run))
+    os.kill(victim, signal.SIGKILL)
+    result = run.result(timeout=60)
+    assert victim not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(result["edges"].values, expected)
+    read = read_tiles(diary)
+    assert set(read) == FIRST_CELLS
+    # only what was in the victim's hands is read again, and Dask hands out a task or two ahead
+    assert sum(read.values()) <= len(FIRST_CELLS) + 3 * 4
+
+
+def test_a_task_that_always_kills_its_worker_is_an_error_and_no_loop(
+    dem: Path, client: Client, cluster: LocalCluster, expected: np.ndarray
+) -> None:
+    out = dem.with_name("forest.zarr")
+    allowed, cluster.scheduler.allowed_failures = cluster.scheduler.allowed_failures, 0
+    try:
+        run = started(WatchedRaster(dem, dem.with_name("d.txt"), deadly=True), out, client=client)
+        with pytest.raises(og.RunError, match="killed its workers"):
+            run.result(timeout=60)
+    finally:
+        cluster.scheduler.allowed_failures = allowed
+    wait_for_stragglers(client)
+    assert_resumes(dem, out, expected)
+
+
+# --- the whole process is killed ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("workers", "kind", "number"),
+    [
+        (0, "summary", 3),
+        (0, "done", 10),
+        (2, "summary", SHARDS // 2),
+        (2, "done", SHARDS // 3),
+    ],
+    ids=["threads, up", "threads, down", "cluster, up", "cluster, down"],
+)
+@pytest.mark.parametrize("alone", [False, True], ids=["all at once", "driver first"])
+def test_a_session_killed_is_resumed(
+    dem: Path, expected: np.ndarray, workers: int, kind: str, number: int, alone: bool
+) -> None:
+    if alone and not workers:
+        pytest.skip("a driver without a cluster is always alone")
+    out = dem.with_name("forest.zarr")
+    before = digest(dem)
+    script = [sys.executable, watched_raster.__file__, dem, out, dem.with_name("d.txt"), workers]
+    process = subprocess.Popen(
+        list(map(str, script)),
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: len(has(out, kind)) >= number, lambda: process.poll() is None)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= workers
+        if alone:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+        _, left = psutil.wait_procs(children, timeout=30)
+        assert not left, "workers outlive their session"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert not out.exists()
+    assert_resumes(dem, out, expected)
+    assert digest(dem) == before
+
+
+@pytest.mark.parametrize("scenario", ["nothing", "finished", "unfinished"])
+def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
+    scenario: str, tmp_path: Path
+) -> None:
+    """From nothing; over a finished result of another run; over an unfinished one of the same."""
+    script = HERE / "crash_everywhere.py"
+    done = subprocess.run(
+        [sys.executable, str(script), scenario, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        stdout=subprocess.PIPE,
+        timeout=200,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    assert told["killed"] > 10
+    assert not told["wrong"], "\n".join(told["wrong"])
+
+
+# --- a run that was interrupted, and what may have happened to its folder since ----------------
+
+
+@pytest.fixture
+def interrupted(dem: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The ``out`` of a run that was cancelled when a third of its shards was written."""
+    out = dem.with_name("forest.zarr")
+    with monkeypatch.context() as patch, og.config.set(threads=1):
+        patch.setattr(launch, "StoreSink", SlowSink)
+        run = started(WatchedRaster(dem, dem.with_name("first.txt")), out)
+        wait_until(lambda: len(has(out, "done")) >= SHARDS // 3, going_on(run))
+        run.cancel()
+        with pytest.raises(og.Cancelled):
+            run.result(timeout=30)
+    assert run.status == "cancelled"
+    assert SHARDS // 3 <= len(has(out, "done")) < SHARDS
+    return out
+
+
+def test_a_cancelled_run_is_resumed(dem: Path, interrupted: Path, expected: np.ndarray) -> None:
+    assert_resumes(dem, interrupted, expected)
+
+
+def test_a_run_is_resumed_on_a_cluster(
+    dem: Path, interrupted: Path, client: Client, expected: np.ndarray
+) -> None:
+    assert_resumes(dem, interrupted, expected, client=client)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"weight": "mean"}, "weight = 'max'.*'mean'"),
+        ({"connectivity": 4}, "connectivity = 8.*4"),
+        ({"tile": 5}, "shard = 16.*10"),
+    ],
+    ids=["weight", "connectivity", "tile"],
+)
+def test_another_run_is_not_resumed(
+    dem: Path, interrupted: Path, changed: dict[str, Any], said: str
+) -> None:
+    before = digest(checkpoints(interrupted).parent)
+    with pytest.raises(og.InputError, match=said):
+        forest(dem, interrupted, resume=True, **changed)
+    assert digest(checkpoints(interrupted).parent) == before
+
+
+def test_a_changed_input_is_not_resumed(dem: Path, interrupted: Path) -> None:
+    changed = GRID.copy()
+    changed[0, 0] += 1
+    og.ingest(changed, dem, tile=TILE, shard=SHARD, overwrite=True)
+    with pytest.raises(og.InputError, match="input = "):
+        forest(dem, interrupted, resume=True)
+
+
+def test_neither_resume_nor_overwrite_asks_which(dem: Path, interrupted: Path) -> None:
+    before = digest(checkpoints(interrupted).parent)
+    with pytest.raises(og.StoreExistsError, match=r"resume=True.*overwrite=True"):
+        forest(dem, interrupted)
+    assert digest(checkpoints(interrupted).parent) == before
+
+
+def test_overwrite_starts_anew(dem: Path, interrupted: Path) -> None:
+    diary = dem.with_name("anew.txt")
+    result = forest(WatchedRaster(dem, diary), interrupted, overwrite=True, weight="mean")
+    mean = oracle.minimum_spanning_forest(GRID, weight="mean").mask
+    np.testing.assert_array_equal(result["edges"].values, mean)
+    assert set(read_tiles(diary)) == FIRST_CELLS
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "flipped": lambda p: p.write_bytes(p.read_bytes()[:-1] + bytes([p.read_bytes()[-1] ^ 1])),
+    "truncated": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
+    "emptied": lambda p: p.write_bytes(b""),
+    "deleted": lambda p: p.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_checkpoints_are_made_good(
+    dem: Path, interrupted: Path, expected: np.ndarray, damage: str
+) -> None:
+    victims = [p for p in checkpoints(interrupted).rglob("*") if p.is_file()]
+    for victim in victims[:: 1 if damage == "deleted" else 3]:
+        DAMAGE[damage](victim)
+    result = forest(dem, interrupted, resume=True)
+    np.testing.assert_array_equal(result["edges"].values, expected)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_shard_lost_from_an_unfinished_result_is_not_taken_for_written(
+    dem: Path, interrupted: Path, expected: np.ndarray, damage: str
+) -> None:
+    """What is not there is made again; what is damaged is found by its checksum, if not before."""
+    shards = checkpoints(interrupted).parent.rglob("edges/c/*/*")
+    DAMAGE[damage](min(p for p in shards if p.is_file()))
+    forest_or_error: Any = None
+    try:
+        forest_or_error = forest(dem, interrupted, resume=True)["edges"].values
+    except Exception as error:
+        forest_or_error = error
+    if damage == "deleted" or isinstance(forest_or_error, np.ndarray):
+        np.testing.assert_array_equal(forest_or_error, expected)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_job_file_of_an_earlier_run_does_no_harm(
+    dem: Path, client: Client, expected: np.ndarray, damage: str
+) -> None:
+    out = dem.with_name("forest.zarr")
+    run = started(WatchedRaster(dem, dem.with_name("d.txt"), 0.01), out, client=client)
+    wait_until(lambda: len(has(out, "summary")) > 5, going_on(run))
+    run.cancel()
+    with pytest.raises(og.Cancelled):
+        run.result(timeout=30)
+    wait_for_stragglers(client)
+    (job,) = checkpoints(out).parent.glob("job-*")
+    DAMAGE[damage](job)
+    assert_resumes(dem, out, expected, client=client)
+
+
+# --- what is not ours -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+@pytest.mark.parametrize("what", ["a file", "a folder", "a store"])
+def test_a_partial_that_no_run_has_left_is_refused_and_untouched(
+    dem: Path, what: str, options: dict[str, bool]
+) -> None:
+    out = dem.with_name("forest.zarr")
+    theirs = checkpoints(out).parent
+    if what == "a file":
+        theirs.write_text("mine")
+    elif what == "a folder":
+        (theirs / "result.zarr").mkdir(parents=True)
+        (theirs / "notes.txt").write_text("mine")
+    else:
+        shutil.copytree(dem, theirs)
+    before = digest(theirs.parent)
+    with pytest.raises(og.StoreExistsError, match="move it away"):
+        forest(dem, out, **options)
+    assert digest(theirs.parent) == before
+
+
+@pytest.mark.parametrize("suffix", [".old", ".tmp", ".bak"])
+def test_a_backup_beside_the_result_is_left_alone(dem: Path, suffix: str) -> None:
+    out = dem.with_name("forest.zarr")
+    forest(dem, out)
+    backup = out.with_name(out.name + suffix)
+    shutil.copytree(out, backup)
+    before = digest(backup)
+    forest(dem, out, overwrite=True, weight="mean")
+    assert backup.is_dir()
+    assert digest(backup) == before
+
+
+@pytest.mark.parametrize("place", ["dem.zarr", "dem.zarr/forest.zarr", "other/../dem.zarr"])
+def test_the_input_is_never_written(dem: Path, place: str) -> None:
+    dem.with_name("other").mkdir()
+    before = digest(dem)
+    with pytest.raises(og.InputError, match="never written"):
+        forest(dem, dem.parent / place, overwrite=True)
+    assert digest(dem) == before
+
+
+# --- one run after another, and two at once ---------------------------------------------------
+
+
+def test_two_runs_on_one_cluster_both_compute(
+    dem: Path, client: Client, expected: np.ndarray
+) -> None:
+    """Results that the cluster still holds from the first would stand for shards not written."""
+    out = dem.with_name("forest.zarr")
+    for number in range(2):
+        diary = dem.with_name(f"{number}.txt")
+        result = forest(WatchedRaster(dem, diary), out, client=client, overwrite=True)
+        np.testing.assert_array_equal(result["edges"].values, expected)
+        assert set(read_tiles(diary)) == FIRST_CELLS
+
+
+@pytest.mark.parametrize("where", ["threads", "cluster"])
+def test_what_a_stopped_run_still_does_does_not_reach_the_next(
+    dem: Path, client: Client, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task cannot be stopped in the middle: it may end when another run has begun."""
+    options = {"client": client} if where == "cluster" else {}
+    out = dem.with_name("forest.zarr")
+    run = started(WatchedRaster(dem, dem.with_name("d.txt"), 0.3), out, **options)
+    wait_until(lambda: read_tiles(dem.with_name("d.txt")), going_on(run))
+    run.cancel()
+    with pytest.raises(og.Cancelled):
+        run.result(timeout=30)
+    # the next run finds the stopped one's tasks at work: it waits for none of them
+    slow = WatchedRaster(dem, dem.with_name("e.txt"), 0.02)
+    result = forest(slow, out, overwrite=True, weight="mean", **options)
+    mean = oracle.minimum_spanning_forest(GRID, weight="mean").mask
+    np.testing.assert_array_equal(result["edges"].values, mean)
+    wait_for_stragglers(options.get("client"))
+    assert not checkpoints(out).parent.exists(), "a task of the stopped run came back to it"
+
+
+def test_two_runs_to_one_place_do_not_destroy_each_other(
+    dem: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second is called before the first has made its folder, and gets to it after."""
+    naps = iter([0.1, 0.4])
+    monkeypatch.setattr(forest_module, "compile_kernels", lambda *_: time.sleep(next(naps)))
+    out = dem.with_name("forest.zarr")
+    runs: list[og.Run] = []
+    refused = 0
+    for number in range(2):
+        try:
+            diary = dem.with_name(f"{number}.txt")
+            runs.append(started(WatchedRaster(dem, diary, 0.02), out))
+        except og.StoreExistsError:
+            refused += 1
+    for run in runs:
+        try:
+            run.result(timeout=60)
+        except og.StoreExistsError:
+            refused += 1
+    assert refused == 1
+    np.testing.assert_array_equal(og.open(out)["edges"].values, expected)
+
+
+def test_a_cancelled_run_leaves_the_client_and_its_other_results_alone(
+    dem: Path, client: Client
+) -> None:
+    mine = client.submit(sum, [1, 2])
+    assert mine.result() == 3
+    diary = dem.with_name("d.txt")
+    run = started(WatchedRaster(dem, diary, 0.02), dem.with_name("forest.zarr"), client=client)
+    wait_until(lambda: read_tiles(diary), going_on(run))
+    connection = client.scheduler_comm
+    run.cancel()
+    with pytest.raises(og.Cancelled):
+        run.result(timeout=30)
+    wait_for_stragglers(client)
+    assert client.scheduler_comm is connection
+    assert not connection.comm.closed()
+    assert mine.status == "finished"
+    assert mine.result() == 3
+    # nothing of the run goes on, and nothing of it is kept
+    wait_until(lambda: set(client.run_on_scheduler(keys_held)) == {mine.key})
+
+
+# --- damage to the input, a full disk, a scheduler that is gone ---------------------------------
+
+
+def flip_a_byte(dem: Path) -> Path:
+    shard = dem / "elevation" / "c" / "2" / "3"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 4] ^= 1
+    shard.write_bytes(content)
+    return shard
+
+
+@pytest.mark.parametrize("where", ["threads", "cluster"])
+@pytest.mark.parametrize("copy", [shutil.copy2, shutil.copy], ids=["with its time", "as it comes"])
+def test_a_flipped_byte_is_named_and_the_run_goes_on_when_it_is_mended(
+    dem: Path, client: Client, expected: np.ndarray, where: str, copy: Callable[..., Any]
+) -> None:
+    options = {"client": client} if where == "cluster" else {}
+    out, backup = dem.with_name("forest.zarr"), dem.with_name("backup")
+    shard = dem / "elevation" / "c" / "2" / "3"
+    shutil.copy2(shard, backup)
+    assert flip_a_byte(dem) == shard
+    os.utime(shard, ns=(backup.stat().st_atime_ns, backup.stat().st_mtime_ns))  # as bits rot
+    with pytest.raises(og.DamagedChunkError) as raised:
+        forest(dem, out, **options)
+    assert str(shard) in str(raised.value)
+    assert "shard (2, 3)" in str(raised.value)
+    assert not out.exists()
+    wait_for_stragglers(options.get("client"))
+    copy(backup, shard)
+    assert_resumes(dem, out, expected, **options)
+
+
+@pytest.mark.parametrize("wrapped", [0, 1, 2, 3, 6, 20, 45, 80])
+def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(
+    dem: Path, expected: np.ndarray, wrapped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full from some write on."""
+    out, written = dem.with_name("forest.zarr"), 0
+    real = Path.write_bytes
+
+    def write_bytes(self: Path, data: bytes) -> int:
+        nonlocal written
+        written += 1
+        if written > wrapped:
+            raise OSError(28, "No space left on device", str(self))
+        return real(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", write_bytes)
+        with pytest.raises(og.StorageFullError, match="No space left"):
+            forest(dem, out)
+    assert not out.exists()
+    result = forest(dem, out, resume=True)
+    np.testing.assert_array_equal(result["edges"].values, expected)
+
+
+FILE_LIMIT = """
+import resource, signal, sys
+from pathlib import Path
+import orograph as og
+from orograph import forest as forest_module
+from orograph import launch
+from watched_raster import small_shards
+launch.run_layout = small_shards
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+try:
+    og.minimum_spanning_forest(sys.argv[1], tile=8, out=sys.argv[2])
+except og.StorageFullError as error:
+    print("full:", error)
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 300], ids=["from the start", "at the first checkpoints"])
+def test_a_file_size_limit_is_said(dem: Path, expected: np.ndarray, limit: int) -> None:
+    out = dem.with_name("forest.zarr")
+    told = subprocess.run(
+        [sys.executable, "-c", FILE_LIMIT, str(dem), str(out), str(limit)],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "full:" in told.stdout, told.stderr
+    assert "File too large" in told.stdout
+    np.testing.assert_array_equal(forest(dem, out, resume=True)["edges"].values, expected)
+
+
+def test_a_scheduler_that_is_gone_is_an_error_in_bounded_time(
+    dem: Path, expected: np.ndarray
+) -> None:
+    out = dem.with_name("forest.zarr")
+    with dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
+        local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        lone = Client(local, set_as_default=False)
+        try:
+            run = started(WatchedRaster(dem, dem.with_name("d.txt"), 0.02), out, client=lone)
+            wait_until(lambda: len(has(out, "summary")) > 5, going_on(run))
+            local.close()
+            begun = time.monotonic()
+            with pytest.raises(og.RunError, match="resume=True"):
+                run.result(timeout=40)
+            assert time.monotonic() - begun < 30
+        finally:
+            lone.close()
+            local.close()
+    assert run.status == "failed"
+    assert_resumes(dem, out, expected)
+
+
+def test_a_run_leaves_its_input_as_it_was(dem: Path, client: Client) -> None:
+    before = digest(dem)
+    times = {p: p.stat().st_mtime_ns for p in dem.rglob("*")}
+    forest(dem, dem.with_name("a.zarr"))
+    forest(dem, dem.with_name("b.zarr"), client=client)
+    forest(dem, dem.with_name("b.zarr"), client=client, overwrite=True)
+    assert digest(dem) == before
+    assert {p: p.stat().st_mtime_ns for p in dem.rglob("*")} == times
+
+
+def test_errors_survive_the_way_between_processes() -> None:
+    full = og.StorageFullError(28, "no room", "/there")
+    again = pickle.loads(pickle.dumps(full))
+    assert (again.errno, again.filename) == (28, "/there")

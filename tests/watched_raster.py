@@ -1,0 +1,91 @@
+"""A run that can be watched and caught in the middle: a slow raster with a diary, a slow sink.
+
+Also a script, ``watched_raster.py INPUT OUT DIARY WORKERS``: such a run in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+import orograph as og
+from orograph import launch
+from orograph.tiles.grid import Window
+from orograph.tiles.sink import StoreSink
+from orograph.tiles.store import Layout
+from orograph.tiles.store_raster import StoreRaster
+
+TILE = 8
+SHARD = 16
+
+
+class WatchedRaster(StoreRaster):
+    """Appends a line to ``diary`` for every window read, in whatever process, then waits."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], diary: Path, seconds: float = 0.0, deadly: bool = False
+    ) -> None:
+        super().__init__(path)
+        self.diary, self.seconds, self.deadly = diary, seconds, deadly
+
+    def read(self, window: Window) -> NDArray[Any]:
+        with open(self.diary, "ab", buffering=0) as diary:
+            diary.write(f"{window.y} {window.x}\n".encode())
+        if self.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(self.seconds)
+        return super().read(window)
+
+
+class SlowSink(StoreSink):
+    """Takes its time for every shard."""
+
+    def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
+        time.sleep(0.03)
+        super().write(variable, window, array)
+
+
+def small_shards(shape: tuple[int, int], tile: int) -> Layout:
+    """Shards of 2 x 2 tiles, in place of `launch.run_layout`: many shards on a small grid."""
+    return Layout(tile, 2 * tile)
+
+
+def read_tiles(diary: Path) -> Counter[tuple[int, int]]:
+    """How often each tile, by its first cell, has been read."""
+    lines = diary.read_text().splitlines() if diary.exists() else ()
+    return Counter((int(y), int(x)) for y, x in map(str.split, lines))
+
+
+def tasks_at_work(dask_worker: Any) -> int:
+    """For `Client.run`: the scheduler forgets a cancelled task, the worker goes on with it."""
+    return len(dask_worker.state.executing) + len(dask_worker.state.long_running)
+
+
+def keys_held(dask_scheduler: Any) -> list[Any]:
+    """For `Client.run_on_scheduler`: all tasks that it knows."""
+    return list(dask_scheduler.tasks)
+
+
+def main(source: str, out: str, diary: str, workers: int) -> None:
+    """Make the forest, slowly."""
+    launch.run_layout, launch.StoreSink = small_shards, SlowSink  # type: ignore[misc]
+    started = og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext()
+    with started as client, og.config.set(threads=2):
+        og.minimum_spanning_forest(
+            WatchedRaster(source, Path(diary), 0.02), tile=TILE, out=out, client=client
+        )
+
+
+if __name__ == "__main__":
+    # by its proper name, so that workers find the classes where they expect them
+    from watched_raster import main as run
+
+    run(*sys.argv[1:4], int(sys.argv[4]))

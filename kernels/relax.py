@@ -67,6 +67,9 @@ from orograph.kernels.relax_lanes import (
     transpose,
 )
 
+# Start of the SHA-256 of relax_costs.py: its code is compiled into what is cached for this file.
+COSTS_SOURCE = "c4b3f9173d0d0bab"
+
 Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 _BY = np.array([-1, 1, 0, 0, -1, -1, 1, 1])
@@ -535,7 +538,8 @@ def _wake(dist, friction, elevation, keys, block, rules, sides):
             for m in range(2 * rules.steps + 2):
                 dy = _MOVES[m, 0]
                 dx = _MOVES[m, 1]
-                if 0 <= y + dy < height and 0 <= x + dx < width:
+                inside = 0 <= y + dy < height and 0 <= x + dx < width
+                if inside and start < dist[y + dy + reach, x + dx + reach]:
                     edge(friction, elevation, y + reach, x + reach, dy, dx, rules, cost)
                     cost[1] = start + cost[0]
                     value = cost[1]

@@ -18,7 +18,8 @@ The last two depend on the direction of travel and are computed in float64, then
 state's dtype. Their exponential is our own, from additions and multiplications alone (at most
 2 ulp off), since no two mathematics libraries agree on the last bit.
 
-After an edit here, ``touch`` relax.py: Numba's cache looks only at the file of the compiled caller.
+Numba's cache looks at the text of the caller's file alone: after an edit here the constant
+``COSTS_SOURCE`` in relax.py must change too (a test says to what).
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ from orograph.kernels.relax_lanes import (
     weigh_differences,
     weigh_sums,
 )
+
+# Start of the SHA-256 of relax_lanes.py: its code is compiled into what is cached for this file.
+LANES_SOURCE = "4c6ce7cc9bcf236a"
 
 FRICTION, ABSOLUTE_DIFFERENCE, TOBLER, WALK = range(4)
 MODELS = ("friction", "absolute_difference", "tobler", "walk")

@@ -17,7 +17,8 @@ the lanes that were lowered come back as a bit mask, which steers all further wo
 512-bit vectors on machines without AVX-512. ``fcmp olt`` is false for NaN: a NaN weight is a
 barrier. Multiplications and additions are never fused.
 
-After an edit here, ``touch`` relax.py: Numba's cache looks only at the file of the compiled caller.
+Numba's cache looks at the text of the caller's file alone: after an edit here the constant
+``LANES_SOURCE`` in relax_costs.py must change too (a test says to what).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orograph.components import connected_components
     from orograph.distance import cost_distance
     from orograph.forest import minimum_spanning_forest
+    from orograph.paths import LeastCostPath, corridor, least_cost_path, path_mask
     from orograph.planning import Plan, plan
     from orograph.run import Progress, Run
     from orograph.settings import config
@@ -41,6 +42,7 @@ _HOMES = {
     "orograph.components": ("connected_components",),
     "orograph.distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
+    "orograph.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning": ("Plan", "plan"),
     "orograph.run": ("Progress", "Run"),
     "orograph.tiles.dataset": ("open",),
@@ -65,6 +67,7 @@ __all__ = [
     "Cancelled",
     "DamagedChunkError",
     "InputError",
+    "LeastCostPath",
     "OrographError",
     "Plan",
     "Progress",
@@ -75,10 +78,13 @@ __all__ = [
     "cluster",
     "config",
     "connected_components",
+    "corridor",
     "cost_distance",
     "ingest",
+    "least_cost_path",
     "minimum_spanning_forest",
     "open",
+    "path_mask",
     "plan",
     "to_geotiff",
 ]

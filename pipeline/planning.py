@@ -45,6 +45,12 @@ class Plan:
         less.
     workers
         For how many workers ``memory_total`` is.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> og.plan("minimum_spanning_forest", (4096, 4096)).bytes_written // 2**20
+    16
     """
 
     operation: str

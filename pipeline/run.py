@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, in tasks that leave something behind: those done, and all of them."""
+    """How far a run is, in tasks that leave something behind.
+
+    Attributes
+    ----------
+    done, total
+        Those that are done, and all of them.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> print(og.Progress(3, 12))
+    3 of 12 tasks
+    """
 
     done: int
     total: int
@@ -42,6 +54,14 @@ class Run:
         The event by which the work learns that it is to stop.
     client
         The Dask client that runs the tasks, or None for threads of this process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> run = og.minimum_spanning_forest(np.eye(4), wait=False)
+    >>> run.result().attrs["edge_count"], run.status
+    (15, 'finished')
     """
 
     def __init__(

@@ -13,11 +13,29 @@ import zlib
 from pathlib import Path
 from typing import Any, Protocol
 
-from numcodecs import Zstd
+from numcodecs import Blosc
 
 from orograph.tiles.errors import full_storage_reported
 from orograph.tiles.publish import replace_file
 from orograph.tiles.quadtree import Node
+
+# Residues are mostly masks and labels: their bits, shuffled, compress as fast as they are copied.
+_CODEC = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
+_PIECE = 2**30  # Blosc takes less than 2 GiB at a time
+
+
+def _pack(content: bytes) -> bytes:
+    pieces = [_CODEC.encode(content[i : i + _PIECE]) for i in range(0, len(content), _PIECE)]
+    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
+
+
+def _unpack(packed: bytes) -> bytes:
+    pieces, at = [], 0
+    while at < len(packed):
+        length = int.from_bytes(packed[at : at + 8], "little")
+        pieces.append(_CODEC.decode(packed[at + 8 : at + 8 + length]))
+        at += 8 + length
+    return b"".join(pieces)
 
 
 class Vault(Protocol):
@@ -78,7 +96,7 @@ class DiskVault:
 
     def save(self, kind: str, node: Node, entry: Any) -> None:
         path = self._path(kind, node)
-        packed = bytes(Zstd(level=1).encode(pickle.dumps(entry, protocol=5)))
+        packed = _pack(pickle.dumps(entry, protocol=5))
         with full_storage_reported(path):
             # not its parents: if those are gone, so is the run, and this task is a straggler
             path.parent.mkdir(exist_ok=True)
@@ -91,7 +109,7 @@ class DiskVault:
             return None
         if len(stored) < 4 or zlib.crc32(stored[4:]) != int.from_bytes(stored[:4], "little"):
             return None
-        return pickle.loads(Zstd().decode(stored[4:]))
+        return pickle.loads(_unpack(stored[4:]))
 
     def has(self, kind: str, node: Node) -> bool:
         return self._path(kind, node).is_file()

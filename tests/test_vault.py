@@ -19,7 +19,7 @@ NODE = Node(2, 7)
 
 @pytest.fixture(params=["memory", "disk"])
 def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
-    return MemoryVault() if request.param == "memory" else DiskVault(tmp_path / "checkpoints")
+    return MemoryVault() if request.param == "memory" else DiskVault(tmp_path)
 
 
 def test_an_entry_comes_back_as_it_was(vault: Vault) -> None:

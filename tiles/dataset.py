@@ -37,6 +37,14 @@ def open_dataset(path: str | os.PathLike[str], chunks: str = "shard") -> xr.Data
     ------
     InputError
         If it is no finished store.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> stored = og.ingest(np.eye(3), "eye.zarr")
+    >>> list(og.open("eye.zarr").data_vars)
+    ['elevation']
     """
     import xarray as xr
 

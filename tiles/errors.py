@@ -11,35 +11,94 @@ from pathlib import Path
 
 
 class OrographError(Exception):
-    """Anything orograph raises on purpose."""
+    """Anything orograph raises on purpose.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.OrographError, Exception)
+    True
+    """
 
 
 class InputError(OrographError, ValueError):
-    """An argument or an input raster cannot be used; nothing has been started."""
+    """An argument or an input raster cannot be used; nothing has been started.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> try:
+    ...     og.minimum_spanning_forest([[1, 2]])
+    ... except ValueError as error:
+    ...     print(type(error).__name__)
+    InputError
+    """
 
 
 class StoreExistsError(OrographError, FileExistsError):
-    """The place where a store should be written is taken."""
+    """The place where a store should be written is taken.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.StoreExistsError, FileExistsError)
+    True
+    """
 
 
 class DamagedChunkError(OrographError, OSError):
-    """Stored cells cannot be read back: a checksum does not match, or a shard is missing."""
+    """Stored cells cannot be read back: a checksum does not match, or a shard is missing.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.DamagedChunkError, OSError)
+    True
+    """
 
 
 class StorageFullError(OrographError, OSError):
-    """There is no room left for a shard: the device, a quota or a file size limit is full."""
+    """There is no room left for a shard: the device, a quota or a file size limit is full.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.StorageFullError, OSError)
+    True
+    """
 
 
 class BackendError(OrographError, RuntimeError):
-    """The asked-for backend cannot be used here."""
+    """The asked-for backend cannot be used here.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.BackendError, RuntimeError)
+    True
+    """
 
 
 class RunError(OrographError, RuntimeError):
-    """A run could not be carried to its end."""
+    """A run could not be carried to its end.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.RunError, RuntimeError)
+    True
+    """
 
 
 class Cancelled(OrographError):
-    """A run was cancelled by its owner."""
+    """A run was cancelled by its owner.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.Cancelled, og.OrographError)
+    True
+    """
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

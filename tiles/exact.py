@@ -25,11 +25,11 @@ def exact_sum(values: npt.NDArray[np.float64]) -> int:
     fraction, exponent = np.frexp(values)
     mantissa = np.ldexp(fraction, 53).astype(np.int64)
     total = 0
-    for step in np.unique(exponent):
+    for step in set(exponent.tolist()):
         part = mantissa[exponent == step]
         # halves of 27 bits: their sums stay far below 2**63
         whole = (int((part >> 26).sum()) << 26) + int((part & ((1 << 26) - 1)).sum())
-        shift = int(step) - 53 - UNIT_EXPONENT
+        shift = step - 53 - UNIT_EXPONENT
         total += whole << shift if shift >= 0 else whole >> -shift
     return total
 

@@ -57,6 +57,14 @@ def to_geotiff(
         If the file exists and ``overwrite`` is false, or the path is no plain file.
     StorageFullError
         If there is no room.
+    
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> forest = og.minimum_spanning_forest(np.array([[1, 2], [3, 4]]))
+    >>> og.to_geotiff(forest["edges"], "edges.tif").name
+    'edges.tif'
     """
     path = Path(path)
     raster = open_raster(source, variable=variable)

@@ -81,6 +81,14 @@ def ingest(
     Memory: two shards, or two rows of shards where the source is stored in strips that cross the
     whole grid, or the row is small (128 MiB). Each cell is decoded once, but for blocks of the
     source that lie across the edge of what is read at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> stored = og.ingest(np.arange(12.0).reshape(3, 4), "dem.zarr", tile=2)
+    >>> stored.name, stored.shape, stored.dtype
+    ('elevation', (3, 4), dtype('float64'))
     """
     raster = open_raster(source, band=band, nodata=nodata, variable=variable)
     name = raster.name or NAME

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import InputError, full_storage_reported
 from orograph.tiles.grid import Window
 from orograph.tiles.publish import replace_file, shard_grid
+from orograph.tiles.shard import encode, shard_format
 
 
 class Sink(Protocol):
@@ -125,6 +126,12 @@ def encode_shard(
     slow, and impossible if that one is damaged, which is when it must be replaced. Chunks that
     hold nothing but fill values are written too: then a shard is there if it has been written.
     """
+    form = shard_format(json.loads(document))
+    if form is not None:
+        native = form.dtype.newbyteorder("=")
+        if array.dtype.newbyteorder("=") != native:
+            raise InputError(f"{variable}: cells of {array.dtype} for {native}; convert first")
+        return encode(array, form)
     import zarr
     from zarr.core.buffer import default_buffer_prototype
     from zarr.storage import MemoryStore

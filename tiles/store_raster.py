@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid import Window
 from orograph.tiles.header import Header, read_header, store_variables
+from orograph.tiles.shard import read_window, stored_format
 
 
 class StoreRaster:
@@ -137,14 +138,25 @@ class StoreRaster:
         """
         self._check_window(window)
         self._check_present(window)
-        array = _opened(self.path, self.variable)
+        decode = self._decoder()
         try:
-            cells = array[window.slices]
+            return decode(window)
         except MemoryError:
             raise
         except Exception as error:
-            raise self._damage(array, window, error) from error
-        return np.ascontiguousarray(cells, dtype=self.dtype)
+            raise self._damage(decode, window, error) from error
+
+    def _decoder(self) -> Callable[[Window], NDArray[Any]]:
+        """What reads a window: ourselves if the raster is encoded as ours are, or zarr-python."""
+        folder = os.path.join(self.path, self.variable)
+        form = stored_format(folder)
+        if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
+            self.shape,
+            self.dtype,
+        ):
+            return partial(read_window, folder, form)
+        array = _opened(self.path, self.variable)
+        return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
         """Name of exactly these cells: metadata, and the checksum of every tile.
@@ -198,14 +210,16 @@ class StoreRaster:
                         f"({i}, {j}) of {self.variable}, {_place(cells)}; {_MEND}"
                     )
 
-    def _damage(self, array: Any, window: Window, error: Exception) -> OSError:
+    def _damage(
+        self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception
+    ) -> OSError:
         """Find the first tile of ``window`` that cannot be read."""
         tile, side = self._header.tile, self._header.shard
         for row in range(window.y // tile, -(-(window.y + window.height) // tile)):
             for column in range(window.x // tile, -(-(window.x + window.width) // tile)):
                 cells = Window(row * tile, column * tile, tile, tile).clip(self.shape)
                 try:
-                    array[cells.slices]
+                    decode(cells)
                 except Exception as cause:
                     i, j = cells.y // side, cells.x // side
                     inner = (row - i * side // tile, column - j * side // tile)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orograph.components import connected_components
     from orograph.distance import cost_distance
     from orograph.forest import minimum_spanning_forest
+    from orograph.hops import hop_distance
     from orograph.paths import LeastCostPath, corridor, least_cost_path, path_mask
     from orograph.planning import Plan, plan
     from orograph.run import Progress, Run
@@ -42,6 +43,7 @@ _HOMES = {
     "orograph.components": ("connected_components",),
     "orograph.distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
+    "orograph.hops": ("hop_distance",),
     "orograph.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning": ("Plan", "plan"),
     "orograph.run": ("Progress", "Run"),
@@ -80,6 +82,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "hop_distance",
     "ingest",
     "least_cost_path",
     "minimum_spanning_forest",

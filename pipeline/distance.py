@@ -16,13 +16,13 @@ from orograph.kernels.registry import resolve_backend
 from orograph.kernels.relax import CostModel
 from orograph.kernels.relax_costs import DEFAULTS, MODELS
 from orograph.launch import Options, Order, check_choice, launch
-from orograph.relaxation import Distance, Sources, check_friction, is_source
+from orograph.relaxation import Distance, check_friction
 from orograph.serving import Served, ServedDistance, Serving
 from orograph.settings import config
+from orograph.sources import check_same_grid, parse_sources
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
 from orograph.tiles.lengths import step_lengths
-from orograph.tiles.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.raster import ArrayRaster, Raster, open_raster
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 DTYPES = ("float64", "float32", "int64")
-SNAP_CELLS = 10
 # names of the coefficients of the anisotropic models, in the order of the kernel's
 COEFFICIENTS = {
     "tobler": ("pace",),
@@ -175,7 +174,7 @@ def cost_distance(
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
         _check_whole(lengths, connectivity, cost)
-    cells, source_raster = _sources(sources, first, initial_cost, snap, target_values)
+    cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
     problem = Distance(
         model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),
@@ -235,83 +234,11 @@ def _surface(friction: Any, elevation: Any, cost: str, nodata: float | int | Non
         open_raster(elevation) if cost != "friction" else None,
     )
     for raster in surface.rasters[1:]:
-        _check_same_grid("elevation", raster, surface.first)
+        check_same_grid("elevation", raster, surface.first)
     if isinstance(surface.friction, ArrayRaster):
         whole = Window(0, 0, *surface.friction.shape)
         check_friction(surface.friction.read(whole), surface.friction.nodata, whole)
     return surface
-
-
-def _check_same_grid(name: str, raster: Raster, first: Raster) -> None:
-    """Refuse a raster that does not lie cell on cell with the first."""
-    if raster.shape != first.shape:
-        raise InputError(
-            f"{name}: {raster.shape[0]} x {raster.shape[1]} cells, but the first raster has "
-            f"{first.shape[0]} x {first.shape[1]}; bring them to one grid first"
-        )
-    ours, theirs = first.georeference, raster.georeference
-    for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
-        if a is None or b is None:
-            continue
-        step = abs(float(a[-1] - a[0])) / max(a.size - 1, 1) or 1.0
-        off = np.abs(a - b)
-        if off.max() > 1e-3 * step:
-            at = int(off.argmax())
-            raise InputError(
-                f"{name}: its {axis} coordinate {at} is {b[at]:g}, that of the first raster "
-                f"{a[at]:g}; bring them to one grid first"
-            )
-
-
-def _sources(
-    sources: Any,
-    first: Raster,
-    initial_cost: float | Sequence[float],
-    snap: bool | int,
-    targets: Sequence[float] | None,
-) -> tuple[Sources | None, Raster | None]:
-    """Sources as cells, or as a raster that is looked at tile by tile."""
-    starts = np.asarray(initial_cost, np.float64)
-    if not (np.isfinite(starts).all() and (starts >= 0).all()):
-        raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
-    if _is_raster(sources, first.shape):
-        raster = open_raster(sources)
-        _check_same_grid("sources", raster, first)
-        if starts.ndim or starts:
-            raise InputError(
-                "initial_cost: it is for points; with a raster of sources leave it at 0"
-            )
-        if isinstance(raster, ArrayRaster):
-            values = raster.read(Window(0, 0, *raster.shape))
-            wanted = None if targets is None else tuple(float(v) for v in targets)
-            if not is_source(values, raster.nodata, wanted).any():
-                raise InputError(
-                    "sources: the raster has no source; cells that are not 0 or nodata"
-                    + (f" and have one of the values {list(targets)}" if targets else "")
-                    + " are sources"
-                )
-        return None, raster
-    if targets is not None:
-        raise InputError("target_values: they are for a raster of sources; leave them out")
-    points = as_points(sources, "sources")
-    if starts.ndim and starts.shape != (len(points),):
-        raise InputError(
-            f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
-        )
-    rows, columns = cells_of(points, first.georeference, first.shape, "sources")
-    reach = SNAP_CELLS if snap is True else int(snap)
-    if reach < 0:
-        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
-    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources")
-    labels = np.arange(1, len(points) + 1)
-    return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
-
-
-def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:
-    """A path, a DataArray, or an array of the grid's shape is a raster; all else are points."""
-    if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
-        return True
-    return isinstance(sources, np.ndarray) and sources.shape == shape
 
 
 def _coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:

@@ -1,13 +1,17 @@
-"""The command line: ``orograph demo | ingest | info | plan | mst``."""
+"""The command line: ``orograph demo | ingest | info | plan | mst | cost | path | components``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="orograph", description=og.__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="orograph", description="Exact graph algorithms on elevation grids of any size."
+    )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
@@ -66,6 +72,47 @@ def _parser() -> argparse.ArgumentParser:
     mst.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     _add_run_options(mst)
     mst.set_defaults(command=_mst)
+
+    cost = commands.add_parser("cost", help="least-cost distance from sources")
+    cost.add_argument("friction", help="store or raster file; '-' for models that go without")
+    cost.add_argument("out", help="Zarr store to write")
+    where = cost.add_mutually_exclusive_group(required=True)
+    where.add_argument("--sources", help="raster of labels")
+    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
+    cost.add_argument("--elevation", help="store or raster file")
+    cost.add_argument(
+        "--cost", choices=("friction", "absolute_difference", "tobler", "walk"), default="friction"
+    )
+    cost.add_argument("--direction", choices=("from", "to"), default="from")
+    cost.add_argument("--connectivity", type=int, choices=(4, 8, 16), default=8)
+    cost.add_argument("--max-cost", type=float, default=float("inf"))
+    cost.add_argument("--cell-size", type=float, default=None)
+    cost.add_argument("--dtype", choices=("float64", "float32", "int64"), default="float64")
+    cost.add_argument(
+        "--outputs",
+        nargs="+",
+        choices=("cost", "back_direction", "allocation"),
+        default=("cost", "back_direction"),
+    )
+    cost.add_argument("--snap", action="store_true", help="move points on nodata to a valid cell")
+    _add_run_options(cost)
+    cost.set_defaults(command=_cost)
+
+    path = commands.add_parser("path", help="least-cost paths back to their sources")
+    path.add_argument("result", help="store that 'orograph cost' has written")
+    path.add_argument(
+        "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), required=True
+    )
+    path.set_defaults(command=_path)
+
+    components = commands.add_parser("components", help="connected components")
+    components.add_argument("classes", help="store or raster file")
+    components.add_argument("out", help="Zarr store to write")
+    components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
+    components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
+    components.add_argument("--nodata", type=float, default=None)
+    _add_run_options(components)
+    components.set_defaults(command=_components)
     return parser
 
 
@@ -117,13 +164,61 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _mst(options: argparse.Namespace) -> None:
+    _run(
+        og.minimum_spanning_forest,
+        (options.elevation,),
+        options,
+        weight=options.weight,
+        connectivity=options.connectivity,
+        nodata=options.nodata,
+        backend=options.backend,
+    )
+
+
+def _cost(options: argparse.Namespace) -> None:
+    friction = None if options.friction == "-" else options.friction
+    _run(
+        og.cost_distance,
+        (friction, options.sources or options.point),
+        options,
+        elevation=options.elevation,
+        cost=options.cost,
+        direction=options.direction,
+        connectivity=options.connectivity,
+        max_cost=options.max_cost,
+        cell_size=options.cell_size,
+        dtype=options.dtype,
+        outputs=options.outputs,
+        snap=options.snap,
+    )
+
+
+def _path(options: argparse.Namespace) -> None:
+    for number, path in enumerate(og.least_cost_path(options.result, options.point)):
+        print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")
+        for x, y in path.coordinates.tolist():
+            print(f"{x:.10g} {y:.10g}")
+
+
+def _components(options: argparse.Namespace) -> None:
+    _run(
+        og.connected_components,
+        (options.classes,),
+        options,
+        connectivity=options.connectivity,
+        min_size=options.min_size,
+        nodata=options.nodata,
+    )
+
+
+def _run(
+    operation: Callable[..., Any], inputs: tuple[Any, ...], options: argparse.Namespace, **own: Any
+) -> None:
+    """Run an operation on a cluster, watch it, and print what it says of its result."""
     with ExitStack() as stack:
-        run = og.minimum_spanning_forest(
-            options.elevation,
-            weight=options.weight,
-            connectivity=options.connectivity,
-            nodata=options.nodata,
-            backend=options.backend,
+        run = operation(
+            *inputs,
+            **own,
             tile=options.tile,
             out=options.out,
             overwrite=options.overwrite,
@@ -131,12 +226,12 @@ def _mst(options: argparse.Namespace) -> None:
             client=stack.enter_context(_client(options)),
             wait=False,
         )
-        forest = _watch(run, "mst")
-    for name in ("vertex_count", "edge_count", "tree_count", "total_weight"):
-        print(f"{name}: {forest.attrs[name]}")
+        result = _watch(run, operation.__name__)
+    for name, value in result.attrs.items():
+        print(f"{name}: {value}")
 
 
-def _client(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _client(options: argparse.Namespace) -> Any:
     if options.scheduler:
         from distributed import Client
 
@@ -144,7 +239,7 @@ def _client(options: argparse.Namespace):  # type: ignore[no-untyped-def]
     return og.cluster(n_workers=options.workers)
 
 
-def _watch(run: og.Run, name: str):  # type: ignore[no-untyped-def]
+def _watch(run: og.Run, name: str) -> xr.Dataset:
     """Show a progress bar until the run ends; return its result."""
     from tqdm import tqdm
 

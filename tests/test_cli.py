@@ -1,0 +1,95 @@
+"""The command line, as a user types it, and the demonstration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rasterio
+from rasterio.transform import from_origin
+
+import orograph as og
+
+
+@pytest.fixture
+def dem(tmp_path: Path) -> Path:
+    path = tmp_path / "dem.tif"
+    heights = np.random.default_rng(5).integers(1, 60, (40, 50)).astype(np.int16)
+    with rasterio.open(
+        path,
+        "w",
+        driver="GTiff",
+        height=40,
+        width=50,
+        count=1,
+        dtype="int16",
+        crs="EPSG:32633",
+        transform=from_origin(500_000, 5_000_000, 30, 30),
+    ) as target:
+        target.write(heights, 1)
+    return path
+
+
+def orograph(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orograph", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+    )
+
+
+def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:
+    ingested = orograph("ingest", dem, "dem.zarr", "--tile", 8, folder=tmp_path)
+    assert ingested.returncode == 0, ingested.stderr
+    assert "elevation" in ingested.stdout
+
+    planned = orograph("plan", "minimum_spanning_forest", "dem.zarr", folder=tmp_path)
+    assert "35 tiles of 8 x 8 cells" in planned.stdout
+
+    made = orograph("mst", "dem.zarr", "forest.zarr", "--workers", 1, folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    expected = og.minimum_spanning_forest(dem)
+    assert f"total_weight: {expected.attrs['total_weight']}" in made.stdout
+    assert "dashboard: http" in made.stderr
+    found = og.open(tmp_path / "forest.zarr")
+    assert np.array_equal(found["edges"].values, expected["edges"].values)
+
+    again = orograph("mst", "dem.zarr", "forest.zarr", "--workers", 1, folder=tmp_path)
+    assert again.returncode == 1
+    assert "pass overwrite=True to replace it" in again.stderr
+    assert "Traceback" not in again.stderr
+
+
+def test_costs_paths_and_components_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    point = (500_015, 4_999_985)
+    made = orograph(
+        "cost", dem, "cost.zarr", "--point", *point, "--workers", 1, "--tile", 16, folder=tmp_path
+    )
+    assert made.returncode == 0, made.stderr
+    assert "reached_cells: 2000" in made.stdout
+    expected = og.cost_distance(dem, [point])
+    found = og.open(tmp_path / "cost.zarr")
+    assert np.array_equal(found["cost"].values, expected["cost"].values)
+
+    traced = orograph("path", "cost.zarr", "--point", 501_485, 4_998_815, folder=tmp_path)
+    assert traced.returncode == 0, traced.stderr
+    lines = traced.stdout.splitlines()
+    assert lines[0].startswith("point 0: cost")
+    assert lines[1] == "501485 4998815"
+    assert lines[-1] == "500015 4999985"
+
+    labelled = orograph("components", dem, "labels.zarr", "--workers", 1, folder=tmp_path)
+    assert labelled.returncode == 0, labelled.stderr
+    count = og.connected_components(dem).attrs["component_count"]
+    assert f"component_count: {count}" in labelled.stdout
+
+
+def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:
+    ended = orograph("demo", "--folder", "shown", folder=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    for said in ("138,632 cells", "138,631 edges", "dashboard at http", "same bits"):
+        assert said in ended.stdout
+    picture = tmp_path / "shown" / "forest.png"
+    assert picture.stat().st_size > 100_000

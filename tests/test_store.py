@@ -94,13 +94,13 @@ def test_default_layout(shape, dtype: str, tile: int, expected: tuple[int, int])
 @pytest.mark.parametrize(
     ("tile", "shard", "message"),
     [
-        (0, 4, "tile=0: it must be 1 to 16384"),
-        (-1, None, "tile=-1: it must be 1 to 16384"),
+        (0, 4, "tile=0: it must be 1 to 8192"),
+        (-1, None, "tile=-1: it must be 1 to 8192"),
         (4, 12, r"shard=12: it must be tile=4 times a power of two, such as 4, 8 or 16"),
         (4, 6, "shard=6"),
         (4, 2, "shard=2"),
         (4, 0, "shard=0"),
-        (20_000, None, "tile=20000: it must be 1 to 16384"),
+        (20_000, None, "tile=20000: it must be 1 to 8192"),
         (2.5, None, "tile=2.5: it must be a whole number"),
     ],
 )

@@ -54,8 +54,9 @@ SHARD_SIDE = 4096
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
 TABLE_ROWS = 2**20
-# A tile is worked on in one piece in memory; kernels number its cells with 29 bits.
-MOST_CELLS_A_SIDE = 16384
+# A tile is worked on in one piece in memory; kernels number its cells with 29 bits, and Blosc takes
+# less than 2 GiB at a time.
+MOST_CELLS_A_SIDE = 8192
 # A shard holds at most 16 x 16 tiles: its index is read whole for every tile read from it.
 MOST_TILES_A_SIDE = 16
 

@@ -84,7 +84,8 @@ def probe_rim(state: TileState, told: list[npt.NDArray[Any]]) -> npt.NDArray[np.
         south-east; infinity where nothing can be improved.
     """
     keys = np.full(8, state.unreached, state.dist.dtype)
-    _probe(state.dist, state.friction, state.elevation, state.rules, *told, keys)
+    north, south, west, east = told
+    _probe(state.dist, state.friction, state.elevation, state.rules, north, south, west, east, keys)
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out

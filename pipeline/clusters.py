@@ -44,7 +44,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
         """A client that takes its cluster with it when it closes."""
 
         def close(self, *args: Any, **kwargs: Any) -> None:
-            super().close(*args, **kwargs)
+            super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
             local.close()
 
     if missing_gpu() is None:
@@ -54,7 +54,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     else:
         options = {"threads_per_worker": 1, "processes": True, **options}
         local = LocalCluster(n_workers=n_workers, **options)
-    return OwningClient(local)
+    return OwningClient(local)  # type: ignore[no-untyped-call]
 
 
 def current_client() -> Client | None:
@@ -66,6 +66,7 @@ def current_client() -> Client | None:
     from distributed import default_client
 
     try:
-        return default_client()
+        client: Client = default_client()
+        return client
     except ValueError:
         return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 import orograph as og
-from orograph.plot import forest_picture
+from orograph.plot import cost_picture, forest_picture
 from orograph.tiles.errors import OrographError
 
 
@@ -30,7 +31,8 @@ def jacksboro_fault() -> xr.DataArray:
             "demo: it needs matplotlib for its data and its picture; "
             "install it with pip install 'orograph[plot]'"
         ) from error
-    with get_sample_data("jacksboro_fault_dem.npz") as data:
+    stored: Any = get_sample_data("jacksboro_fault_dem.npz")
+    with stored as data:
         heights = data["elevation"]
         dx, dy = float(data["dx"]), float(data["dy"])
         x = float(data["xmin"]) + dx * (0.5 + np.arange(heights.shape[1]))
@@ -38,11 +40,27 @@ def jacksboro_fault() -> xr.DataArray:
     elevation = xr.DataArray(
         heights, {"y": y, "x": x}, ("y", "x"), "elevation", {"units": "m", "long_name": "height"}
     )
-    return elevation.rio.write_crs("EPSG:4326")
+    placed: xr.DataArray = elevation.rio.write_crs("EPSG:4326")
+    return placed
+
+
+# longitude and latitude: a place in the valley, and some to be reached from it
+TRAILHEAD = (-84.17, 36.305)
+SUMMITS = [(-84.40, 36.43), (-84.38, 36.22), (-84.10, 36.42), (-84.28, 36.18)]
+
+
+def steepness(elevation: xr.DataArray) -> xr.DataArray:
+    """A friction surface: 1 on flat ground, 11 where the slope is one to one."""
+    heights = elevation.values.astype(np.float64)
+    rise_y, rise_x = np.gradient(heights, 93.0, 75.0)
+    friction = elevation.astype(np.float64)
+    friction.values = 1 + 10 * np.hypot(rise_y, rise_x)
+    friction.attrs = {"long_name": "friction"}
+    return friction.rename("friction")
 
 
 def demo(folder: str | Path, *, workers: int = 2) -> None:
-    """Ingest a real elevation model, span it by a forest on a cluster, and draw the result."""
+    """Ingest a real elevation model, span it, cross it at least cost, and draw both."""
     import rioxarray  # noqa: F401  (registers .rio)
 
     folder = Path(folder)
@@ -68,6 +86,20 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         start = time.perf_counter()
         forest = og.minimum_spanning_forest(store, out=out, overwrite=True, client=client)
         seconds = time.perf_counter() - start
+        assert isinstance(forest, xr.Dataset)
+        slow = steepness(source)
+        start = time.perf_counter()
+        cost = og.cost_distance(
+            slow,
+            [TRAILHEAD],
+            outputs=("cost", "back_direction"),
+            tile=64,
+            out=folder / "cost.zarr",
+            overwrite=True,
+            client=client,
+        )
+        cost_seconds = time.perf_counter() - start
+        assert isinstance(cost, xr.Dataset)
     facts = forest.attrs
     say(
         f"forest           {out}: {facts['vertex_count']:,} cells, {facts['edge_count']:,} edges, "
@@ -75,6 +107,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         f"in {seconds:.2f} s"
     )
     again = og.minimum_spanning_forest(source, tile=max(source.shape))
+    assert isinstance(again, xr.Dataset)
     if not np.array_equal(again["edges"].values, forest["edges"].values):
         raise OrographError("demo: the forest in tiles differs from the forest of the whole grid")
     say("checked          the forest of the whole grid at once has the same bits")
@@ -83,5 +116,20 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         forest["edges"],
         folder / "forest.png",
         title="Jacksboro fault, Tennessee: minimum spanning forest",
+    )
+    say(f"picture          {picture}")
+    paths = og.least_cost_path(cost, SUMMITS)
+    say(
+        f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
+        f"{cost.attrs['tile_visits']} visits of tiles; ways of "
+        + ", ".join(f"{len(path.cells)}" for path in paths)
+        + " cells"
+    )
+    picture = cost_picture(
+        source,
+        cost["cost"],
+        paths,
+        folder / "cost.png",
+        title="Jacksboro fault, Tennessee: least-cost distance and paths",
     )
     say(f"picture          {picture}")

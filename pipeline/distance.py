@@ -13,10 +13,9 @@ import numpy.typing as npt
 
 from orograph.frontier import Frontier
 from orograph.kernels.registry import resolve_backend
-from orograph.kernels.relax import CostModel
-from orograph.kernels.relax_costs import DEFAULTS, MODELS
+from orograph.kernels.relax_costs import DEFAULTS, MODELS, CostModel
 from orograph.launch import Options, Order, check_choice, launch
-from orograph.relaxation import Distance, check_friction
+from orograph.relaxation import Distance, check_friction, warm_up
 from orograph.serving import Served, ServedDistance, Serving
 from orograph.settings import config
 from orograph.sources import check_same_grid, parse_sources
@@ -196,15 +195,13 @@ def cost_distance(
         "targets": repr(problem.targets),
         "outputs": list(wanted),
     }
-    order = Order(Frontier, problem, rasters, parameters, _nothing)
+    count = len(rasters)
+    order = Order(Frontier, problem, rasters, parameters, lambda: warm_up(problem, count))
     if set(wanted) != {"cost"}:
-        both = ServedDistance(problem, Serving(problem, wanted))
-        order = Order(Served, both, rasters, parameters, _nothing)
+        serving = Serving(problem, wanted)
+        both = ServedDistance(problem, serving)
+        order = Order(Served, both, rasters, parameters, lambda: warm_up(serving, count + 1))
     return launch(order, Options(tile, out, overwrite, resume, wait, client))
-
-
-def _nothing() -> None:
-    """The kernels are compiled by the first visit."""
 
 
 @dataclass(frozen=True)

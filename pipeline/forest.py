@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -251,7 +251,8 @@ def _identities(
 ) -> npt.NDArray[np.int64]:
     """What makes an edge unique in the whole grid: its first end and its direction."""
     y, x = np.divmod(first, window.width)
-    return ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
+    identities: npt.NDArray[np.int64] = ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
+    return identities
 
 
 def _concatenate(parts: Sequence[Edges]) -> Edges:
@@ -262,27 +263,6 @@ def _concatenate(parts: Sequence[Edges]) -> Edges:
         np.concatenate([p.minor for p in parts]),
         np.concatenate([p.identity for p in parts]),
     )
-
-
-@overload
-def minimum_spanning_forest(elevation: Any, *, wait: Literal[False], **options: Any) -> Run: ...
-
-
-@overload
-def minimum_spanning_forest(
-    elevation: Any,
-    *,
-    weight: str = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    tile: int | None = ...,
-    out: str | Path | None = ...,
-    overwrite: bool = ...,
-    resume: bool = ...,
-    wait: Literal[True] = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> xr.Dataset: ...
 
 
 def minimum_spanning_forest(

@@ -82,9 +82,17 @@ class FrontierProblem(Protocol):
     it. All functions are deterministic; visits only ever improve values.
     """
 
-    name: str
-    outputs: tuple[Variable, ...]
-    reach: int
+    @property
+    def name(self) -> str:
+        """Lower-case words with hyphens; tasks are called by it."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The rasters that are written."""
+
+    @property
+    def reach(self) -> int:
+        """How many cells beyond its border a tile must see."""
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
         """Tiles in which something starts and the least value there; None: look at each tile."""

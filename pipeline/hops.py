@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from orograph.frontier import Frontier
 from orograph.kernels.registry import resolve_backend
-from orograph.kernels.relax import CostModel
-from orograph.kernels.relax_costs import BARRIER
+from orograph.kernels.relax_costs import BARRIER, CostModel
 from orograph.launch import Options, Order, check_choice, launch
-from orograph.relaxation import Distance, State, inner_of
+from orograph.relaxation import Distance, State, inner_of, warm_up
 from orograph.settings import config
 from orograph.sources import parse_sources
 from orograph.tiles.errors import InputError
@@ -80,7 +79,7 @@ class Hops(Distance):
         reached = dist < state.tile.unreached
         hops = np.where(reached, dist // PER_HOP, -1).astype(variable.dtype)
         passable = inner_of(state.tile.friction, state.reach) == 1
-        counts = {
+        counts: dict[str, float] = {
             "reached_cells": int(reached.sum()),
             "unreached_cells": int((passable & ~reached).sum()),
             "impassable_cells": int((~passable).sum()),
@@ -178,5 +177,6 @@ def hop_distance(
         "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
-    order = Order(Frontier, problem, rasters, parameters, lambda: None)
+    count = len(rasters)
+    order = Order(Frontier, problem, rasters, parameters, lambda: warm_up(problem, count))
     return launch(order, Options(tile, out, overwrite, resume, wait, client))

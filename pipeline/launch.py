@@ -148,7 +148,7 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
         attributes = engine.run(None, engine, cancelled)
         place = first.georeference
         dims = (place.y_name, place.x_name)
-        variables = {v.name: (dims, arrays[v.name], _stated(v)) for v in outputs}
+        variables: dict[str, Any] = {v.name: (dims, arrays[v.name], _stated(v)) for v in outputs}
         variables |= engine.table()
         header = {**_inherited(first), "Conventions": "CF-1.10", **attributes}
         return xr.Dataset(variables, coords=place.coords(), attrs=header)

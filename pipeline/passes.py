@@ -53,8 +53,13 @@ class Problem(Protocol):
     arguments give the same result, to the bit.
     """
 
-    name: str
-    outputs: tuple[Variable, ...]
+    @property
+    def name(self) -> str:
+        """Lower-case words with hyphens; tasks are called by it."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The rasters that are written."""
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
         """Summarise a tile: ``(summary, residue)`` of its cells in each of the rasters."""
@@ -107,6 +112,7 @@ class Pass:
         ``handle`` is what tasks carry, see `orograph.jobs`.
         """
         tasks, root, writes = self.graph(handle)
+        attributes: dict[str, Any]
         _, attributes = compute(tasks, [root, *writes], client, cancelled)
         self._check_complete()
         return attributes

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.frontier import NEIGHBOURS, Rim, Visit
-from orograph.kernels.relax import CostModel, TileState, relax, seed, tile_state, wake
-from orograph.kernels.relax_costs import BARRIER
+from orograph.kernels.relax import TileState, relax, seed, tile_state, wake
+from orograph.kernels.relax_costs import BARRIER, CostModel
 from orograph.kernels.rim import probe_rim
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
 from orograph.tiles.keys import valid_cells
-from orograph.tiles.quadtree import Place
+from orograph.tiles.quadtree import Node, Place, Sides
 from orograph.tiles.store import Variable
 
 Array = npt.NDArray[Any]
@@ -99,7 +99,7 @@ class Distance:
         """A tile that nothing has reached but the sources in it."""
         window, reach = place.window, self.reach
         shape = window.height + 2 * reach, window.width + 2 * reach
-        rasters = {
+        rasters: dict[str, Any] = {
             name: self._padded(cells[i], self.nodata[i], shape, window, frame, name)
             for i, name in enumerate(self._names)
         }
@@ -205,7 +205,7 @@ class Distance:
             if raster.size:
                 own = inner_of(raster, state.reach)
                 passable &= own < BARRIER if self.dtype.kind == "i" else np.isfinite(own)
-        counts = {
+        counts: dict[str, float] = {
             "reached_cells": int(reached.sum()),
             "nodata_cells": int((~passable).sum()),
             "unreached_cells": int((passable & ~reached).sum()),
@@ -220,6 +220,19 @@ class Distance:
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
             **{name: int(count) for name, count in counts.items()},
         }
+
+
+def warm_up(problem: Any, rasters: int) -> None:
+    """Compile what a problem on such distances needs, by a tile of four cells a side.
+
+    Done before workers start on a run: they find the kernels in Numba's cache then.
+    """
+    window = Window(0, 0, 4, 4)
+    place = Place(Node(0, 0), window, Sides(False, False, False, False), window.shape)
+    state = problem.open(place, [np.ones(window.shape)] * rasters, window)
+    nothing: Rim = [None] * len(NEIGHBOURS)
+    problem.visit(state, nothing, nothing, math.inf)
+    problem.finish(state)
 
 
 def is_source(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -152,9 +152,7 @@ class Run:
         return f"<orograph.Run: {self.status}, {self.progress()}>"
 
 
-def compute(
-    tasks: dict[Any, Any], keys: Sequence[Hashable], client: Client | None, cancelled: Event
-) -> Any:
+def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cancelled: Event) -> Any:
     """Do all ``tasks``, in their order where there is a choice; return the result of ``keys[0]``.
 
     Raises
@@ -170,20 +168,18 @@ def compute(
         return _on_cluster(tasks, keys, client, cancelled)
 
 
-def _on_threads(tasks: dict[Any, Any], keys: Sequence[Hashable], cancelled: Event) -> Any:
+def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any:
     from dask.threaded import get
 
     with ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph") as pool:
         try:
-            return get(tasks, list(keys), pool=pool)[0]
+            return get(tasks, keys, pool=pool)[0]
         except BaseException:
             cancelled.set()  # the other threads need not go on
             raise
 
 
-def _on_cluster(
-    tasks: dict[Any, Any], keys: Sequence[Hashable], client: Client, cancelled: Event
-) -> Any:
+def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelled: Event) -> Any:
     from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
     from distributed import wait
 
@@ -191,7 +187,7 @@ def _on_cluster(
     order = {key: -number for number, key in enumerate(tasks)}
     layer = MaterializedLayer(tasks, annotations={"priority": order.__getitem__})
     graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})
-    futures = client.get(graph, list(keys), sync=False)
+    futures = client.get(graph, keys, sync=False)
     try:
         finished = False
         while not finished:
@@ -217,7 +213,7 @@ def cluster_failures() -> Iterator[None]:
     import concurrent.futures
 
     from distributed.client import ClosedClientError
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
     try:

@@ -68,7 +68,7 @@ def _limit() -> int:
     from distributed import get_worker
 
     try:
-        limit = get_worker().memory_manager.memory_limit  # type: ignore[union-attr]
+        limit = get_worker().memory_manager.memory_limit
     except ValueError:
         limit = None
     return int((limit or psutil.virtual_memory().total) * 0.5)

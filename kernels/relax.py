@@ -68,7 +68,7 @@ from orograph.kernels.relax_lanes import (
 )
 
 # Start of the SHA-256 of relax_costs.py: its code is compiled into what is cached for this file.
-COSTS_SOURCE = "c4b3f9173d0d0bab"
+COSTS_SOURCE = "5eb42828cc4fe617"
 
 Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
@@ -142,21 +142,37 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @njit(cache=True, nogil=True)
-def _store(ws, dist, top, left, width, changed, limit):
-    """Write the changed rows of a block back; how many cells they lower."""
+def _store(ws, dist, top, left, width, changed, reach, limit):
+    """Write the changed rows of a block back, but for values above the limit.
+
+    Returns the number of cells lowered, the rows they are in as a mask, and of the columns those
+    among the first and last ``reach``, where neighbours look. (A value
+    above the limit is found anew by each visit. Were it counted as a change, two blocks could wake
+    each other for ever.)
+    """
     settled = 0
+    rows = np.int64(0)
+    columns = np.int64(0)
     while changed:
         i = lowest_bit(changed) - HALO
         changed &= changed - 1
         start = at(DISTANCE, i)
         y = top + i
+        for q in range(2 * reach):
+            x = q if q < reach else width - 1 - (q - reach)
+            if 0 <= x < width and ws[start + x] < dist[y, left + x] and ws[start + x] <= limit:
+                columns |= np.int64(1) << (x + HALO)
+        count = 0
         for x in range(width):
             new = ws[uint64(start + x)]
             old = dist[uint64(y), uint64(left + x)]
             lower = new < old and new <= limit
-            settled += 1 if lower else 0
+            count += 1 if lower else 0
             dist[uint64(y), uint64(left + x)] = new if lower else old
-    return settled
+        if count:
+            rows |= np.int64(1) << (i + HALO)
+            settled += count
+    return settled, rows, columns
 
 
 @njit(cache=True, nogil=True)
@@ -254,6 +270,14 @@ def _probe_corner(ws, south, east, height, width, rules):
                     if value < ws[at(DISTANCE, row) + lane] and value < best:
                         best = value
     return best
+
+
+@njit(cache=True, nogil=True)
+def _spare_corner(ws, first, width, reach):
+    """Keep what lies beyond the last column of a narrow block out of `_probe_side`."""
+    for row in range(first, first + reach):
+        start = at(DISTANCE, row)
+        ws[start + width : start + LANES] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -366,18 +390,25 @@ def _visit(
             changed_columns |= columns
             down |= rows
             up |= rows
-    tally[3] += _store(ws, dist, top + reach, left + reach, width, changed_rows, rules.limit)
+    settled, rows, columns = _store(
+        ws, dist, top + reach, left + reach, width, changed_rows, reach, rules.limit
+    )
+    tally[3] += settled
+    if not fresh:
+        changed_rows, changed_columns = rows, columns
 
     keys[:] = rules.unreached
     edge_rows = (one << reach) - 1
     if changed_rows & (edge_rows << HALO):
-        keys[NORTH] = _probe_side(ws, False, False, height, rules)
         keys[NORTH_WEST] = _probe_corner(ws, False, False, height, width, rules)
         keys[NORTH_EAST] = _probe_corner(ws, False, True, height, width, rules)
+        _spare_corner(ws, -reach, width, reach)
+        keys[NORTH] = _probe_side(ws, False, False, height, rules)
     if changed_rows & (edge_rows << (HALO + height - reach)):
-        keys[SOUTH] = _probe_side(ws, False, True, height, rules)
         keys[SOUTH_WEST] = _probe_corner(ws, True, False, height, width, rules)
         keys[SOUTH_EAST] = _probe_corner(ws, True, True, height, width, rules)
+        _spare_corner(ws, height, width, reach)
+        keys[SOUTH] = _probe_side(ws, False, True, height, rules)
     if changed_columns & (edge_rows << HALO):
         keys[WEST] = _probe_side(ws, True, False, width, rules)
     if changed_columns & (edge_rows << (HALO + width - reach)):
@@ -743,7 +774,9 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     state : TileState
         Changed in place.
     bound : float
-        Blocks with a key below it are visited; infinity: to the fixpoint.
+        Blocks with a key below it are visited; infinity: to the fixpoint. A bound of
+        ``pending + delta`` gets nowhere where ``delta`` is lost in rounding: take at least
+        ``math.nextafter(pending, math.inf)``.
 
     Returns
     -------
@@ -752,6 +785,8 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     limit = state.rules.unreached
     if bound < limit:
         limit = state.dist.dtype.type(math.ceil(bound) if state.rules.integer else bound)
+        if float(limit) < bound:  # rounded down, maybe to the least key itself
+            limit = np.nextafter(limit, state.rules.unreached)
     tally = _relax(
         state.dist,
         state.friction,

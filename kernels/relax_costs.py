@@ -190,7 +190,7 @@ def cost_rules(
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)
     limit = dtype.type(min(max_cost, BARRIER - 1) if integer else max_cost)
-    if limit > max_cost:  # rounded up
+    if float(limit) > max_cost:  # rounded up
         limit = np.nextafter(limit, dtype.type(-np.inf))
     return Rules(
         model=code,

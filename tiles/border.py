@@ -44,7 +44,8 @@ def border_cells(height: int, width: int, sides: Sides) -> Indices:
 def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
     """The indices of cells of ``inner`` in the frame of ``outer``, which holds it."""
     y, x = np.divmod(cells, inner.width)
-    return (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
+    framed: Indices = (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
+    return framed
 
 
 def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:

@@ -57,7 +57,7 @@ def to_geotiff(
         If the file exists and ``overwrite`` is false, or the path is no plain file.
     StorageFullError
         If there is no room.
-    
+
     Examples
     --------
     >>> import numpy as np

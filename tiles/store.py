@@ -296,9 +296,8 @@ def add_table(
                 dimension_names=dimensions,
                 overwrite=True,
             )[...] = values
-        mark = dict(group.attrs[MARK])
-        mark["table"] = list(columns)
-        group.attrs[MARK] = mark
+        mark: Any = group.attrs[MARK]
+        group.attrs[MARK] = {**mark, "table": list(columns)}
 
 
 def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:

@@ -1,0 +1,126 @@
+"""Cost distance as a user calls it, beside scikit-image's MCP_Geometric, interleaved.
+
+    python benchmarks/cost_run.py --side 4096
+    python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr
+    python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
+
+Prints Mcell/s, ratios, cells settled a cell, and visits of tiles.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from terrain import fractal, mirrored_store
+
+import orograph as og
+
+
+def surfaces(side: int) -> dict[str, np.ndarray]:
+    """Friction surfaces: independent, slopes of fractal terrain, and a serpentine of walls."""
+    random = np.random.default_rng(0).uniform(1, 10, (side, side))
+    rise = np.hypot(*np.gradient(fractal(side).astype(np.float64)))
+    walls = np.ones((side, side))
+    for number, row in enumerate(range(8, side, 16)):
+        gap = slice(0, side - 8) if number % 2 else slice(8, side)
+        walls[row : row + 2, gap] = np.nan
+    return {"random": random, "slopes": 1 + 20 * rise / rise.mean(), "serpentine": walls}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--side", type=int, default=4096)
+    parser.add_argument("--serpentine", type=int, default=2000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--tile", type=int, default=1024)
+    parser.add_argument("--store", type=int, default=0, help="side of a run from Zarr to Zarr")
+    parser.add_argument("--larger-than-memory", type=int, default=0, help="side of such a run")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    options = parser.parse_args()
+    if options.store or options.larger_than_memory:
+        stored(options)
+    else:
+        in_memory(options)
+
+
+def in_memory(options: argparse.Namespace) -> None:
+    """Whole calls on arrays in memory, one thread and two, beside MCP_Geometric."""
+    from skimage.graph import MCP_Geometric
+
+    for name in ("random", "slopes", "serpentine"):
+        side = options.serpentine if name == "serpentine" else options.side
+        friction = surfaces(side)[name]
+        start = (side // 2 + 4, side // 2)
+        costs = np.where(np.isnan(friction), np.inf, friction)
+        speeds: dict[str, list[float]] = {"mcp": [], "one thread": [], "two threads": []}
+        for turn in range(options.repeat + 1):
+            for peer, spent in speeds.items():
+                begin = time.perf_counter()
+                if peer == "mcp":
+                    if turn:  # needs no rehearsal
+                        reference, _ = MCP_Geometric(costs).find_costs([start])
+                else:
+                    with og.config.set(threads=1 if peer == "one thread" else 2):
+                        result = og.cost_distance(
+                            friction, [start[::-1]], tile=options.tile, cell_size=1
+                        )
+                if turn:
+                    spent.append(side**2 / (time.perf_counter() - begin) / 1e6)
+        reached = np.isfinite(reference)
+        off = np.abs(result["cost"].values[reached] - reference[reached])
+        medians = {peer: statistics.median(spent) for peer, spent in speeds.items()}
+        print(
+            f"{name} {side}^2: MCP_Geometric {medians['mcp']:.1f} Mcell/s, "
+            + ", ".join(
+                f"{peer} {medians[peer]:.1f} ({medians[peer] / medians['mcp']:.1f}x)"
+                for peer in ("one thread", "two threads")
+            )
+            + f"; {_work(result, side)}; greatest difference {off.max():.1e}",
+            flush=True,
+        )
+
+
+def stored(options: argparse.Namespace) -> None:
+    """From Zarr to Zarr on a cluster."""
+    side = options.store or options.larger_than_memory
+    limits: dict[str, Any] = {"memory_limit": "1.5GiB"} if options.larger_than_memory else {}
+    patch = np.random.default_rng(0).uniform(1, 10, (4096, 4096)).astype(np.float32)
+    store = mirrored_store(
+        options.folder / f"orograph-friction-{side}-{options.tile}.zarr", patch, side, options.tile
+    )
+    out = options.folder / "orograph-cost.zarr"
+    repeat = 1 if options.larger_than_memory else options.repeat + 1
+    speeds = []
+    with og.cluster(n_workers=options.workers, dashboard_address=None, **limits) as client:
+        for _ in range(repeat):
+            begin = time.perf_counter()
+            result = og.cost_distance(
+                store, [(side // 2, side // 2)], out=out, overwrite=True, client=client
+            )
+            speeds.append(side**2 / (time.perf_counter() - begin) / 1e6)
+        written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
+        read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
+    median = statistics.median(speeds[1:] or speeds)
+    print(
+        f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
+        f"{median:.1f} Mcell/s; {_work(result, side)}; "
+        f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk"
+    )
+
+
+def _work(result: Any, side: int) -> str:
+    facts = result.attrs
+    return (
+        f"{facts['cells_settled'] / side**2:.2f} settled a cell, {facts['tile_visits']} tile visits"
+    )
+
+
+if __name__ == "__main__":
+    main()

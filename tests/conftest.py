@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real rasters and other programs' results, if this checkout has one beside it."""
+    """The folder of real rasters and other programs' results, if there is one beside this."""
     default = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
     folder = Path(os.environ.get("ORO_TEST_DATA", default)).resolve()
     if not (folder / "README.md").is_file():

@@ -68,9 +68,10 @@ def in_memory(options: argparse.Namespace) -> None:
                         reference, _ = MCP_Geometric(costs).find_costs([start])
                 else:
                     with og.config.set(threads=1 if peer == "one thread" else 2):
-                        result = og.cost_distance(
-                            friction, [start[::-1]], tile=options.tile, cell_size=1
+                        run = og.cost_distance(
+                            friction, [start[::-1]], tile=options.tile, cell_size=1, wait=False
                         )
+                        result = run.result()
                 if turn:
                     spent.append(side**2 / (time.perf_counter() - begin) / 1e6)
         reached = np.isfinite(reference)
@@ -82,7 +83,7 @@ def in_memory(options: argparse.Namespace) -> None:
                 f"{peer} {medians[peer]:.1f} ({medians[peer] / medians['mcp']:.1f}x)"
                 for peer in ("one thread", "two threads")
             )
-            + f"; {_work(result, side)}; greatest difference {off.max():.1e}",
+            + f"; {_work(run, side)}; greatest difference {off.max():.1e}",
             flush=True,
         )
 
@@ -101,22 +102,23 @@ def stored(options: argparse.Namespace) -> None:
     with og.cluster(n_workers=options.workers, dashboard_address=None, **limits) as client:
         for _ in range(repeat):
             begin = time.perf_counter()
-            result = og.cost_distance(
-                store, [(side // 2, side // 2)], out=out, overwrite=True, client=client
+            run = og.cost_distance(
+                store, [(side // 2, side // 2)], out=out, overwrite=True, client=client, wait=False
             )
+            run.result()
             speeds.append(side**2 / (time.perf_counter() - begin) / 1e6)
         written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
         read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
     median = statistics.median(speeds[1:] or speeds)
     print(
         f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
-        f"{median:.1f} Mcell/s; {_work(result, side)}; "
+        f"{median:.1f} Mcell/s; {_work(run, side)}; "
         f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk"
     )
 
 
-def _work(result: Any, side: int) -> str:
-    facts = result.attrs
+def _work(run: og.Run, side: int) -> str:
+    facts = run.facts()
     return (
         f"{facts['cells_settled'] / side**2:.2f} settled a cell, {facts['tile_visits']} tile visits"
     )

@@ -89,7 +89,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         assert isinstance(forest, xr.Dataset)
         slow = steepness(source)
         start = time.perf_counter()
-        cost = og.cost_distance(
+        crossing = og.cost_distance(
             slow,
             [TRAILHEAD],
             outputs=("cost", "back_direction"),
@@ -97,9 +97,11 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
             out=folder / "cost.zarr",
             overwrite=True,
             client=client,
+            wait=False,
         )
+        assert isinstance(crossing, og.Run)
+        cost = crossing.result()
         cost_seconds = time.perf_counter() - start
-        assert isinstance(cost, xr.Dataset)
     facts = forest.attrs
     say(
         f"forest           {out}: {facts['vertex_count']:,} cells, {facts['edge_count']:,} edges, "
@@ -121,7 +123,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     paths = og.least_cost_path(cost, SUMMITS)
     say(
         f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
-        f"{cost.attrs['tile_visits']} visits of tiles; ways of "
+        f"{crossing.facts()['tile_visits']} visits of tiles; ways of "
         + ", ".join(f"{len(path.cells)}" for path in paths)
         + " cells"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event
@@ -35,8 +36,8 @@ class Executor(Protocol):
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Start a task, at ``home`` if that can be; a future with ``result()``."""
 
-    def next_done(self, cancelled: Event) -> list[Any]:
-        """Wait until some tasks are done; their futures."""
+    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+        """Wait until some tasks are done; their futures and results."""
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function once in every process that may have done tasks."""
@@ -80,13 +81,13 @@ class _Threads:
         self._running[future] = home
         return future
 
-    def next_done(self, cancelled: Event) -> list[Any]:
+    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
         done = concurrent.futures.wait(
             self._running, return_when=concurrent.futures.FIRST_COMPLETED
         ).done
         for future in done:
             del self._running[future]
-        return list(done)
+        return [(future, future.result()) for future in done]
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         function(*arguments)
@@ -118,33 +119,37 @@ class _Cluster:
         return [home for home in self._homes if home not in busy]
 
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        future = self._client.submit(
-            function,
-            *arguments,
-            key=(self._name.format(stage), next(self._numbers)),
-            workers=[home],
-            allow_other_workers=True,
-            pure=False,
-        )
+        with cluster_failures():
+            future = self._client.submit(
+                function,
+                *arguments,
+                key=(self._name.format(stage), next(self._numbers)),
+                workers=[home],
+                allow_other_workers=True,
+                pure=False,
+            )
         self._running[future] = home
         return future
 
-    def next_done(self, cancelled: Event) -> list[Any]:
+    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
         from distributed import wait
 
         with cluster_failures():
             while True:
                 if cancelled.is_set():
                     raise Cancelled("the run was cancelled")
+                if not self._running:
+                    time.sleep(POLL_SECONDS)  # there is no worker now; one may come
+                    return []
                 with suppress(TimeoutError), self._client.as_current():
                     wait(list(self._running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
                 done = [future for future in self._running if future.done()]
+                results = [(future, future.result()) for future in done]
                 for future in done:
                     del self._running[future]
-                    future.result()
                 if done:
                     self._homes = self._workers()
-                    return done
+                    return results
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":

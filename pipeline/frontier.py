@@ -236,6 +236,10 @@ class Frontier:
         """Tiles at rest, and where the front is."""
         return self._driver.progress()
 
+    def facts(self) -> dict[str, int]:
+        """How much work it was: visits of tiles, and cells lowered, each counted once a visit."""
+        return {"tile_visits": self._driver.visits, "cells_settled": self._driver.settled}
+
     @cached_property
     def _driver(self) -> _Driver:
         return _Driver(self)
@@ -295,12 +299,13 @@ class _Driver:
                 elif pending and np.isfinite(self.keys).any():
                     self.window.starved += 1
             if not pending:
-                if np.isfinite(self.keys).any():
-                    raise RunError(f"{run.problem.name}: there is work but no worker")
-                self._save()
-                return
-            for future in workers.next_done(cancelled):
-                for tile, visit in future.result():
+                if not np.isfinite(self.keys).any():
+                    self._save()
+                    return
+                if workers.idle():
+                    raise RunError(f"{run.problem.name}: there is work, but none was taken up")
+            for future, visits in workers.next_done(cancelled):
+                for tile, visit in visits:
                     self._take_in(tile, visit)
                 del pending[future]
             self.window.adapt()
@@ -321,9 +326,9 @@ class _Driver:
                     requests = [self._request(tile) for tile in mine]
                     workers.submit(home, "look", visit_tiles, handle, requests, -1.0)
                     under_way += 1
-            for future in workers.next_done(cancelled):
+            for _, visits in workers.next_done(cancelled):
                 under_way -= 1
-                for tile, visit in future.result():
+                for tile, visit in visits:
                     self.keys[tile] = visit.pending
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
@@ -343,16 +348,14 @@ class _Driver:
                 under_way += 1
                 if not todo:
                     break
-            for future in workers.next_done(cancelled):
+            for _, counts in workers.next_done(cancelled):
                 under_way -= 1
-                for name, count in future.result().items():
+                for name, count in counts.items():
                     sums[name] = sums.get(name, 0) + count
         shards = frontier.tree.count(frontier.shard_level)
         if frontier.vault.count("done", frontier.shard_level) != shards:
             raise RunError(f"{frontier.problem.name}: not all of {shards} shards were written")
-        return frontier.problem.attributes(
-            {**sums, "tile_visits": self.visits, "cells_settled": self.settled}
-        )
+        return frontier.problem.attributes(sums)
 
     def progress(self) -> Progress:
         active = int((np.isfinite(self.keys) | np.isfinite(self.flying)).sum())

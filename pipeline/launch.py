@@ -75,6 +75,9 @@ class Engine(Protocol):
     def progress(self) -> Progress:
         """How far the work is; called from any thread."""
 
+    def facts(self) -> dict[str, int]:
+        """How much work it was, where that depends on the order in which it was done."""
+
 
 @dataclass(frozen=True)
 class Order:
@@ -105,11 +108,11 @@ def launch(order: Order, options: Options) -> xr.Dataset | Run:
     if options.out is None and client is None and in_memory:
         if options.resume:
             raise InputError("resume: a run in memory leaves nothing to go on with; pass out=")
-        work, progress, cancelled = _in_memory(order, layout)
+        work, engine, cancelled = _in_memory(order, layout)
     else:
         client = client or current_client()
-        work, progress, cancelled = _on_disk(order, layout, options, client)
-    run = Run(work, progress, cancelled, client)
+        work, engine, cancelled = _on_disk(order, layout, options, client)
+    run = Run(work, engine, cancelled, client)
     return run.result() if options.wait else run
 
 
@@ -123,7 +126,7 @@ def run_layout(shape: tuple[int, int], tile: int) -> Layout:
     return Layout(side, shard)
 
 
-_Parts = tuple[Callable[[], xr.Dataset], Callable[[], Progress], Event]
+_Parts = tuple[Callable[[], xr.Dataset], Callable[[], Engine | None], Event]
 
 
 def _in_memory(order: Order, layout: Layout) -> _Parts:
@@ -153,7 +156,7 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
         header = {**_inherited(first), "Conventions": "CF-1.10", **attributes}
         return xr.Dataset(variables, coords=place.coords(), attrs=header)
 
-    return work, engine.progress, cancelled
+    return work, lambda: engine, cancelled
 
 
 def _on_disk(order: Order, layout: Layout, options: Options, client: Client | None) -> _Parts:
@@ -219,10 +222,7 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
             scratch.cleanup()
         return result
 
-    def progress() -> Progress:
-        return engines[0].progress() if engines else Progress(0, 0)
-
-    return work, progress, cancelled
+    return work, lambda: engines[0] if engines else None, cancelled
 
 
 def _reachable(

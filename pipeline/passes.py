@@ -41,6 +41,9 @@ from orograph.vault import Vault
 if TYPE_CHECKING:
     from distributed import Client
 
+# shards whose answers may lie ready beyond the last one written
+AHEAD = 64
+
 Array = npt.NDArray[Any]
 Table = dict[str, Array]
 
@@ -116,6 +119,10 @@ class Pass:
         _, attributes = compute(tasks, [root, *writes], client, cancelled)
         self._check_complete()
         return attributes
+
+    def facts(self) -> dict[str, int]:
+        """How much work it was: known before, and the same each time."""
+        return {}
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """The table of a problem that makes one, once all shards are written."""
@@ -296,7 +303,9 @@ class Pass:
                 if not self._written(node):
                     writes.append(add("write", node, TaskRef(answer), index))
                 return
-            split = add("split", node, TaskRef(answer), index)
+            # answers are not made far ahead of the shards that wait for them
+            gate = [TaskRef(writes[-AHEAD])] if len(writes) >= AHEAD else []
+            split = add("split", node, TaskRef(answer), index, *gate)
             for i, child in enumerate(self.tree.children(node)):
                 down(child, split, i)
 
@@ -313,7 +322,7 @@ def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any
     run: Pass = load(handle)
     if stage in ("split", "write"):
         assert node is not None
-        answers, index = arguments
+        answers, index, *_ = arguments
         method = run.task_split if stage == "split" else run.task_write
         return method(node, answers[index])
     if stage == "root":

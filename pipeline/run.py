@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
+    from orograph.launch import Engine
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -48,8 +50,8 @@ class Run:
     ----------
     work
         Does it all; called in a thread of its own.
-    progress
-        Says how far the work is; called from any thread.
+    engine
+        Gives the engine that is at work, or None before there is one.
     cancelled
         The event by which the work learns that it is to stop.
     client
@@ -67,12 +69,12 @@ class Run:
     def __init__(
         self,
         work: Callable[[], xr.Dataset],
-        progress: Callable[[], Progress],
+        engine: Callable[[], Engine | None],
         cancelled: Event,
         client: Client | None,
     ) -> None:
         self._work = work
-        self._progress = progress
+        self._engine = engine
         self._cancelled = cancelled
         self._client = client
         self._result: xr.Dataset | None = None
@@ -101,14 +103,27 @@ class Run:
     def progress(self) -> Progress:
         """Tasks done and all tasks; what an earlier run left counts as done."""
         if not self._ended.is_set():
-            now = self._progress()
+            now = self._now()
             # while the run tidies up, what it counts is going away
             if now.total != self._latest.total or now.done >= self._latest.done:
                 self._latest = now
         elif self._error is None:
-            total = self._latest.total or self._progress().total
+            total = self._latest.total or self._now().total
             self._latest = Progress(total, total)
         return self._latest
+
+    def _now(self) -> Progress:
+        engine = self._engine()
+        return Progress(0, 0) if engine is None else engine.progress()
+
+    def facts(self) -> dict[str, int]:
+        """How much work it was, where that depends on the order in which it was done.
+
+        For distances ``tile_visits``, and ``cells_settled``, each cell counted once a visit that
+        lowers it. The result does not depend on these, and so does not name them.
+        """
+        engine = self._engine()
+        return {} if engine is None else engine.facts()
 
     @property
     def dashboard_link(self) -> str | None:

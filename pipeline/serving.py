@@ -256,6 +256,10 @@ class Served:
         """There is none."""
         return {}
 
+    def facts(self) -> dict[str, int]:
+        """How much work the distances were."""
+        return self.distances.facts()
+
     def progress(self) -> Progress:
         """That of the run that is going on."""
         return (self._serving or self.distances).progress()

@@ -120,12 +120,14 @@ class Workspace:
 
     def clear(self) -> None:
         """Remove the folder so that at no moment half of it looks like something to go on with."""
-        if not self.folder.exists():
-            return
-        (self.folder / IDENTITY).unlink(missing_ok=True)
-        trash = self.folder.with_name(f".{self.folder.name}.{uuid.uuid4().hex}")
-        self.folder.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+        hidden = f".{self.folder.name}."
+        if self.folder.exists():
+            (self.folder / IDENTITY).unlink(missing_ok=True)
+            self.folder.rename(self.folder.with_name(hidden + uuid.uuid4().hex))
+        # with it go those of runs that were killed while they did this
+        for trash in self.folder.parent.iterdir():
+            if trash.name.startswith(hidden) and _is_token(trash.name.removeprefix(hidden)):
+                shutil.rmtree(trash, ignore_errors=True)
 
     def _found(self) -> dict[str, Any] | None:
         """What an unfinished run says of itself; None if there is none, or it had not begun."""
@@ -152,7 +154,10 @@ class Workspace:
                 )
 
 
+def _is_token(name: str) -> bool:
+    return len(name) == 32 and set(name) <= set("0123456789abcdef")
+
+
 def _is_ours(path: Path) -> bool:
     """Is this a name that a run makes in its folder?"""
-    token = len(path.name) == 32 and set(path.name) <= set("0123456789abcdef")
-    return token or is_temporary(path)
+    return _is_token(path.name) or is_temporary(path)

@@ -1,6 +1,6 @@
 """Kill a run before each single change it makes on disk, resume it, and print what came of it.
 
-A script: ``crash_everywhere.py SCENARIO FOLDER``. The runs are forked from a process that has
+A script: ``crash_everywhere.py FOLDER``. The runs are forked from a process that has
 compiled everything; a run that is to die sends itself SIGKILL from an audit hook, which Python
 calls before it opens a file for writing, makes, renames or removes one.
 """
@@ -86,7 +86,8 @@ def on_each_change(do: Callable[[str], None]) -> None:
         if event == "open":
             if not arguments[2] & (os.O_WRONLY | os.O_RDWR) or os.getcwd() not in path:
                 return
-        elif event not in CHANGES:
+        # a name alone is one in a folder that is being removed
+        elif event not in CHANGES or (os.path.isabs(path) and os.getcwd() not in path):
             return
         do(path)
 
@@ -116,7 +117,7 @@ def worth_a_kill(changes: list[str], out: Path) -> list[int]:
     return [
         number
         for number, path in enumerate(changes)
-        if Path(path).parent in places or number % 9 == 0
+        if Path(path).parent in places or number % 15 == 0
     ]
 
 
@@ -129,8 +130,9 @@ def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) 
     try:
         mask = forest(out, **options)
     except og.StoreExistsError:
-        # the result may have got its name already; then that is the end of the run
-        if not out.exists() or stored(og.open(out)) != expected:
+        # the result has got its name, and the run said so already: that is its end
+        begun = out.with_name(out.name + ".partial") / "run.json"
+        if begun.exists() or not out.exists() or stored(og.open(out)) != expected:
             wrong.append("resume=True is refused, though there is no result yet")
         mask = forest(out, **{**options, "overwrite": True})
     if mask != expected:
@@ -144,24 +146,24 @@ def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) 
 
 def sweep(prepare: Callable[[Path], None], options: dict[str, Any]) -> dict[str, Any]:
     """Kill a run at one change after the other; list every way in which resuming it fails."""
-    warm_up()
     expected, before = stored(in_memory("max")), stored(in_memory("mean"))
-    counting = Path.cwd() / "counting"
-    counting.mkdir()
-    prepare(counting / "out.zarr")
+    prepared, counting, folder = (Path.cwd() / name for name in ("prepared", "counting", "killed"))
+    prepared.mkdir()
+    prepare(prepared / "out.zarr")
+    shutil.copytree(prepared, counting)
     changes = forked(lambda: changes_of(lambda: forest(counting / "out.zarr", **options)))
     wrong: list[str] = []
     killed = worth_a_kill(changes, counting / "out.zarr")
     for number in killed:
-        folder = Path.cwd() / str(number)
-        folder.mkdir()
+        shutil.copytree(prepared, folder)
         out = folder / "out.zarr"
-        prepare(out)
         if forked(lambda out=out: forest(out, **options), number) is not None:
             wrong.append(f"{number}: it was not killed")
         told = forked(lambda out=out: aftermath(out, options, expected, before))
         wrong += [f"{number}: {t}" for t in (told if isinstance(told, list) else [told])]
         shutil.rmtree(folder)
+    shutil.rmtree(prepared)
+    shutil.rmtree(counting)
     return {"killed": len(killed), "of": len(changes), "wrong": wrong}
 
 
@@ -186,5 +188,6 @@ SCENARIOS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    os.chdir(sys.argv[2])
-    print(json.dumps(sweep(*SCENARIOS[sys.argv[1]])))
+    os.chdir(sys.argv[1])
+    warm_up()
+    print(json.dumps({name: sweep(*scenario) for name, scenario in SCENARIOS.items()}))

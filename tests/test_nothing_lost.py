@@ -64,10 +64,16 @@ def many_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "run_layout", small_shards)
 
 
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ingested") / "dem.zarr"
+    og.ingest(GRID, path, tile=TILE, shard=SHARD)
+    return path
+
+
 @pytest.fixture
-def dem(tmp_path: Path) -> Path:
-    og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
-    return tmp_path / "dem.zarr"
+def dem(tmp_path: Path, ingested: Path) -> Path:
+    return Path(shutil.copytree(ingested, tmp_path / "dem.zarr"))
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +104,29 @@ def started(source: Any, out: Path, **options: Any) -> og.Run:
     return og.minimum_spanning_forest(source, tile=TILE, out=out, wait=False, **options)
 
 
+def partial(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+def work(out: Path) -> Path:
+    """Where the run that is going on, or that can be resumed, keeps all it has."""
+    try:
+        return partial(out) / json.loads((partial(out) / "run.json").read_text())["token"]
+    except FileNotFoundError:
+        return partial(out) / "none"
+
+
 def checkpoints(out: Path) -> Path:
-    return out.with_name(out.name + ".partial") / "checkpoints"
+    return work(out) / "checkpoints"
 
 
 def has(out: Path, kind: str) -> set[int]:
     """The shards that have a checkpoint of a kind."""
-    folder = checkpoints(out) / f"{kind}-1"
-    return {int(p.name) for p in folder.iterdir() if p.name.isdigit()} if folder.is_dir() else set()
+    try:
+        names = os.listdir(checkpoints(out) / f"{kind}-1")
+    except FileNotFoundError:
+        return set()
+    return {int(name) for name in names if name.isdigit()}
 
 
 def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
@@ -124,7 +145,8 @@ def going_on(run: og.Run) -> Callable[[], bool]:
 def wait_for_stragglers(client: Client | None) -> None:
     """A task that has begun is not stopped by the end of its run."""
     if client is not None:
-        wait_until(lambda: not any(client.run(tasks_at_work).values()))
+        # a worker that has just been killed cannot be asked, and has nothing at work
+        wait_until(lambda: not any(client.run(tasks_at_work, on_error="ignore").values()))
 
 
 def first_cells(shards: set[int]) -> set[tuple[int, int]]:
@@ -172,7 +194,7 @@ def assert_resumes(dem: Path, out: Path, expected: np.ndarray, **options: Any) -
     assert set(again) == FIRST_CELLS - first_cells(kept)
     assert set(again.values()) <= {1}
     assert survivors == set(times)
-    assert not checkpoints(out).parent.exists()
+    assert not partial(out).exists()
 
 
 # --- a worker is killed ---------------------------------------------------------------------
@@ -180,8 +202,8 @@ def assert_resumes(dem: Path, out: Path, expected: np.ndarray, **options: Any) -
 
 @pytest.mark.parametrize(
     ("kind", "number"),
-    [("summary", 1), ("summary", SHARDS // 2), ("done", 1), ("done", SHARDS // 2)],
-    ids=["on the way up, first", "on the way up", "on the way down, first", "on the way down"],
+    [("summary", SHARDS // 2), ("done", 1), ("done", SHARDS // 2)],
+    ids=["on the way up", "at the turn", "on the way down"],
 )
 def test_a_worker_killed_changes_nothing(
     dem: Path,
@@ -225,21 +247,13 @@ def test_a_task_that_always_kills_its_worker_is_an_error_and_no_loop(
 
 
 @pytest.mark.parametrize(
-    ("workers", "kind", "number"),
-    [
-        (0, "summary", 3),
-        (0, "done", 10),
-        (2, "summary", SHARDS // 2),
-        (2, "done", SHARDS // 3),
-    ],
-    ids=["threads, up", "threads, down", "cluster, up", "cluster, down"],
+    ("workers", "kind", "number", "alone"),
+    [(0, "done", 10, True), (2, "summary", SHARDS // 2, True), (2, "done", SHARDS // 3, False)],
+    ids=["threads, down", "cluster, up, driver first", "cluster, down, all at once"],
 )
-@pytest.mark.parametrize("alone", [False, True], ids=["all at once", "driver first"])
 def test_a_session_killed_is_resumed(
     dem: Path, expected: np.ndarray, workers: int, kind: str, number: int, alone: bool
 ) -> None:
-    if alone and not workers:
-        pytest.skip("a driver without a cluster is always alone")
     out = dem.with_name("forest.zarr")
     before = digest(dem)
     script = [sys.executable, watched_raster.__file__, dem, out, dem.with_name("d.txt"), workers]
@@ -269,20 +283,26 @@ def test_a_session_killed_is_resumed(
     assert digest(dem) == before
 
 
-@pytest.mark.parametrize("scenario", ["nothing", "finished", "unfinished"])
-def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
-    scenario: str, tmp_path: Path
-) -> None:
-    """From nothing; over a finished result of another run; over an unfinished one of the same."""
+@pytest.fixture(scope="module")
+def crashes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = HERE / "crash_everywhere.py"
     done = subprocess.run(
-        [sys.executable, str(script), scenario, str(tmp_path)],
+        [sys.executable, str(script), str(tmp_path_factory.mktemp("crashes"))],
         env={**os.environ, "PYTHONPATH": str(HERE)},
         stdout=subprocess.PIPE,
         timeout=200,
         check=True,
     )
-    told = json.loads(done.stdout)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("scenario", ["nothing", "finished", "unfinished"])
+def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
+    scenario: str, crashes: dict[str, Any]
+) -> None:
+    """From nothing; over a finished result of another run; over an unfinished one of the same."""
+    told = crashes[scenario]
     assert told["killed"] > 10
     assert not told["wrong"], "\n".join(told["wrong"])
 
@@ -290,19 +310,28 @@ def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
 # --- a run that was interrupted, and what may have happened to its folder since ----------------
 
 
-@pytest.fixture
-def interrupted(dem: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def stopped(ingested: Path) -> Path:
     """The ``out`` of a run that was cancelled when a third of its shards was written."""
-    out = dem.with_name("forest.zarr")
-    with monkeypatch.context() as patch, og.config.set(threads=1):
+    out = ingested.with_name("forest.zarr")
+    with pytest.MonkeyPatch.context() as patch, og.config.set(threads=1):
+        patch.setattr(launch, "run_layout", small_shards)
         patch.setattr(launch, "StoreSink", SlowSink)
-        run = started(WatchedRaster(dem, dem.with_name("first.txt")), out)
+        run = started(WatchedRaster(ingested, ingested.with_name("first.txt")), out)
         wait_until(lambda: len(has(out, "done")) >= SHARDS // 3, going_on(run))
         run.cancel()
         with pytest.raises(og.Cancelled):
             run.result(timeout=30)
     assert run.status == "cancelled"
     assert SHARDS // 3 <= len(has(out, "done")) < SHARDS
+    return out
+
+
+@pytest.fixture
+def interrupted(dem: Path, stopped: Path) -> Path:
+    """A copy of what a cancelled run has left: all of it can be moved elsewhere."""
+    out = dem.with_name("forest.zarr")
+    shutil.copytree(partial(stopped), partial(out))
     return out
 
 
@@ -328,10 +357,10 @@ def test_a_run_is_resumed_on_a_cluster(
 def test_another_run_is_not_resumed(
     dem: Path, interrupted: Path, changed: dict[str, Any], said: str
 ) -> None:
-    before = digest(checkpoints(interrupted).parent)
+    before = digest(partial(interrupted))
     with pytest.raises(og.InputError, match=said):
         forest(dem, interrupted, resume=True, **changed)
-    assert digest(checkpoints(interrupted).parent) == before
+    assert digest(partial(interrupted)) == before
 
 
 def test_a_changed_input_is_not_resumed(dem: Path, interrupted: Path) -> None:
@@ -343,10 +372,10 @@ def test_a_changed_input_is_not_resumed(dem: Path, interrupted: Path) -> None:
 
 
 def test_neither_resume_nor_overwrite_asks_which(dem: Path, interrupted: Path) -> None:
-    before = digest(checkpoints(interrupted).parent)
+    before = digest(partial(interrupted))
     with pytest.raises(og.StoreExistsError, match=r"resume=True.*overwrite=True"):
         forest(dem, interrupted)
-    assert digest(checkpoints(interrupted).parent) == before
+    assert digest(partial(interrupted)) == before
 
 
 def test_overwrite_starts_anew(dem: Path, interrupted: Path) -> None:
@@ -381,7 +410,7 @@ def test_a_shard_lost_from_an_unfinished_result_is_not_taken_for_written(
     dem: Path, interrupted: Path, expected: np.ndarray, damage: str
 ) -> None:
     """What is not there is made again; what is damaged is found by its checksum, if not before."""
-    shards = checkpoints(interrupted).parent.rglob("edges/c/*/*")
+    shards = work(interrupted).rglob("edges/c/*/*")
     DAMAGE[damage](min(p for p in shards if p.is_file()))
     forest_or_error: Any = None
     try:
@@ -392,7 +421,7 @@ def test_a_shard_lost_from_an_unfinished_result_is_not_taken_for_written(
         np.testing.assert_array_equal(forest_or_error, expected)
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", ["flipped", "deleted"])
 def test_a_damaged_job_file_of_an_earlier_run_does_no_harm(
     dem: Path, client: Client, expected: np.ndarray, damage: str
 ) -> None:
@@ -403,7 +432,7 @@ def test_a_damaged_job_file_of_an_earlier_run_does_no_harm(
     with pytest.raises(og.Cancelled):
         run.result(timeout=30)
     wait_for_stragglers(client)
-    (job,) = checkpoints(out).parent.glob("job-*")
+    (job,) = work(out).glob("job-*")
     DAMAGE[damage](job)
     assert_resumes(dem, out, expected, client=client)
 
@@ -417,7 +446,7 @@ def test_a_partial_that_no_run_has_left_is_refused_and_untouched(
     dem: Path, what: str, options: dict[str, bool]
 ) -> None:
     out = dem.with_name("forest.zarr")
-    theirs = checkpoints(out).parent
+    theirs = partial(out)
     if what == "a file":
         theirs.write_text("mine")
     elif what == "a folder":
@@ -485,7 +514,7 @@ def test_what_a_stopped_run_still_does_does_not_reach_the_next(
     mean = oracle.minimum_spanning_forest(GRID, weight="mean").mask
     np.testing.assert_array_equal(result["edges"].values, mean)
     wait_for_stragglers(options.get("client"))
-    assert not checkpoints(out).parent.exists(), "a task of the stopped run came back to it"
+    assert not partial(out).exists(), "a task of the stopped run came back to it"
 
 
 def test_two_runs_to_one_place_do_not_destroy_each_other(
@@ -565,7 +594,7 @@ def test_a_flipped_byte_is_named_and_the_run_goes_on_when_it_is_mended(
     assert_resumes(dem, out, expected, **options)
 
 
-@pytest.mark.parametrize("wrapped", [0, 1, 2, 3, 6, 20, 45, 80])
+@pytest.mark.parametrize("wrapped", [0, 1, 2, 3, 20, 80])
 def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(
     dem: Path, expected: np.ndarray, wrapped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -606,11 +635,10 @@ except og.StorageFullError as error:
 """
 
 
-@pytest.mark.parametrize("limit", [100, 300], ids=["from the start", "at the first checkpoints"])
-def test_a_file_size_limit_is_said(dem: Path, expected: np.ndarray, limit: int) -> None:
+def test_a_file_size_limit_is_said(dem: Path, expected: np.ndarray) -> None:
     out = dem.with_name("forest.zarr")
     told = subprocess.run(
-        [sys.executable, "-c", FILE_LIMIT, str(dem), str(out), str(limit)],
+        [sys.executable, "-c", FILE_LIMIT, str(dem), str(out), "300"],
         env={**os.environ, "PYTHONPATH": str(HERE)},
         capture_output=True,
         text=True,
@@ -626,8 +654,8 @@ def test_a_scheduler_that_is_gone_is_an_error_in_bounded_time(
     dem: Path, expected: np.ndarray
 ) -> None:
     out = dem.with_name("forest.zarr")
-    with dask.config.set({"distributed.comm.timeouts.connect": "2s"}):
-        local = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        local = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
         lone = Client(local, set_as_default=False)
         try:
             run = started(WatchedRaster(dem, dem.with_name("d.txt"), 0.02), out, client=lone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -71,6 +71,12 @@ def prefix_pass(
     return Pass(problem, (raster,), tree, level, vault, sink, TOKEN, **parts), arrays
 
 
+def made(folder: Path) -> Path:
+    """A vault makes no folder: a task that has lost its run must not bring it back."""
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def execute(run: Pass, get: Callable[..., Any] = dask.get) -> dict[str, Any]:
     tasks, root, writes = run.graph(run)
     (_, attributes), *_ = get(tasks, [root, *writes])
@@ -91,7 +97,7 @@ CASES = [
         ((33, 6), 5),
         ((21, 34), 4),
         ((40, 40), 64),
-        ((30, 17), 1),
+        ((15, 9), 1),
     ]
 ]
 
@@ -106,7 +112,7 @@ def test_every_tile_is_told_what_comes_before_it(
     for level in range(Quadtree(shape, tile).root.level + 1):
         for get in (dask.get, dask.threaded.get):
             folder = tmp_path / f"{level}-{get.__module__}"
-            vault = MemoryVault() if kind == "memory" else DiskVault(folder)
+            vault = MemoryVault() if kind == "memory" else DiskVault(made(folder))
             run, found = prefix_pass(cells, tile, level, vault)
             assert execute(run, get) == attributes
             for name, array in arrays.items():
@@ -135,7 +141,7 @@ def counted(cells: np.ndarray) -> tuple[CountingRaster, list[Window]]:
 def test_every_tile_is_read_once(level: int, tmp_path: Path) -> None:
     cells = grid((21, 34))
     raster, windows = counted(cells)
-    run, _ = prefix_pass(cells, 4, level, DiskVault(tmp_path), raster=raster)
+    run, _ = prefix_pass(cells, 4, level, DiskVault(made(tmp_path)), raster=raster)
     execute(run)
     tiles = [Window(y, x, 4, 4).clip(cells.shape) for y in range(0, 21, 4) for x in range(0, 34, 4)]
     assert Counter(windows) == Counter(tiles)
@@ -208,7 +214,7 @@ class FailingVault(DiskVault):
 
 
 def saves_of_a_whole_run(cells: np.ndarray, folder: Path) -> int:
-    vault = FailingVault(folder, 10**6)
+    vault = FailingVault(made(folder), 10**6)
     execute(prefix_pass(cells, 4, 1, vault)[0])
     return 10**6 - vault.saves
 
@@ -218,13 +224,13 @@ def test_a_run_cut_off_at_any_save_goes_on_from_there(tmp_path: Path) -> None:
     arrays, attributes = expected(cells, 4)
     for cut in range(saves_of_a_whole_run(cells, tmp_path / "whole")):
         folder = tmp_path / str(cut)
-        run, found = prefix_pass(cells, 4, 1, FailingVault(folder, cut))
+        run, found = prefix_pass(cells, 4, 1, FailingVault(made(folder), cut))
         with pytest.raises(PowerCut):
             execute(run)
         kept = {path: path.stat().st_mtime_ns for path in entries(folder) if "summary" in str(path)}
         raster, second = counted(cells)
         sink = ArraySink(found)
-        run, _ = prefix_pass(cells, 4, 1, DiskVault(folder), raster=raster, sink=sink)
+        run, _ = prefix_pass(cells, 4, 1, DiskVault(made(folder)), raster=raster, sink=sink)
         assert execute(run) == attributes
         for name, array in arrays.items():
             np.testing.assert_array_equal(found[name], array)
@@ -246,7 +252,7 @@ def test_damage_to_any_checkpoint_is_made_good(stage: str, damage: str, tmp_path
     cut = whole - shards - 1 if stage == "up" else whole - shards // 2
 
     def cut_off(folder: Path) -> dict[str, np.ndarray]:
-        run, found = prefix_pass(cells, 4, 1, FailingVault(folder, cut))
+        run, found = prefix_pass(cells, 4, 1, FailingVault(made(folder), cut))
         with pytest.raises(PowerCut):
             execute(run)
         return found
@@ -254,12 +260,12 @@ def test_damage_to_any_checkpoint_is_made_good(stage: str, damage: str, tmp_path
     cut_off(tmp_path / "look")
     victims = [p.relative_to(tmp_path / "look") for p in entries(tmp_path / "look")]
     assert len(victims) > 10
-    for number, victim in enumerate([*victims, None]):
+    for number, victim in enumerate([*victims[:: 1 if damage == "deleted" else 3], None]):
         folder = tmp_path / str(number)
         found = cut_off(folder)
         for path in [folder / victim] if victim else entries(folder):
             DAMAGE[damage](path)
-        run, _ = prefix_pass(cells, 4, 1, DiskVault(folder), sink=ArraySink(found))
+        run, _ = prefix_pass(cells, 4, 1, DiskVault(made(folder)), sink=ArraySink(found))
         assert execute(run) == attributes, victim
         for name, array in arrays.items():
             np.testing.assert_array_equal(found[name], array, err_msg=str(victim))
@@ -268,7 +274,7 @@ def test_damage_to_any_checkpoint_is_made_good(stage: str, damage: str, tmp_path
 def test_a_task_done_twice_does_no_harm(tmp_path: Path) -> None:
     cells = grid((21, 34), 5)
     arrays, attributes = expected(cells, 4)
-    run, found = prefix_pass(cells, 4, 1, DiskVault(tmp_path))
+    run, found = prefix_pass(cells, 4, 1, DiskVault(made(tmp_path)))
     tasks, root, writes = run.graph(run)
     results: dict[Any, Any] = {}
     for key in dask.order.order(tasks):
@@ -295,7 +301,7 @@ def test_a_result_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
 
 
 def test_progress_counts_what_each_task_leaves(tmp_path: Path) -> None:
-    run, _ = prefix_pass(grid((21, 34)), 4, 1, DiskVault(tmp_path))
+    run, _ = prefix_pass(grid((21, 34)), 4, 1, DiskVault(made(tmp_path)))
     assert run.progress().done == 0
     tasks, *_ = run.graph(run)
     results: dict[Any, Any] = {}
@@ -306,6 +312,82 @@ def test_progress_counts_what_each_task_leaves(tmp_path: Path) -> None:
     assert seen == sorted(seen)
     assert seen[-1] == run.progress().total
     assert max(np.diff(seen)) == 1
+
+
+def most_held(run: Pass, workers: int, delay: int) -> int:
+    """The most results a cluster holds on the way up or down, by the rules that Dask goes by.
+
+    A task without dependencies waits at the scheduler until a worker has room for it; any other
+    is sent to a worker once it can be done. A worker does what it has in order of priority, and
+    what it sends or is sent takes ``delay``, in which a merge or a split could be done.
+    """
+    tasks, *_ = run.graph(run)
+    rank = {key: number for number, key in enumerate(tasks)}
+    lasts = {"tiles": 5, "write": 5}
+    above: dict[Any, list[Any]] = {key: [] for key in tasks}
+    for key, task in tasks.items():
+        for below in task.dependencies:
+            above[below].append(key)
+    needed = {key: len(keys) for key, keys in above.items()}
+    missing = {key: len(task.dependencies) for key, task in tasks.items()}
+    queue = iter([key for key in tasks if not missing[key]])
+    hands: list[list[tuple[int, Any]]] = [[] for _ in range(workers)]
+    busy, sent = [False] * workers, [0] * workers
+    events: list[tuple[int, int, str, int, Any]] = []
+    held: set[Any] = set()
+    most = number = 0
+
+    def later(time: int, what: str, worker: int, key: Any) -> None:
+        nonlocal number
+        number += 1
+        heapq.heappush(events, (time, number, what, worker, key))
+
+    def send(time: int, worker: int, key: Any) -> None:
+        sent[worker] += 1
+        later(time + delay, "arrives", worker, key)
+
+    for worker in 2 * list(range(workers)):
+        send(0, worker, next(queue))
+    while events:
+        time, _, what, worker, key = heapq.heappop(events)
+        stage = key[0].split("-")[1]
+        if what == "known":
+            sent[worker] -= 1
+            if stage != "write":
+                held.add(key)
+                most = max(most, len(held))
+            for below in tasks[key].dependencies:
+                needed[below] -= 1
+                if not needed[below]:
+                    held.discard(below)
+            for user in above[key]:
+                missing[user] -= 1
+                if not missing[user]:
+                    send(time, int(np.argmin(sent)), user)
+            if stage == "tiles" and (ahead := next(queue, None)):
+                send(time, worker, ahead)
+            continue
+        if what == "arrives":
+            heapq.heappush(hands[worker], (rank[key], key))
+        else:
+            busy[worker] = False
+            later(time + delay, "known", worker, key)
+        if hands[worker] and not busy[worker]:
+            busy[worker] = True
+            _, chosen = heapq.heappop(hands[worker])
+            later(time + lasts.get(chosen[0].split("-")[1], 1), "done", worker, chosen)
+    assert not any(missing.values())
+    return most
+
+
+@pytest.mark.parametrize("delay", [0, 1, 30], ids=["no delay", "some delay", "a slow scheduler"])
+def test_few_results_are_held_however_many_shards(delay: int) -> None:
+    cells = np.zeros((64, 64), np.uint8)
+    raster = ArrayRaster(cells, cells.dtype)
+    run = Pass(Idle(), (raster,), Quadtree(cells.shape, 1), 0, MemoryVault(), NoSink(), TOKEN)
+    # up to three siblings wait for the fourth on every level, for each of the workers
+    assert most_held(run, 2, delay) <= 2 * 4 * 7
+    assert most_held(run, 8, delay) <= 8 * 4 * 7
 
 
 # --- on a cluster ---------------------------------------------------------------------------
@@ -340,48 +422,35 @@ def cluster() -> Iterator[LocalCluster]:
         yield local
 
 
-def watched(cluster: LocalCluster, side: int, folder: Path) -> tuple[Watch, float]:
-    """Run an idle problem on ``side`` x ``side`` shards; what was seen, and seconds a task."""
+def watched(cluster: LocalCluster, side: int, folder: Path) -> Watch:
+    """Run an idle problem on ``side`` x ``side`` shards; what was seen."""
     cells = np.zeros((side, side), np.uint8)
     token = f"{side:032x}"
     tree = Quadtree(cells.shape, 1)
     raster = ArrayRaster(cells, cells.dtype)
-    run = Pass(Idle(), (raster,), tree, 0, DiskVault(folder / "vault"), NoSink(), token)
+    run = Pass(Idle(), (raster,), tree, 0, DiskVault(made(folder / "vault")), NoSink(), token)
     watch = Watch()
     with Client(cluster) as client:
         cluster.scheduler.add_plugin(watch)
         try:
-            begun = time.perf_counter()
             attributes = run.run(client, store(run, folder / "job"), Event())
-            took = time.perf_counter() - begun
         finally:
             cluster.scheduler.remove_plugin("watch")
     assert attributes == {"tiles": side * side}
     assert sorted(watch.given_out["tiles"]) == list(range(side * side))
-    return watch, took / len(run.graph(run)[0])
-
-
-def test_a_cluster_holds_few_results_however_many_shards(
-    cluster: LocalCluster, tmp_path: Path
-) -> None:
-    most = {}
-    for side in (8, 16, 32):
-        (tmp_path / str(side)).mkdir()
-        watch, seconds = watched(cluster, side, tmp_path / str(side))
-        most[side * side] = watch.most
-        assert seconds < 0.05
-        assert not watch.held - {key for key in watch.held if "root" in key[0]}
-    # up to three siblings wait for the fourth on every level, for each of two workers
-    assert all(count <= 8 * side.bit_length() for side, count in most.items()), most
+    return watch
 
 
 def test_shards_are_taken_up_and_written_in_z_order(cluster: LocalCluster, tmp_path: Path) -> None:
-    watch, _ = watched(cluster, 16, tmp_path)
+    watch = watched(cluster, 16, tmp_path)
     for stage in ("tiles", "write"):
         order = np.array(watch.given_out[stage])
         # the first task of a worker may be any: Dask spreads them before it looks at priorities
         late = np.abs(order - np.arange(order.size))
         assert np.percentile(late, 95) <= 16, (stage, order.tolist())
+    # up to three siblings wait for the fourth on every level, for each of two workers
+    assert watch.most <= 8 * 5
+    assert watch.held == {key for key in watch.held if "root" in key[0]}
 
 
 def test_a_run_on_a_cluster_gives_the_same(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -390,7 +459,7 @@ def test_a_run_on_a_cluster_gives_the_same(cluster: LocalCluster, tmp_path: Path
     arrays, attributes = expected(cells, 4)
     out = tmp_path / "prefix.zarr"
     create_store(out, cells.shape, Layout(4, 8), Prefix.outputs)
-    tree, vault = Quadtree(cells.shape, 4), DiskVault(tmp_path / "vault")
+    tree, vault = Quadtree(cells.shape, 4), DiskVault(made(tmp_path / "vault"))
     run = Pass(Prefix(), (raster,), tree, 1, vault, StoreSink(out), TOKEN)
     with Client(cluster) as client:
         assert run.run(client, store(run, tmp_path / "job"), Event()) == attributes

@@ -258,11 +258,12 @@ def test_ctrl_c_stops_the_run(start: Start) -> None:
 
 def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path) -> None:
     og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
-    out, source = tmp_path / "forest.zarr", tmp_path / "dem.zarr"
+    source = tmp_path / "dem.zarr"
     where: tuple[dict[str, Any], ...] = ({}, {"client": client})
     for stopped_in in where:
         for resumed_in in where:
             raster = WatchedRaster(source, tmp_path / "diary.txt", 0.01)
+            out = tmp_path / f"{bool(stopped_in)}-{bool(resumed_in)}.zarr"
             options = {"tile": TILE, "out": out}
             run = og.minimum_spanning_forest(raster, **options, **stopped_in, wait=False)
             while run.progress().done < 10:
@@ -270,7 +271,5 @@ def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path) -> None:
             run.cancel()
             with pytest.raises(og.Cancelled):
                 run.result(timeout=30)
-            result = og.minimum_spanning_forest(
-                raster, **options, **resumed_in, resume=True, overwrite=True
-            )
+            result = og.minimum_spanning_forest(raster, **options, **resumed_in, resume=True)
             np.testing.assert_array_equal(result["edges"].values, EXPECTED)

@@ -92,7 +92,9 @@ class StoreSink:
         content = encode_shard(document, window, key, array, variable)
         target = metadata.parent / key
         with full_storage_reported(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            # not their parents: if those are gone, so is the run
+            target.parent.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(exist_ok=True)
             replace_file(target, content)
 
     def written(self, variable: str, window: Window) -> bool:

@@ -8,7 +8,8 @@ taken.
 - ``friction``: (f[u] + f[v]) * (length / 2). A knight's move counts the two cells it passes
   between as well, as GRASS r.cost does: ((f[m] + f[n]) + (f[u] + f[v])) * (length / 4). In
   integers the factor is the length itself: twice (four times) the cost, so that it stays whole.
-- ``absolute_difference``: |z[v] - z[u]|, whatever the length.
+- ``absolute_difference``: |z[v] - z[u]|, whatever the length; a knight's move is barred where one
+  of the two cells it passes between is.
 - ``tobler``: seconds for metres; length * pace * exp(3.5 * |slope + 0.05|) * mean friction, slope
   positive uphill. pace 0.6 s/m is 6 km/h (Tobler 1993, NCGIA Technical Report 93-1).
 - ``walk``: GRASS r.walk, rise + length * a + lambda * mean friction * length, where rise is dz * b
@@ -283,8 +284,19 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
         zu = elevation[y, x]
         zv = elevation[y + dy, x + dx]
         cost[0] = abs(zv - zu)
-        if rules.integer and (zu >= rules.barrier or zv >= rules.barrier):
-            cost[0] = rules.barrier
+        zm = zu
+        zn = zv
+        if far and abs(dy) == 2:
+            zm = elevation[y + dy // 2, x]
+            zn = elevation[y + dy // 2, x + dx]
+        elif far:
+            zm = elevation[y, x + dx // 2]
+            zn = elevation[y + dy, x + dx // 2]
+        if rules.integer:
+            if max(max(zu, zv), max(zm, zn)) >= rules.barrier:
+                cost[0] = rules.barrier
+        else:
+            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is no cell
         return
     mean = 1.0
     if rules.has_friction:
@@ -349,6 +361,18 @@ def _weigh_knight(out, u, v, m, n, length, integer, barrier):
 
 
 @njit(cache=True, nogil=True)
+def _bar_knight(out, m, n, integer, barrier):
+    """A knight's move is barred by either of the two cells it passes between."""
+    if integer:
+        for x in range(out.size):
+            if m[x] >= barrier or n[x] >= barrier:
+                out[x] = barrier
+    else:
+        for x in range(out.size):
+            out[x] += (m[x] - m[x]) + (n[x] - n[x])
+
+
+@njit(cache=True, nogil=True)
 def _weigh_difference(out, u, v, integer, barrier):
     for x in range(out.size):
         out[x] = abs(v[x] - u[x])
@@ -394,6 +418,11 @@ def _weigh_lanes(ws, twin, row, low, high, mean, rules):
         if rules.model == ABSOLUTE_DIFFERENCE:
             zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
             _weigh_difference(out, zu, zv, rules.integer, rules.barrier)
+            if k >= 3:
+                half = -1 if dx < 0 else 1
+                zm = lanes(ws, z - STRIDE if dy == 2 else z - STRIDE + half, count)
+                zn = lanes(ws, z - STRIDE + dx if dy == 2 else z + half, count)
+                _bar_knight(out, zm, zn, rules.integer, rules.barrier)
             continue
         fu, fv = lanes(ws, f + step, count), lanes(ws, f, count)
         half = -1 if dx < 0 else 1

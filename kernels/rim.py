@@ -3,8 +3,8 @@
 Only cells that hold less than what the neighbours have been told count. Serial, each edge looked
 at once; the same bits as the sweeps, for it is the same `edge`.
 
-After an edit of relax_costs.py, ``touch`` this file: Numba's cache looks only at the file of the
-compiled caller.
+After an edit of relax_costs.py ``COSTS_SOURCE`` here must change too, as in relax.py: Numba's cache
+looks only at the file of the compiled caller.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from numba import njit
 from orograph.kernels.relax import TileState
 from orograph.kernels.relax_costs import edge
 from orograph.kernels.relax_lanes import STEPS
+
+COSTS_SOURCE = "6edd693131c92990"
 
 # neighbours: north, south, west, east, north-west, north-east, south-west, south-east
 _NEIGHBOUR = np.array([[4, 0, 5], [2, -1, 3], [6, 1, 7]])

@@ -10,8 +10,8 @@ where "any neighbour that fits" can go round in circles.
 ends because pairs only fall and are bounded. The least fixpoint is unique, so queue order, tiles
 and their order do not change it. Serial. The edge costs are those of `orograph.kernels.relax`.
 
-After an edit of relax_costs.py, ``touch`` this file: Numba's cache looks only at the file of the
-compiled caller.
+After an edit of relax_costs.py ``COSTS_SOURCE`` here must change too, as in relax.py: Numba's cache
+looks only at the file of the compiled caller.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from numba import njit
 from orograph.kernels.relax import TileState
 from orograph.kernels.relax_costs import edge
 from orograph.kernels.relax_lanes import STEPS
+
+COSTS_SOURCE = "6edd693131c92990"
 
 NOBODY = np.int64(2**62)
 NO_DIRECTION = 255

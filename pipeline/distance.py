@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from orograph.frontier import Frontier
 from orograph.kernels.registry import resolve_backend
+from orograph.kernels.relax import tile_state
 from orograph.kernels.relax_costs import DEFAULTS, MODELS, CostModel
 from orograph.launch import Options, Order, check_choice, launch
-from orograph.relaxation import Distance, check_friction, warm_up
-from orograph.serving import Served, ServedDistance, Serving
+from orograph.relaxation import Distance, check_friction, is_source, warm_up
+from orograph.serving import Served, ServedDistance, Serving, source_labels
 from orograph.settings import config
 from orograph.sources import check_same_grid, parse_sources
 from orograph.tiles.errors import InputError
@@ -73,7 +74,8 @@ def cost_distance(
     ----------
     friction
         Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
-        barriers, zero is allowed. May be None for the models that go without.
+        barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
+        takes 1 everywhere, ``"walk"`` 0.
     sources
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
@@ -91,7 +93,8 @@ def cost_distance(
     direction
         For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
     connectivity
-        4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``).
+        4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
+        four cells, the two that they pass between too, and are barred by any of them).
     max_cost
         Cells farther away stay unreached; exact.
     cell_size
@@ -105,9 +108,11 @@ def cost_distance(
         Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
         of cells.
     dtype
-        ``"float64"``, ``"float32"`` or ``"int64"``. Integers are exact and count twice the cost
-        (four times with 16 neighbours), as half cells are no integers; steps must have whole
-        lengths, so ``cell_size=1`` and 4 neighbours are usual.
+        ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
+        exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
+        half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
+        whole lengths, so ``cell_size=1`` and 4 neighbours are usual. Cells at 2**60 and beyond
+        count as unreached.
     outputs
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata
@@ -168,12 +173,18 @@ def cost_distance(
         raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
     resolve_backend("relax", backend or config.get("backend"))
 
-    surface = _surface(friction, elevation, cost, nodata)
+    surface = _surface(friction, elevation, cost, nodata, dtype)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
         _check_whole(lengths, connectivity, cost)
+        if (np.asarray(initial_cost) % 1).any():
+            raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
     cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
+    if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
+        whole = Window(0, 0, *first.shape)
+        values = source_raster.read(whole)
+        source_labels(values, *np.nonzero(is_source(values, source_raster.nodata, None)), whole)
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
     problem = Distance(
         model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),
@@ -186,6 +197,7 @@ def cost_distance(
         has_elevation=surface.elevation is not None,
         sources=cells,
         targets=None if target_values is None else tuple(float(v) for v in target_values),
+        cells=first.shape[0] * first.shape[1],
     )
     parameters = {
         "parameters": repr(
@@ -196,11 +208,20 @@ def cost_distance(
         "outputs": list(wanted),
     }
     count = len(rasters)
-    order = Order(Frontier, problem, rasters, parameters, lambda: warm_up(problem, count))
+    order = Order(
+        Frontier,
+        problem,
+        rasters,
+        parameters,
+        lambda: warm_up(problem, count),
+        least_tile=problem.reach,
+    )
     if set(wanted) != {"cost"}:
         serving = Serving(problem, wanted)
         both = ServedDistance(problem, serving)
-        order = Order(Served, both, rasters, parameters, lambda: warm_up(serving, count + 1))
+        order = replace(
+            order, engine=Served, problem=both, warm_up=lambda: warm_up(serving, count + 1)
+        )
     return launch(order, Options(tile, out, overwrite, resume, wait, client))
 
 
@@ -220,7 +241,9 @@ class _Surface:
         return self.rasters[0]
 
 
-def _surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> _Surface:
+def _surface(
+    friction: Any, elevation: Any, cost: str, nodata: float | int | None, dtype: str
+) -> _Surface:
     if friction is None and cost == "friction":
         raise InputError("friction: None, but cost='friction' needs it; pass a raster")
     if elevation is None and cost != "friction":
@@ -234,7 +257,8 @@ def _surface(friction: Any, elevation: Any, cost: str, nodata: float | int | Non
         check_same_grid("elevation", raster, surface.first)
     if isinstance(surface.friction, ArrayRaster):
         whole = Window(0, 0, *surface.friction.shape)
-        check_friction(surface.friction.read(whole), surface.friction.nodata, whole)
+        cells = surface.friction.read(whole)
+        check_friction(cells, surface.friction.nodata, whole, np.dtype(dtype), cells.size)
     return surface
 
 
@@ -247,7 +271,13 @@ def _coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, 
             f"{', '.join(names) or 'none'}"
         )
     values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
-    return tuple(float({**values, **(given or {})}[name]) for name in names)
+    chosen = tuple(float({**values, **(given or {})}[name]) for name in names)
+    some = np.ones((3, 3))
+    try:
+        tile_state(some, friction=some, elevation=some, model=CostModel(cost, False, chosen))
+    except ValueError as error:
+        raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
+    return chosen
 
 
 def _check_whole(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,14 +94,25 @@ class _Threads:
         function(*arguments)
 
 
+@dataclass
+class _Call:
+    """A task under way: its future, where it was sent, and how to send it again."""
+
+    future: Any
+    home: str
+    stage: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
 class _Cluster:
-    """Tasks go to the worker that is the home of their data; another may take them if it dies."""
+    """Tasks go to the worker that is the home of their data; if it dies, to another."""
 
     def __init__(self, client: Client, problem: str, token: str) -> None:
         self._client = client
         self._name = f"{problem}-{{}}-{token}"
         self._numbers = itertools.count()
-        self._running: dict[Any, Any] = {}
+        self._running: dict[int, _Call] = {}
         self._homes = self._workers()
 
     def _workers(self) -> list[str]:
@@ -115,21 +127,27 @@ class _Cluster:
     def idle(self) -> list[Any]:
         if not self._homes:
             self._homes = self._workers()
-        busy = set(self._running.values())
+        busy = {call.home for call in self._running.values()}
         return [home for home in self._homes if home not in busy]
 
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        ticket = next(self._numbers)
+        future = self._send(home, stage, ticket, function, arguments)
+        self._running[ticket] = _Call(future, home, stage, function, arguments)
+        return ticket
+
+    def _send(
+        self, home: str, stage: str, number: int, function: Callable[..., Any], arguments: Any
+    ) -> Any:
         with cluster_failures():
-            future = self._client.submit(
+            return self._client.submit(
                 function,
                 *arguments,
-                key=(self._name.format(stage), next(self._numbers)),
+                key=(self._name.format(stage), number),
                 workers=[home],
                 allow_other_workers=True,
                 pure=False,
             )
-        self._running[future] = home
-        return future
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
         from distributed import wait
@@ -141,15 +159,32 @@ class _Cluster:
                 if not self._running:
                     time.sleep(POLL_SECONDS)  # there is no worker now; one may come
                     return []
+                futures = [call.future for call in self._running.values()]
                 with suppress(TimeoutError), self._client.as_current():
-                    wait(list(self._running), timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                done = [future for future in self._running if future.done()]
-                results = [(future, future.result()) for future in done]
-                for future in done:
-                    del self._running[future]
+                    wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+                done = [t for t, call in self._running.items() if call.future.done()]
+                results = [(ticket, self._running[ticket].future.result()) for ticket in done]
+                for ticket in done:
+                    del self._running[ticket]
+                self._homes = self._workers()
+                self._send_again()
                 if done:
-                    self._homes = self._workers()
                     return results
+
+    def _send_again(self) -> None:
+        """Give the tasks of workers that are gone to others.
+
+        Dask would do so itself, but a task whose worker dies twice can be left waiting for an
+        address that nobody has any more.
+        """
+        for call in self._running.values():
+            if self._homes and call.home not in self._homes:
+                call.future.release()
+                call.home = self._homes[hash(call.home) % len(self._homes)]
+                number = next(self._numbers)
+                call.future = self._send(
+                    call.home, call.stage, number, call.function, call.arguments
+                )
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":
@@ -157,6 +192,6 @@ class _Cluster:
 
     def close(self) -> None:
         """Let go of what is still running."""
-        for future in self._running:
-            future.release()
+        for call in self._running.values():
+            call.future.release()
         self._running.clear()

@@ -36,7 +36,7 @@ from orograph.executors import Executor, executor
 from orograph.jobs import load
 from orograph.run import Progress
 from orograph.states import cache_of, forget
-from orograph.tiles.errors import Cancelled, RunError
+from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid import Window
 from orograph.tiles.quadtree import Node, Place, Quadtree, morton_decode, morton_encode
 from orograph.tiles.raster import Raster
@@ -279,6 +279,11 @@ class _Driver:
             self.keys, self.reached, self.rims, self.window, self.settled, self.visits = saved
         elif (starts := run.problem.starts(run.tree.tile)) is None:
             self._look_everywhere(workers, handle, cancelled)
+            if not np.isfinite(self.keys).any():
+                raise InputError(
+                    f"sources: {run.problem.name} starts nowhere: no cell of the raster of sources "
+                    "is a source on a passable cell; check its values, nodata and target_values"
+                )
         else:
             for tile, key in starts.items():
                 self.keys[tile] = key

@@ -46,9 +46,6 @@ class Hops(Distance):
 
     name = "hop-distance"
 
-    cells: int = 0
-    """Cells of the grid: beyond 2**31 hops are int64."""
-
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """What is written."""

@@ -90,6 +90,8 @@ class Order:
     """What beside the rasters decides the result, in JSON types."""
     warm_up: Callable[[], None]
     """Compiles the kernels, so that workers find them in the cache."""
+    least_tile: int = 1
+    """Cells a side that a tile must have, so that no edge goes beyond its neighbours."""
 
 
 def launch(order: Order, options: Options) -> xr.Dataset | Run:
@@ -100,7 +102,7 @@ def launch(order: Order, options: Options) -> xr.Dataset | Run:
     """
     first = order.rasters[0]
     tile = options.tile if options.tile is not None else first.tile or config.get("tile")
-    layout = run_layout(first.shape, tile)
+    layout = run_layout(first.shape, max(Layout(tile, tile).tile, order.least_tile))
     client = options.client
     if client is not None and not hasattr(client, "scheduler_info"):
         raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")

@@ -68,6 +68,8 @@ class Distance:
     """Where they are cells; None where they are the last raster."""
     targets: tuple[float, ...] | None
     """Values of the raster of sources that count; None: all but 0 and nodata."""
+    cells: int = 0
+    """Cells of the grid: a path has no more."""
 
     @property
     def reach(self) -> int:
@@ -103,6 +105,7 @@ class Distance:
             name: self._padded(cells[i], self.nodata[i], shape, window, frame, name)
             for i, name in enumerate(self._names)
         }
+        self._bar_unknown_heights(rasters, shape)
         tile = tile_state(
             np.full(shape, BARRIER if self.dtype.kind == "i" else np.inf, self.dtype),
             lengths=self._lengths(window),
@@ -112,8 +115,30 @@ class Distance:
             **rasters,
         )
         rows, columns, costs = self._sources_in(window, frame, cells)
+        if self.sources is None:
+            rows, columns = self._on_passable(tile, rows, columns)
         seed(tile, rows, columns, costs)
         return State(place, tile, reach)
+
+    def _on_passable(self, tile: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
+        """Those cells that are no barriers: a raster of sources may reach into the sea."""
+        there = np.ones(rows.size, bool)
+        for raster in (tile.friction, tile.elevation):
+            if raster.size:
+                values = raster[rows + self.reach, columns + self.reach]
+                there &= values < BARRIER if self.dtype.kind == "i" else np.isfinite(values)
+        return rows[there], columns[there]
+
+    def _bar_unknown_heights(self, rasters: dict[str, Any], shape: tuple[int, int]) -> None:
+        """Where there is no height there is no way, for knights between two such cells either.
+
+        The anisotropic models know barriers by their friction; without one, tobler multiplies by 1
+        and walk adds 0.
+        """
+        if self.model.name in ("tobler", "walk"):
+            neutral = 1.0 if self.model.name == "tobler" else 0.0
+            friction = rasters.setdefault("friction", np.full(shape, neutral, self.dtype))
+            friction[np.isnan(rasters["elevation"])] = np.nan
 
     @property
     def _names(self) -> list[str]:
@@ -130,7 +155,9 @@ class Distance:
     ) -> Array:
         """A raster with its halo, barriers where there is nothing."""
         if name == "friction":
-            check_friction(cells, nodata, frame)
+            check_friction(cells, nodata, frame, self.dtype, self.cells)
+        elif self.dtype.kind == "i":
+            check_whole(cells, nodata, frame, name)
         barrier = BARRIER if self.dtype.kind == "i" else np.nan
         padded = np.full(shape, barrier, self.dtype)
         y, x = frame.y - window.y + self.reach, frame.x - window.x + self.reach
@@ -243,17 +270,62 @@ def is_source(
     return wanted & valid_cells(values, nodata)
 
 
-def check_friction(cells: Array, nodata: float | int | None, frame: Window) -> None:
-    """Refuse friction that is negative or infinite, saying where the first such cell is."""
+def check_friction(
+    cells: Array, nodata: float | int | None, frame: Window, dtype: np.dtype[Any], count: int
+) -> None:
+    """Refuse friction that is negative, infinite or too large to be summed, saying where.
+
+    ``count`` is the number of cells of the grid: no path has more.
+    """
+    if dtype.kind == "i":
+        check_whole(cells, nodata, frame, "friction")
+        most: float = BARRIER // 8  # sums of the friction of four cells stay below
+    else:
+        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1))
+    if cells.dtype.kind == "f":
+        most = min(most, float(np.finfo(cells.dtype).max))
     with np.errstate(invalid="ignore"):
-        bad = (cells < 0) | np.isinf(cells) if cells.dtype.kind == "f" else cells < 0
+        bad = (cells < 0) | (cells > most)
+    _refuse_first(
+        bad,
+        cells,
+        nodata,
+        frame,
+        "friction",
+        f"it must be 0 or more and finite, at most {most:g} in {dtype}: mark barriers as nodata "
+        "(NaN)",
+    )
+
+
+def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: str) -> None:
+    """Refuse fractions where distances are integers."""
+    if cells.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            bad = np.isfinite(cells) & (cells != np.rint(cells))
+        _refuse_first(
+            bad,
+            cells,
+            nodata,
+            frame,
+            name,
+            "with dtype='int64' it must be whole: use a float dtype",
+        )
+
+
+def _refuse_first(
+    bad: npt.NDArray[np.bool_],
+    cells: Array,
+    nodata: float | int | None,
+    frame: Window,
+    name: str,
+    must: str,
+) -> None:
     if nodata is not None and not math.isnan(nodata):
-        bad &= cells != cells.dtype.type(nodata)
+        bad = bad & (cells != cells.dtype.type(nodata))
     if bad.any():
         y, x = np.unravel_index(int(bad.argmax()), bad.shape)
         raise InputError(
-            f"friction: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; it must be 0 or "
-            "more and finite: mark barriers as nodata (NaN)"
+            f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}"
         )
 
 

@@ -118,14 +118,7 @@ class Serving:
             return rows[here], columns[here], costs, distance.sources.labels[here]
         values = cells[-1][window.within(frame)]
         rows, columns = np.nonzero(is_source(values, distance.nodata[-1], distance.targets))
-        own = values[rows, columns]
-        labels = own.astype(np.int64)
-        if (labels != own).any():
-            at = int((labels != own).argmax())
-            raise InputError(
-                f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
-                "is no label for allocation; labels are whole numbers"
-            )
+        labels = source_labels(values, rows, columns, window)
         return rows, columns, np.zeros(rows.size, distance.dtype), labels
 
     def visit(self, state: State, halo: Rim, told: Rim, bound: float) -> Visit:
@@ -181,6 +174,21 @@ class Serving:
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Nothing beyond what the distances say."""
         return {}
+
+
+def source_labels(
+    values: Array, rows: Array, columns: Array, window: Window
+) -> npt.NDArray[np.int64]:
+    """The labels of source cells of a raster, refusing what is no whole number."""
+    own = values[rows, columns]
+    labels = own.astype(np.int64)
+    if (labels != own).any():
+        at = int((labels != own).argmax())
+        raise InputError(
+            f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
+            "is no label for allocation; labels must be whole numbers: round them first"
+        )
+    return labels
 
 
 def _take_in(state: State, halo: Rim, reach: int) -> None:

@@ -66,6 +66,11 @@ def parse_sources(
                     + " are sources"
                 )
         return None, raster
+    if isinstance(sources, np.ndarray) and sources.ndim == 2 and sources.shape[1] != 2:
+        raise InputError(
+            f"sources: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
+            "of points, (n, 2); bring the raster to the grid first"
+        )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
     points = as_points(sources, "sources")

@@ -42,13 +42,19 @@ def step_lengths(
         If cells are not all of one size, or coordinates are degrees without a CRS.
     """
     if cell_size is not None:
-        dy, dx = np.broadcast_to(np.asarray(cell_size, np.float64), 2).tolist()
+        sides = np.asarray(cell_size, np.float64)
+        if sides.shape not in ((), (2,)):
+            raise InputError(f"cell_size: {cell_size}; give one side, or two: (y, x)")
+        dy, dx = np.broadcast_to(sides, 2).tolist()
         if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
             raise InputError(f"cell_size: {cell_size}; it must be positive and finite")
         return _planar(dy, dx)
     if place.y is None or place.x is None:
         return _planar(1.0, 1.0)
-    named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES
+    named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES or any(
+        str(attrs.get("units", "")).lower().startswith("degree")
+        for attrs in (place.y_attrs, place.x_attrs)
+    )
     if place.crs_wkt is None and named:
         raise InputError(
             f"coordinates {place.y_name}, {place.x_name} look like degrees, but there is no CRS: "

@@ -184,7 +184,8 @@ def cost_distance(
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
-        source_labels(values, *np.nonzero(is_source(values, source_raster.nodata, None)), whole)
+        rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
+        source_labels(values, rows, columns, whole)
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
     problem = Distance(
         model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),

@@ -23,7 +23,7 @@ POLL_SECONDS = 0.5
 
 
 class Executor(Protocol):
-    """Homes (workers or threads) to which tasks can be given, one or two at a time each."""
+    """Homes (workers or threads) to which tasks can be given, one at a time each."""
 
     def serves(self, home: Any, number: int) -> bool:
         """Does what is known by a number belong to a home?"""

@@ -44,6 +44,8 @@ class State:
     place: Place
     tile: TileState
     reach: int
+    reached: int = -1
+    """Cells that hold a value, once they have been counted."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,9 @@ class Distance:
         outward = np.full(8, np.inf)
         if any(part is not None for part in rim):
             outward = probe_rim(tile, known[:4])
-        reached = int(np.count_nonzero(inner < tile.unreached))
-        return Visit(stats.pending, outward.tolist(), rim, stats.settled, reached)
+        if stats.settled or state.reached < 0:
+            state.reached = int(np.count_nonzero(inner < tile.unreached))
+        return Visit(stats.pending, outward.tolist(), rim, stats.settled, state.reached)
 
     def pack(self, state: State) -> Any:
         """Distances and pending keys; costs are read again."""

@@ -246,6 +246,15 @@ def test_a_run_takes_as_many_threads_as_it_is_told(threads: int, tmp_path: Path)
     assert len(readers) == (threads or CPU_COUNT)
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Where tests run in the background, the shell has told Python to ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_stops_the_run(start: Start) -> None:
     run = start(seconds=0.05)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -397,7 +397,8 @@ class _Driver:
     def _home_of(self, node: Node) -> int:
         """A number that tells shards apart so that those along any front have different homes."""
         row, column = morton_decode(node.z)
-        return row * 5 + column * 3
+        # primes beyond any number of workers: rows and columns count, whatever that number is
+        return row * 7919 + column * 104729
 
     def _request(self, tile: tuple[int, int]) -> tuple[tuple[int, int], Rim, Rim]:
         """A tile, what its neighbours have last told of the cells that face it, and its own rim."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.trace import LOST, SOURCE, follow
+from orograph.sources import SNAP_CELLS
 from orograph.tiles.dataset import open_dataset
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
@@ -109,7 +110,7 @@ def least_cost_path(
     where = as_points(points, "points")
     place = directions.georeference
     rows, columns = cells_of(where, place, directions.shape, "points")
-    reach = 10 if snap is True else int(snap)
+    reach = SNAP_CELLS if snap is True else int(snap)
     rows, columns = on_valid_cells(rows, columns, directions, where, reach, "points")
     reader = _Reader(directions)
     paths = []

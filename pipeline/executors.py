@@ -114,6 +114,8 @@ class _Cluster:
         self._numbers = itertools.count()
         self._running: dict[int, _Call] = {}
         self._homes = self._workers()
+        self._heard = time.monotonic()
+        self._patience = 20.0
 
     def _workers(self) -> list[str]:
         return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
@@ -169,6 +171,7 @@ class _Cluster:
                 self._homes = self._workers()
                 self._send_again()
                 if done:
+                    self._heard = time.monotonic()
                     return results
 
     def _send_again(self) -> None:
@@ -177,8 +180,12 @@ class _Cluster:
         Dask would do so itself, but a task whose worker dies twice can be left waiting for an
         address that nobody has any more.
         """
+        silent = time.monotonic() - self._heard > self._patience
+        if silent:
+            # nothing for long: whatever the scheduler believes, a second copy does no harm
+            self._heard, self._patience = time.monotonic(), 2 * self._patience
         for call in self._running.values():
-            if self._homes and call.home not in self._homes:
+            if self._homes and (silent or call.home not in self._homes):
                 call.future.release()
                 call.home = self._homes[hash(call.home) % len(self._homes)]
                 number = next(self._numbers)

@@ -101,20 +101,40 @@ def stored(options: argparse.Namespace) -> None:
     speeds = []
     with og.cluster(n_workers=options.workers, dashboard_address=None, **limits) as client:
         for _ in range(repeat):
+            before = client.run(traffic).values()
             begin = time.perf_counter()
             run = og.cost_distance(
                 store, [(side // 2, side // 2)], out=out, overwrite=True, client=client, wait=False
             )
             run.result()
             speeds.append(side**2 / (time.perf_counter() - begin) / 1e6)
+            after = client.run(traffic).values()
+        peaks = [peak >> 20 for _, _, peak in after]
+        reads, writes = (
+            sum(new[i] for new in after) - sum(old[i] for old in before) for i in (0, 1)
+        )
         written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
         read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
     median = statistics.median(speeds[1:] or speeds)
     print(
         f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
         f"{median:.1f} Mcell/s; {_work(run, side)}; "
-        f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk"
+        f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk; workers read "
+        f"{reads / 2**20:.0f} MiB ({reads / read:.2f} of the input) and wrote "
+        f"{writes / 2**20:.0f} MiB ({writes / written:.2f} of the result), states that were put "
+        f"aside among them; peak memory of the workers {peaks} MiB"
     )
+
+
+def traffic() -> tuple[int, int, int]:
+    """Bytes that this process has read and written, and the most memory it has held."""
+    import resource
+
+    import psutil
+
+    counters = psutil.Process().io_counters()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return counters.read_chars, counters.write_chars, peak * 1024
 
 
 def _work(run: og.Run, side: int) -> str:

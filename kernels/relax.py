@@ -142,15 +142,16 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
 
 
 @njit(cache=True, nogil=True)
-def _store(ws, dist, top, left, width, changed, reach, limit):
+def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
     """Write the changed rows of a block back, but for values above the limit.
 
-    Returns the number of cells lowered, the rows they are in as a mask, and of the columns those
-    among the first and last ``reach``, where neighbours look. (A value
-    above the limit is found anew by each visit. Were it counted as a change, two blocks could wake
-    each other for ever.)
+    Returns the number of cells lowered, of those how many held nothing before, the rows they are in
+    as a mask, and of the columns those among the first and last ``reach``, where neighbours look.
+    (A value above the limit is found anew by each visit. Were it counted as a change, two blocks
+    could wake each other for ever.)
     """
     settled = 0
+    found = 0
     rows = np.int64(0)
     columns = np.int64(0)
     while changed:
@@ -168,11 +169,12 @@ def _store(ws, dist, top, left, width, changed, reach, limit):
             old = dist[uint64(y), uint64(left + x)]
             lower = new < old and new <= limit
             count += 1 if lower else 0
+            found += 1 if lower and old >= unreached else 0
             dist[uint64(y), uint64(left + x)] = new if lower else old
         if count:
             rows |= np.int64(1) << (i + HALO)
             settled += count
-    return settled, rows, columns
+    return settled, found, rows, columns
 
 
 @njit(cache=True, nogil=True)
@@ -390,10 +392,19 @@ def _visit(
             changed_columns |= columns
             down |= rows
             up |= rows
-    settled, rows, columns = _store(
-        ws, dist, top + reach, left + reach, width, changed_rows, reach, rules.limit
+    settled, found, rows, columns = _store(
+        ws,
+        dist,
+        top + reach,
+        left + reach,
+        width,
+        changed_rows,
+        reach,
+        rules.limit,
+        rules.unreached,
     )
     tally[3] += settled
+    tally[4] += found
     if not fresh:
         changed_rows, changed_columns = rows, columns
 
@@ -473,7 +484,7 @@ def _relax(dist, friction, elevation, keys, fresh, block, rules, bound):
             heap[size] = b
             _sift_up(heap, place, key, size)
             size += 1
-    tally = np.zeros(5, np.int64)  # blocks visited, sets of sweeps, rows swept, cells, sides
+    tally = np.zeros(6, np.int64)  # as in RelaxStats, from visits on
     if size == 0:
         return tally
     ws = _workspace(dist, rules)
@@ -508,13 +519,13 @@ def _relax(dist, friction, elevation, keys, fresh, block, rules, bound):
         new_block[b] = 0
         rim = (np.int64(1) << rules.reach) - 1
         if top < rules.reach and changed_rows & (rim << HALO):
-            tally[4] |= 1 << NORTH
+            tally[5] |= 1 << NORTH
         if top + h > height - rules.reach and changed_rows >> (HALO + h - rules.reach):
-            tally[4] |= 1 << SOUTH
+            tally[5] |= 1 << SOUTH
         if left < rules.reach and changed_columns & (rim << HALO):
-            tally[4] |= 1 << WEST
+            tally[5] |= 1 << WEST
         if left + w > width - rules.reach and changed_columns >> (HALO + w - rules.reach):
-            tally[4] |= 1 << EAST
+            tally[5] |= 1 << EAST
         for q in range(8):
             value = found[q]
             ny = by + _BY[q]
@@ -593,6 +604,8 @@ class RelaxStats(NamedTuple):
     """Rows (or columns) swept."""
     settled: int
     """Cells lowered, counted once a visit."""
+    found: int
+    """Of those, cells that held no value before."""
     sides: int
     """Sides whose border cells changed: bit 0 north, 1 south, 2 west, 3 east."""
 

@@ -1,8 +1,8 @@
 """How far ahead of the front tiles are worked on: delta of delta-stepping, chosen as a run goes.
 
 A wide window settles cells that will be settled again; a narrow one visits tiles for little. Both
-are counted in cells, a visit as what a kernel could have settled meanwhile, and delta is moved
-towards where they cost the same. Workers with nothing to do widen it.
+are counted in cells, a visit or a task's way as what a kernel could have settled meanwhile, and
+delta is moved towards where they cost the same. Workers with nothing to do widen it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from orograph.frontier import Visit
 
 CELLS_A_VISIT = 15_000  # a visit costs a millisecond or so beside its cells
+CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
 STEP = 1.5
 
 
@@ -29,6 +30,7 @@ class Delta:
     def __init__(self, area: int) -> None:
         self.delta = 0.0
         self.starved = 0
+        self.tasks = 0
         self._area = area
         self._visits = self._settled = self._first_time = 0
 
@@ -38,7 +40,7 @@ class Delta:
 
     def count(self, key: float, visit: Visit, first_time: int) -> None:
         """Take a visit into account; the first ones give the first guess of delta."""
-        self._visits += 1
+        self._visits += visit.times
         self._settled += visit.settled
         self._first_time += max(first_time, 0)
         if self.delta == 0.0:
@@ -48,7 +50,7 @@ class Delta:
 
     def adapt(self) -> None:
         """Widen or narrow the window, if enough has been seen."""
-        visits = self._visits * CELLS_A_VISIT
+        visits = self._visits * CELLS_A_VISIT + self.tasks * CELLS_A_TASK
         if not self.delta or visits + self._settled < self._area:
             return
         again = self._settled - self._first_time
@@ -56,4 +58,4 @@ class Delta:
             self.delta /= STEP
         elif self.starved > self._visits // 2 or visits > 2 * again:
             self.delta *= STEP
-        self.starved = self._visits = self._settled = self._first_time = 0
+        self.starved = self.tasks = self._visits = self._settled = self._first_time = 0

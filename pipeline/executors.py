@@ -6,6 +6,7 @@ import concurrent.futures
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 POLL_SECONDS = 0.5
+SECONDS_A_MESSAGE = 0.001
 
 
 class Executor(Protocol):
-    """Homes (workers or threads) to which tasks can be given, one at a time each."""
+    """Homes (workers or threads) to which tasks can be given."""
+
+    shared: bool
+    """Do all homes have one memory, so that any of them can do any task?"""
 
     def serves(self, home: Any, number: int) -> bool:
         """Does what is known by a number belong to a home?"""
@@ -32,7 +37,7 @@ class Executor(Protocol):
         """How many of ``count`` pieces of work one home should take at a time."""
 
     def idle(self) -> list[Any]:
-        """The homes that have room for a task."""
+        """The homes that have room for a task, once for each room, the idle ones first."""
 
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Start a task, at ``home`` if that can be; a future with ``result()``."""
@@ -60,7 +65,9 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
 
 
 class _Threads:
-    """Threads share their memory, so all of them are one home."""
+    """Threads share their memory, so what belongs to one belongs to all."""
+
+    shared = True
 
     def __init__(self, pool: concurrent.futures.ThreadPoolExecutor, count: int) -> None:
         self._pool = pool
@@ -108,17 +115,26 @@ class _Call:
 class _Cluster:
     """Tasks go to the worker that is the home of their data; if it dies, to another."""
 
+    shared = False
+
     def __init__(self, client: Client, problem: str, token: str) -> None:
         self._client = client
         self._name = f"{problem}-{{}}-{token}"
         self._numbers = itertools.count()
         self._running: dict[int, _Call] = {}
+        self._threads: dict[str, int] = {}
         self._homes = self._workers()
         self._heard = time.monotonic()
         self._patience = 20.0
+        # A client gathers what it has to say for 10 ms, which is longer than many a visit takes.
+        self._messages: Any = client.scheduler_comm
+        self._usual_interval = self._messages.interval
+        self._messages.interval = min(SECONDS_A_MESSAGE, self._usual_interval)
 
     def _workers(self) -> list[str]:
-        return sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        self._threads = {address: worker["nthreads"] for address, worker in workers.items()}
+        return sorted(workers)
 
     def serves(self, home: Any, number: int) -> bool:
         return bool(self._homes[number % len(self._homes)] == home)
@@ -129,8 +145,14 @@ class _Cluster:
     def idle(self) -> list[Any]:
         if not self._homes:
             self._homes = self._workers()
-        busy = {call.home for call in self._running.values()}
-        return [home for home in self._homes if home not in busy]
+        load = Counter(call.home for call in self._running.values())
+        # one more than a worker can do at a time: it need not wait for the driver between them
+        rooms = [
+            (number, home)
+            for home in self._homes
+            for number in range(load[home], self._threads[home] + 1)
+        ]
+        return [home for _, home in sorted(rooms)]
 
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
@@ -202,3 +224,4 @@ class _Cluster:
         for call in self._running.values():
             call.future.release()
         self._running.clear()
+        self._messages.interval = self._usual_interval

@@ -49,13 +49,16 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Rim = list[Any]
+Tile = tuple[int, int]
 
 # The eight neighbours, in the order of every list of rims and keys; OPPOSITE[k] looks back.
 NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 OPPOSITE = (1, 0, 3, 2, 7, 6, 5, 4)
 
 TILES_A_TASK = 64
+AREA_LEVEL = 2  # a task of a cluster is about 4 x 4 tiles or fewer
 SECONDS_BETWEEN_CHECKPOINTS = 10.0
+CELLS_A_BAND = 2**22
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Visit:
 
     pending: float
     """Least value by which the tile itself can still be improved; infinite at rest."""
-    outward: Sequence[float]
+    outward: list[float]
     """For each neighbour the least value by which the new rim may improve it, or infinity."""
     rim: Rim
     """For each neighbour the cells that face it, or None where they are as the driver has them."""
@@ -72,6 +75,34 @@ class Visit:
     """Cells improved in this visit."""
     reached: int
     """Cells of the tile that hold a value."""
+    times: int = 1
+    """How many visits this one stands for."""
+
+    def after(self, earlier: Visit | None) -> Visit:
+        """This visit and an earlier one of the same tile, as if they had been one."""
+        if earlier is None:
+            return self
+        return Visit(
+            self.pending,
+            [min(pair) for pair in zip(self.outward, earlier.outward, strict=True)],
+            [b if a is None else a for a, b in zip(self.rim, earlier.rim, strict=True)],
+            self.settled + earlier.settled,
+            self.reached,
+            self.times + earlier.times,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """A tile that may be visited, and what the driver knows of it."""
+
+    tile: Tile
+    key: float
+    """Least value by which something can improve it; infinite if only a neighbour may wake it."""
+    halo: Rim
+    """What its neighbours have last told of the cells that face it."""
+    told: Rim
+    """Its own rim, as its neighbours have it."""
 
 
 class FrontierProblem(Protocol):
@@ -94,8 +125,11 @@ class FrontierProblem(Protocol):
     def reach(self) -> int:
         """How many cells beyond its border a tile must see."""
 
-    def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
+    def starts(self, tile: int) -> dict[Tile, float] | None:
         """Tiles in which something starts and the least value there; None: look at each tile."""
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Refuse cells that cannot be worked with by an `InputError` that names the first."""
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> Any:
         """The state of a tile before anything has reached it; ``frame`` is what ``cells`` show."""
@@ -151,15 +185,39 @@ class Frontier:
 
     # -- on workers --------------------------------------------------------------------------
 
-    def visit_tiles(
-        self, requests: Sequence[tuple[tuple[int, int], Rim, Rim]], bound: float
-    ) -> list[tuple[tuple[int, int], Visit]]:
-        """Visit tiles one after the other."""
-        return [(tile, self._visit(tile, halo, rim, bound)) for tile, halo, rim in requests]
+    def visit_tiles(self, requests: Sequence[Request], bound: float) -> dict[Tile, Visit]:
+        """Visit tiles, least key first, and again those of them that they wake, up to the bound.
 
-    def finish_shard(
-        self, node: Node, requests: Sequence[tuple[tuple[int, int], Rim, Rim]]
-    ) -> dict[str, float]:
+        So a front crosses a worker's own tiles without asking the driver. At most ``TILES_A_TASK``
+        visits: other workers wait for what this one finds. Tiles that were not visited are not
+        in the answer; their keys are as they were, but for what others' ``outward`` says.
+        """
+        area = {request.tile: request for request in requests}
+        open_keys = {request.tile: request.key for request in requests}
+        done: dict[Tile, Visit] = {}
+        for _ in range(max(TILES_A_TASK, len(area))):
+            tile = min(open_keys, key=lambda t: (open_keys[t], t))
+            if open_keys[tile] > bound:
+                break
+            request = area[tile]
+            visit = self._visit(tile, request.halo, request.told, bound)
+            open_keys[tile] = visit.pending
+            done[tile] = visit.after(done.get(tile))
+            for k, (di, dj) in enumerate(NEIGHBOURS):
+                told = visit.rim[k]
+                if told is not None:
+                    request.told[k] = told
+                other = tile[0] + di, tile[1] + dj
+                if other in area:
+                    if told is not None:
+                        area[other].halo[OPPOSITE[k]] = told
+                    open_keys[other] = min(open_keys[other], visit.outward[k])
+                    if other in done:
+                        # what it had for this tile was taken in by this visit
+                        done[other].outward[OPPOSITE[k]] = math.inf
+        return done
+
+    def finish_shard(self, node: Node, requests: Sequence[Request]) -> dict[str, float]:
         """Write a shard whose tiles are all at rest; sums of its tiles' counts."""
         whole = self.tree.window(node)
         known: dict[str, float] | None = self.vault.load("done", node)
@@ -168,9 +226,10 @@ class Frontier:
             return known
         arrays = {v.name: np.empty(whole.shape, v.dtype) for v in outputs}
         counts: dict[str, float] = {}
-        for tile, halo, rim in requests:
+        for request in requests:
+            tile = request.tile
             state = self._state(tile)
-            visit = self.problem.visit(state, halo, rim, math.inf)
+            visit = self.problem.visit(state, request.halo, request.told, math.inf)
             if any(found is not None for found in visit.rim):
                 raise RunError(
                     f"{self.problem.name}: tile {tile} was not at rest when the queue was "
@@ -186,7 +245,7 @@ class Frontier:
         self.vault.save("done", node, counts)
         return counts
 
-    def _visit(self, tile: tuple[int, int], halo: Rim, rim: Rim, bound: float) -> Visit:
+    def _visit(self, tile: Tile, halo: Rim, rim: Rim, bound: float) -> Visit:
         if self.cancelled is not None and self.cancelled.is_set():
             raise Cancelled("the run was cancelled")
         state = self._state(tile)
@@ -194,7 +253,7 @@ class Frontier:
         cache_of(self.token).put(tile, state, self.problem.size(state), self._spill)
         return visit
 
-    def _state(self, tile: tuple[int, int]) -> Any:
+    def _state(self, tile: Tile) -> Any:
         state = cache_of(self.token).take(tile)
         if state is not None:
             return state
@@ -204,16 +263,28 @@ class Frontier:
             window.y - reach, window.x - reach, window.height + 2 * reach, window.width + 2 * reach
         ).clip(self.tree.shape)
         cells = [raster.read(frame) for raster in self.rasters]
+        try:
+            self.problem.check(cells, frame)
+        except InputError:
+            self._check_from_the_first_row(frame)
+            raise
         state = self.problem.open(place, cells, frame)
         packed = self.vault.load("state", place.node)
         if packed is not None:
             self.problem.unpack(state, packed)
         return state
 
-    def _spill(self, tile: tuple[int, int], state: Any) -> None:
+    def _check_from_the_first_row(self, frame: Window) -> None:
+        """Raise for the first cell of the grid: which tile finds a fault is chance."""
+        rows, width = max(1, CELLS_A_BAND // self.tree.shape[1]), self.tree.shape[1]
+        for y in range(0, frame.y + frame.height, rows):
+            band = Window(y, 0, rows, width).clip(self.tree.shape)
+            self.problem.check([raster.read(band) for raster in self.rasters], band)
+
+    def _spill(self, tile: Tile, state: Any) -> None:
         self.vault.save("state", self._place(tile).node, self.problem.pack(state))
 
-    def _place(self, tile: tuple[int, int]) -> Place:
+    def _place(self, tile: Tile) -> Place:
         return self.tree.place(Node(0, morton_encode(*tile)))
 
     # -- in the driver -----------------------------------------------------------------------
@@ -265,9 +336,10 @@ class _Driver:
         self.frontier = run
         rows, columns = (-(-n // run.tree.tile) for n in run.tree.shape)
         self.keys = np.full((rows, columns), math.inf)
-        self.flying = np.full((rows, columns), math.inf)  # keys of tiles that are being visited
+        self.away = np.zeros((rows, columns), bool)  # tiles that a worker may be visiting
+        self.flying = np.full((rows, columns), math.inf)  # and their keys
         self.reached = np.zeros((rows, columns), np.int64)
-        self.rims: dict[tuple[int, int], Rim] = {}
+        self.rims: dict[Tile, Rim] = {}
         self.window = Delta(run.tree.tile**2)
         self.settled = self.visits = 0
 
@@ -290,19 +362,22 @@ class _Driver:
         if self.keys.size == 1:
             self.window.delta = math.inf
         last_save = time.monotonic()
-        pending: dict[Any, list[tuple[int, int]]] = {}
+        pending: dict[Any, tuple[Any, list[Tile]]] = {}
         while True:
             for home in workers.idle():
                 tiles = self._choose(workers, home)
                 if tiles:
                     bound = self.window.above(self._front())
-                    requests = [self._request(tile) for tile in tiles]
+                    tiles += self._beside(tiles, workers)
+                    requests = [self._request(t, float(self.keys[t])) for t in tiles]
                     for tile in tiles:
+                        self.away[tile] = True
                         self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
                     future = workers.submit(home, "visit", visit_tiles, handle, requests, bound)
-                    pending[future] = tiles
+                    pending[future] = home, tiles
+                    self.window.tasks += not workers.shared
                 elif pending and np.isfinite(self.keys).any():
-                    self.window.starved += 1
+                    self.window.starved += all(home != other for other, _ in pending.values())
             if not pending:
                 if not np.isfinite(self.keys).any():
                     self._save()
@@ -310,9 +385,8 @@ class _Driver:
                 if workers.idle():
                     raise RunError(f"{run.problem.name}: there is work, but none was taken up")
             for future, visits in workers.next_done(cancelled):
-                for tile, visit in visits:
-                    self._take_in(tile, visit)
-                del pending[future]
+                for tile in pending.pop(future)[1]:
+                    self._take_back(tile, visits.get(tile))
             self.window.adapt()
             if time.monotonic() - last_save > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
@@ -328,12 +402,12 @@ class _Driver:
                 mine = mine[: min(workers.share(len(mine)), TILES_A_TASK)]
                 if mine:
                     todo = [t for t in todo if t not in set(mine)]
-                    requests = [self._request(tile) for tile in mine]
+                    requests = [self._request(tile, -math.inf) for tile in mine]
                     workers.submit(home, "look", visit_tiles, handle, requests, -1.0)
                     under_way += 1
             for _, visits in workers.next_done(cancelled):
                 under_way -= 1
-                for tile, visit in visits:
+                for tile, visit in visits.items():
                     self.keys[tile] = visit.pending
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
@@ -348,7 +422,7 @@ class _Driver:
                 node = next(near, todo[0])
                 todo.remove(node)
                 tiles = [morton_decode(tile.z) for tile in frontier.tree.nodes(0, within=node)]
-                requests = [self._request(tile) for tile in tiles]
+                requests = [self._request(tile, math.inf) for tile in tiles]
                 workers.submit(home, "write", finish_shard, handle, node, requests)
                 under_way += 1
                 if not todo:
@@ -372,16 +446,16 @@ class _Driver:
         """The least value that is still open: all below it are final."""
         return float(min(self.keys.min(), self.flying.min()))
 
-    def _choose(self, workers: Executor, home: Any) -> list[tuple[int, int]]:
+    def _choose(self, workers: Executor, home: Any) -> list[Tile]:
         """The tiles of a worker that lie in the window, least key first."""
         if self.window.delta == 0.0:
             # nothing is known of this surface yet: one tile, to the end, will tell
-            if np.isfinite(self.flying).any() or not np.isfinite(self.keys).any():
+            if self.away.any() or not np.isfinite(self.keys).any():
                 return []
             i, j = np.unravel_index(int(self.keys.argmin()), self.keys.shape)
             return [(int(i), int(j))]
         bound = self.window.above(self._front())
-        tiles = np.argwhere((self.keys <= bound) & np.isfinite(self.keys) & np.isinf(self.flying))
+        tiles = np.argwhere((self.keys <= bound) & np.isfinite(self.keys) & ~self.away)
         order = np.argsort(self.keys[tuple(tiles.T)], kind="stable")
         mine = [
             (i, j)
@@ -389,6 +463,24 @@ class _Driver:
             if workers.serves(home, self._home_of_tile(i, j))
         ]
         return mine[: min(workers.share(len(mine)), TILES_A_TASK)]
+
+    def _beside(self, tiles: list[Tile], workers: Executor) -> list[Tile]:
+        """Tiles of the same shards that these may wake: the front is in them or yet to come.
+
+        Threads have no need of them, as any thread may visit any tile at once.
+        """
+        if workers.shared or not self.window.delta:
+            return []
+        level = self.frontier.shard_level
+        ahead = ~self.away & (np.isfinite(self.keys) | (self.reached == 0))
+        found = dict.fromkeys(tiles)
+        for row, column in {(i >> level, j >> level) for i, j in tiles}:
+            corner = row << level, column << level
+            part = ahead[tuple(slice(n, n + (1 << level)) for n in corner)]
+            found |= dict.fromkeys(
+                (corner[0] + i, corner[1] + j) for i, j in np.argwhere(part).tolist()
+            )
+        return list(found)[len(tiles) : TILES_A_TASK]
 
     def _home_of_tile(self, row: int, column: int) -> int:
         level = self.frontier.shard_level
@@ -400,20 +492,24 @@ class _Driver:
         # primes beyond any number of workers: rows and columns count, whatever that number is
         return row * 7919 + column * 104729
 
-    def _request(self, tile: tuple[int, int]) -> tuple[tuple[int, int], Rim, Rim]:
-        """A tile, what its neighbours have last told of the cells that face it, and its own rim."""
+    def _request(self, tile: Tile, key: float) -> Request:
+        """What a worker must know of a tile to visit it."""
         i, j = tile
         halo = [
             None if (rim := self.rims.get((i + di, j + dj))) is None else rim[OPPOSITE[k]]
             for k, (di, dj) in enumerate(NEIGHBOURS)
         ]
-        return tile, halo, self.rims.get(tile, [None] * 8)
+        return Request(tile, key, halo, list(self.rims.get(tile, [None] * 8)))
 
-    def _take_in(self, tile: tuple[int, int], visit: Visit) -> None:
-        key, self.flying[tile] = float(self.flying[tile]), math.inf
+    def _take_back(self, tile: Tile, visit: Visit | None) -> None:
+        """A tile has come back from a task, visited or not."""
+        key, self.flying[tile], self.away[tile] = float(self.flying[tile]), math.inf, False
+        if visit is None:
+            self.keys[tile] = min(self.keys[tile], key)
+            return
         first_time = visit.reached - int(self.reached[tile])
         self.window.count(key, visit, first_time)
-        self.visits += 1
+        self.visits += visit.times
         self.settled += visit.settled
         self.reached[tile] = visit.reached
         self.keys[tile] = min(self.keys[tile], visit.pending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,11 @@ class Plan:
     shape, tile, shard
         The grid, and how it is cut: cells a side of a tile and of what one task does.
     tiles, tasks
-        How many there are.
+        How many there are. Distances: tasks at the least, as their number depends on the data.
     memory_per_worker, memory_client, memory_total
         Peak resident bytes of a worker of one thread, of the process with client and scheduler,
-        and of both together with ``workers`` workers.
+        and of both together with ``workers`` workers. Distances: what they need; what a worker
+        may use beyond it is used to keep tiles, up to half of its limit.
     bytes_read, bytes_written, bytes_checkpoints
         Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
         less.
@@ -177,4 +179,45 @@ def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, worker
     )
 
 
-_OPERATIONS: dict[str, Callable[..., Plan]] = {"minimum_spanning_forest": _forest}
+def _relaxation(
+    operation: str,
+    answer: int,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    layout: Layout,
+    workers: int,
+) -> Plan:
+    """What the frontier engine takes at the least: each tile visited once, by a task a shard.
+
+    A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
+    more on disk: more memory saves reading and is not needed. ``answer`` is bytes a cell.
+    """
+    tree = Quadtree(shape, layout.tile)
+    shards = tree.count((layout.shard // layout.tile).bit_length() - 1)
+    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
+    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
+    cells = shape[0] * shape[1]
+    rims = tree.count(0) * 4 * layout.tile * 8
+    return Plan(
+        operation=operation,
+        shape=shape,
+        tile=layout.tile,
+        shard=layout.shard,
+        tiles=tree.count(0),
+        tasks=2 * shards,
+        memory_per_worker=WORKER_BYTES
+        + tile_cells * (2 * dtype.itemsize + 48)
+        + shard_cells * 3 * answer,
+        memory_client=CLIENT_BYTES + 2 * rims,
+        bytes_read=cells * dtype.itemsize,
+        bytes_written=cells * answer,
+        bytes_checkpoints=cells * 8 + rims,
+        workers=workers,
+    )
+
+
+_OPERATIONS: dict[str, Callable[..., Plan]] = {
+    "minimum_spanning_forest": _forest,
+    "cost_distance": partial(_relaxation, "cost_distance", 8),
+    "hop_distance": partial(_relaxation, "hop_distance", 4),
+}

@@ -85,6 +85,9 @@ class Serving:
         """Where the distances start."""
         return self.distance.starts(tile)
 
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """The distances have been worked out on them already."""
+
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """A tile that no label has reached but those of the sources in it."""
         *surface, cost = cells

@@ -71,7 +71,7 @@ def labels(*cells: tuple[int, int]) -> np.ndarray:
 def test_refuses_friction_that_is_negative_or_infinite_and_says_where(
     value: float, tile: int, how: str, tmp_path: Path
 ) -> None:
-    """The first in rows where the raster is in memory, else the first that a tile has met."""
+    """The first in rows, wherever the raster is and whichever tile finds one."""
     grid: Any = ones((1, 5, value), (5, 0, value))
     if how == "dask":
         grid = located(grid).chunk(3)
@@ -79,10 +79,7 @@ def test_refuses_friction_that_is_negative_or_infinite_and_says_where(
         og.ingest(grid, tmp_path / "friction.zarr", tile=tile)
         grid = tmp_path / "friction.zarr"
     source = [(500, 100)] if how == "dask" else [(0, 0)]
-    where = r"row 1, column 5\b"
-    if how != "array":
-        where += r"|row 5, column 0\b"
-    with refused("friction", re.escape(str(value)), where, r"\b0\b"):
+    with refused("friction", re.escape(str(value)), r"row 1, column 5\b", r"\b0\b"):
         og.cost_distance(grid, source, tile=tile, out=tmp_path / "cost.zarr")
     assert not (tmp_path / "cost.zarr").exists()
 

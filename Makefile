@@ -10,7 +10,7 @@ FRESH := .numba_cache/.fresh
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint types pytest wheel docs kernels bench demo format clean
+.PHONY: help test lint types pytest wheel docs kernels races bench demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -32,6 +32,14 @@ docs: $(INSTALLED) $(FRESH) ## run every code block and docstring example
 
 kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
 	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*.cu)
+
+# In order, since a race is found whichever thread comes first. The emulator's own tests have races
+# on purpose.
+races: $(INSTALLED) $(FRESH) ## run every .cu on the CPU under ThreadSanitizer, which names races
+	CUDA_ON_CPU_RACES=1 LD_PRELOAD=$$($(CXX) -print-file-name=libtsan.so) \
+	TSAN_OPTIONS="exitcode=66 $$TSAN_OPTIONS" setarch -R \
+	$(BIN)/python -m pytest --capture=no -k forward \
+	$(filter-out tests/test_cuda_on_cpu.py,$(wildcard tests/test_cuda_*.py)) $(PYTEST)
 
 wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 	rm -rf dist

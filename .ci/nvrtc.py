@@ -2,22 +2,38 @@
 
 NVRTC needs neither a driver nor a device, so a kernel that does not compile is found on any
 machine. Usage: ``python .ci/nvrtc.py [--arch 75,80] FILE...``; one line of output a file and
-architecture, exit status 1 if any does not compile.
+architecture, exit status 1 if any does not compile. What a file is to be compiled with besides its
+defaults, it says itself, a line a variant: ``// variant: -DCELL=float -DTHREADS=128``.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import ctypes
+import re
 import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
 
-# Turing (T4), Ampere (A100, then A10 and RTX 30), Hopper (H100).
-ARCHITECTURES = (75, 80, 86, 90)
-# No fused multiply-add: distances must be the same to the bit as those of the CPU kernels.
-OPTIONS = ("--std=c++17", "--fmad=false")
+# Turing (T4), Ampere (A100, then A10 and RTX 30), Hopper (H100, H200), Blackwell (B200, RTX 50).
+ARCHITECTURES = (75, 80, 86, 90, 100, 120)
+LAUNCHER = Path(__file__).resolve().parents[1] / "kernels" / "cuda.py"
+
+
+def options_of_the_launcher() -> tuple[str, ...]:
+    """``OPTIONS`` of kernels/cuda.py; read, since orograph need not be installed here."""
+    for node in ast.parse(LAUNCHER.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OPTIONS":
+            return tuple(ast.literal_eval(node.value))
+    sys.exit(f"{LAUNCHER} does not say OPTIONS = (...)")
+
+
+def variants_of(path: Path) -> list[tuple[str, ...]]:
+    """The definitions a file is compiled with: none, then those of its own list."""
+    lines = re.findall(r"^// variant: (.*)$", path.read_text(), re.MULTILINE)
+    return [(), *(tuple(line.split()) for line in lines)]
 
 
 class Nvrtc:
@@ -34,11 +50,13 @@ class Nvrtc:
         include = libraries[0].parents[1] / "include"
         self._includes = (include, include / "cccl")
 
-    def compile(self, path: Path, architecture: int) -> tuple[bool, int, str]:
+    def compile(
+        self, path: Path, architecture: int, defines: tuple[str, ...]
+    ) -> tuple[bool, int, str]:
         """Whether ``path`` compiles, the bytes of machine code, and what the compiler said."""
         call, program = self._library, ctypes.c_void_p()
         folders = (path.parent, *self._includes)
-        options = [f"--gpu-architecture=sm_{architecture}", *OPTIONS]
+        options = [f"--gpu-architecture=sm_{architecture}", *options_of_the_launcher(), *defines]
         options += [f"--include-path={folder}" for folder in folders]
         encoded = [option.encode() for option in options]
         source = path.read_bytes()
@@ -70,14 +88,15 @@ def main() -> int:
         if not path.is_file():
             parser.error(f"{path}: no such file")
         for architecture in map(int, arguments.arch.split(",")):
-            begin = time.perf_counter()
-            compiled, size, log = compiler.compile(path, architecture)
-            took = time.perf_counter() - begin
-            said = f"{size} bytes, {took:.2f} s" if compiled else "does not compile"
-            print(f"{path} sm_{architecture}: {said}")
-            if log.strip():
-                print(log.rstrip())
-            failed = failed or not compiled
+            for defines in variants_of(path):
+                begin = time.perf_counter()
+                compiled, size, log = compiler.compile(path, architecture, defines)
+                took = time.perf_counter() - begin
+                said = f"{size} bytes, {took:.2f} s" if compiled else "does not compile"
+                print(f"{' '.join([str(path), *defines])} sm_{architecture}: {said}")
+                if log.strip():
+                    print(log.rstrip())
+                failed = failed or not compiled
     return int(failed)
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,24 @@ def shared_data() -> Path:
     if not (folder / "README.md").is_file():
         pytest.skip(f"shared data absent: no {folder}; set ORO_TEST_DATA to its place")
     return folder
+
+
+@pytest.fixture(params=ORDERS)
+def emulator(request: pytest.FixtureRequest) -> Emulator:
+    """A CUDA device on the CPU, once for each order in which threads take turns."""
+    if find_compiler() is None:
+        pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
+    return Emulator(request.param, seed=1)
+
+
+@pytest.fixture
+def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
+    """Let this process find a GPU, which is one on the CPU, so that ``backend="cuda"`` works."""
+    from orograph.kernels import cuda, registry
+
+    if find_compiler() is None:
+        pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
+    device = Emulator("random", seed=1)
+    monkeypatch.setattr(cuda, "_gpu", lambda: device)
+    monkeypatch.setattr(registry, "missing_gpu", lambda: None)
+    return device

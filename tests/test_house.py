@@ -203,7 +203,9 @@ def test_importing_orograph_is_quick_and_needs_no_gpu_or_plotting() -> None:
 KERNEL = 'extern "C" __global__ void fill(float *out) { out[threadIdx.x] = SOURCE; }'
 
 
-@pytest.mark.parametrize("architecture", [75, 80, 86, 90], ids=lambda number: f"sm_{number}")
+@pytest.mark.parametrize(
+    "architecture", [75, 80, 86, 90, 100, 120], ids=lambda number: f"sm_{number}"
+)
 def test_every_cuda_file_compiles_alone(architecture: int, tmp_path: Path) -> None:
     # The file written here shows that the compiler runs at all, whatever the tree holds.
     example = tmp_path / "example.cu"

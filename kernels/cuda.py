@@ -1,0 +1,174 @@
+"""Where CUDA kernels run: on the process's GPU, through CuPy.
+
+The host's side of a CUDA twin asks a `Device` for memory and launches kernels on it, and knows
+nothing else of the machine. So the same code, and the same ``.cu`` files, run on a GPU and, in the
+tests, on a CPU. A module is compiled once a process for each set of definitions, by NVRTC for the
+device at hand, without fused multiply-add: results must be the same to the bit as those of the
+Numba twins. CuPy's own ``RawModule`` will not do: it lets single precision flush subnormal numbers
+to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import BackendError
+
+SOURCES = Path(__file__).resolve().parent
+# .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
+# correctly, unless one asks for something else.
+OPTIONS = ("--std=c++17", "--fmad=false")
+STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
+
+Buffer = Any
+"""An array in the device's memory: has ``shape``, ``dtype`` and ``size``, and can be sliced."""
+
+
+class Device(Protocol):
+    """What the host's side of a CUDA twin needs."""
+
+    @property
+    def array_module(self) -> Any:
+        """NumPy, or what has its functions for this device's arrays."""
+
+    def upload(self, values: npt.NDArray[Any]) -> Buffer:
+        """A copy of an array in the device's memory."""
+
+    def download(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """A copy of a device's array here, once all that was launched has run."""
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Any],
+        *,
+        defines: Mapping[str, object] | None = None,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel behind all that was launched before; does not wait.
+
+        Parameters
+        ----------
+        source, kernel : str
+            File in this folder, and name of an ``extern "C" __global__`` function in it.
+        grid, block : up to three int
+            Blocks, and threads a block, in x, y and z.
+        arguments : sequence
+            Contiguous arrays of this device, NumPy scalars of the very types the kernel takes, and
+            None for a null pointer.
+        defines : mapping
+            Names to define for the preprocessor: element types and tunables.
+        shared : int
+            Bytes of dynamic shared memory.
+        """
+
+
+class CupyDevice:
+    """The GPU that CuPy uses in this process and thread."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._cupy = cupy
+
+    @property
+    def array_module(self) -> Any:
+        """CuPy."""
+        return self._cupy
+
+    def upload(self, values: npt.NDArray[Any]) -> Buffer:
+        """A copy of an array in the device's memory."""
+        return self._cupy.asarray(values)
+
+    def download(self, buffer: Buffer) -> npt.NDArray[Any]:
+        """A copy of a device's array here, once all that was launched has run."""
+        values: npt.NDArray[Any] = self._cupy.asnumpy(buffer)
+        return values
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Any],
+        *,
+        defines: Mapping[str, object] | None = None,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel behind all that was launched before; does not wait."""
+        options = tuple(f"-D{name}={value}" for name, value in sorted((defines or {}).items()))
+        device = self._cupy.cuda.Device()
+        function = _function(source, kernel, options, device.id, device.compute_capability)
+        if shared > STATIC_SHARED:
+            driver = self._cupy.cuda.driver
+            attribute = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            driver.funcSetAttribute(function.ptr, attribute, shared)
+        # CuPy would pass None as the address of an argument, not as an argument.
+        passed = tuple(np.uint64(0) if value is None else value for value in arguments)
+        function(tuple(grid), tuple(block), passed, shared_mem=shared)
+
+
+@cache
+def _module(source: str, options: tuple[str, ...], device: int, capability: str) -> Any:
+    """A file's kernels, compiled for a device and loaded there."""
+    import cupy
+    from cupy.cuda import nvrtc
+
+    known = [str(architecture) for architecture in nvrtc.getSupportedArchs()]
+    # A device that NVRTC does not know yet: the driver compiles for it.
+    portable = capability not in known
+    target = f"compute_{max(known, key=int)}" if portable else f"sm_{capability}"
+    options = (f"--gpu-architecture={target}", *OPTIONS, *options, f"--include-path={SOURCES}")
+    text = (SOURCES / source).read_text()
+    program = nvrtc.createProgram(text, str(SOURCES / source), (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        code = nvrtc.getPTX(program) if portable else nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError as error:
+        said = nvrtc.getProgramLog(program)
+        raise BackendError(
+            f"{source} does not compile for compute capability {capability} with"
+            f" {' '.join(options)}: {error}; use backend='numba' and report this\n{said}"
+        ) from error
+    finally:
+        nvrtc.destroyProgram(program)
+    module = cupy.cuda.Module()
+    module.load(code.encode() if isinstance(code, str) else code)
+    return module
+
+
+@cache
+def _function(
+    source: str, kernel: str, options: tuple[str, ...], device: int, capability: str
+) -> Any:
+    return _module(source, options, device, capability).get_function(kernel)
+
+
+@cache
+def _gpu() -> Device:
+    return CupyDevice()
+
+
+def current_device() -> Device:
+    """The device that CUDA kernels of this process run on."""
+    return _gpu()
+
+
+def blocks_for(count: int, threads: int) -> tuple[int]:
+    """The grid of blocks that gives each of ``count`` things a thread; one block at least."""
+    return (max(1, -(-int(count) // threads)),)
+
+
+def scalar(dtype: npt.DTypeLike, value: Any) -> Any:
+    """A kernel's argument of the type it takes."""
+    return np.dtype(dtype).type(value)

@@ -703,8 +703,8 @@ def _scale(greatest: float) -> float:
     return 2.0 ** min(exponent, 1000) if exponent >= 0 else 0.0
 
 
-def _fold(scale: float, sums: Array, bins: Array) -> int:
-    """One exact number of what add_row added, in units of 2**-1074."""
+def fold_sum(scale: float, sums: Array, bins: Array) -> int:
+    """One exact number of what add_row added, in units of 2**-1074; any power of two or 0."""
     total = 0
     for sign, half, exponent in np.argwhere(bins):
         part = int(bins[sign, half, exponent]) << (max(int(exponent) - 1, 0) + 26 * int(half))
@@ -722,10 +722,10 @@ def exact_sum(weights: Array) -> int:
     scale = _scale(float(abs(weights).max(initial=0.0)))
     sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)
     add_row(weights, np.ones(weights.size, np.uint8), scale, sums, bins)
-    return _fold(scale, sums, bins)
+    return fold_sum(scale, sums, bins)
 
 
-def _native(values: Array, nodata: float | None) -> tuple[Array, Any]:
+def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
     """The values as one of ten native dtypes, and nodata in it (None if no value equals it)."""
     dtype = values.dtype
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
@@ -760,6 +760,32 @@ class Keys(NamedTuple):
     """Greatest magnitude."""
 
 
+def key_limits(dtype: Any, nodata: Any) -> tuple[Any, ...]:
+    """How pad_keys maps values of a native dtype; ``nodata`` in that dtype, or None."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    key = np.uint64 if dtype.itemsize == 8 else np.uint32
+    full, top = int(np.iinfo(key).max), 1 << (8 * dtype.itemsize - 1)
+    low = 0 if dtype.kind == "u" else top
+    high = full if dtype.kind == "f" else low
+    least, greatest, zero = 0, full, 0
+    if dtype.kind == "f":
+        zero = top
+        least = (full ^ int(dtype.type(-np.inf).view(word))) + 1
+        greatest = (int(dtype.type(np.inf).view(word)) ^ top) - 1
+    mark = 0
+    if nodata is not None:
+        mark = int((nodata + dtype.type(0)).view(word))
+        mark ^= high if mark >= top else low
+    return tuple(key(k) for k in (low, high, top, zero, least, greatest, mark))
+
+
+def unused_key(used: Array) -> int:
+    """The least key that is none of the used ones, which ascend."""
+    if int(used[0]) > 0:
+        return 0
+    return int(used[np.flatnonzero(np.diff(used) > 1)[0]]) + 1
+
+
 def _make_keys(values: Array, nodata: Any, stride: int) -> Keys:
     """Ordered unsigned keys of the values in a halo; all ones is nodata."""
     h, w = values.shape
@@ -770,29 +796,14 @@ def _make_keys(values: Array, nodata: Any, stride: int) -> Keys:
     keys = np.empty((h + 2, stride), key)
     for halo in (keys[0], keys[-1], keys[:, 0], keys[:, w + 1 :]):
         halo[...] = full
-    low = 0 if dtype.kind == "u" else top
-    high = full if dtype.kind == "f" else low
-    least, greatest, zero = 0, full, 0
-    if dtype.kind == "f":
-        zero = top
-        least = (full ^ int(dtype.type(-np.inf).view(bits.dtype))) + 1
-        greatest = (int(dtype.type(np.inf).view(bits.dtype)) ^ top) - 1
-    mark = 0
-    if nodata is not None:
-        mark = int((nodata + dtype.type(0)).view(bits.dtype))
-        mark ^= high if mark >= top else low
-    limits = tuple(key(k) for k in (low, high, top, zero, least, greatest, mark))
+    limits = key_limits(dtype, nodata)
     valid, clash, first, last = pad_keys(bits, limits, nodata is not None, keys)
     gap = full
     if clash:
         # A valid value has the key of nodata: close a gap among the keys to make room.
         inside = np.ones(values.shape, bool) if nodata is None else values != nodata
         part = keys[1 : h + 1, 1 : w + 1]
-        used = np.unique(part[inside])
-        if int(used[0]) > 0:
-            gap = 0
-        else:
-            gap = int(used[np.flatnonzero(np.diff(used) > 1)[0]]) + 1
+        gap = unused_key(np.unique(part[inside]))
         part[inside & (part > gap)] -= key(1)
     kind = 0 if dtype.kind == "f" else 2 if dtype == np.uint64 else 1
     bias = top if dtype.kind == "i" and dtype.itemsize < 8 else -top if dtype.kind == "i" else 0
@@ -809,6 +820,32 @@ def _border(sides: tuple[bool, bool, bool, bool], h: int, w: int) -> Array:
     lines = (row, row + (h - 1) * w, column, column + w - 1)
     on = [line for side, line in zip(sides, lines) if side]
     return np.unique(np.concatenate(on)) if on else np.empty(0, np.int64)
+
+
+def check_arguments(values: Array, weight: str, connectivity: int) -> int:
+    """Refuse what no tile can be; return the cells of a padded row."""
+    if weight not in WEIGHTS:
+        raise InputError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
+    if connectivity not in (4, 8):
+        raise InputError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
+    if values.ndim != 2 or values.size == 0:
+        raise InputError(f"values: shape {values.shape} is not that of a tile; pass (h, w) cells")
+    h, w = values.shape
+    stride: int = (w + 9) // 8 * 8  # a multiple of 8 cells, which then make whole words
+    if (h + 2) * stride > MAX_CELLS:
+        raise InputError(
+            f"values: {h} x {w} cells with their halo are more than 2**29; use smaller tiles"
+        )
+    return stride
+
+
+def check_magnitude(greatest: float, weight: str) -> None:
+    """Refuse heights whose weights could overflow."""
+    if greatest > OVERFLOW:
+        raise InputError(
+            f"values: magnitude {greatest} is beyond 2**1022, where weight {weight!r} may"
+            " overflow float64; scale the values down"
+        )
 
 
 def tile_forest(
@@ -862,19 +899,9 @@ def tile_forest(
     array([[13,  0],
            [ 0,  0]], dtype=uint8)
     """
-    if weight not in WEIGHTS:
-        raise InputError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
-    if connectivity not in (4, 8):
-        raise InputError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
-    if values.ndim != 2 or values.size == 0:
-        raise InputError(f"values: shape {values.shape} is not that of a tile; pass (h, w) cells")
+    stride = check_arguments(values, weight, connectivity)
     h, w = values.shape
-    stride = (w + 9) // 8 * 8  # a multiple of 8 cells, which then make whole words
-    if (h + 2) * stride > MAX_CELLS:
-        raise InputError(
-            f"values: {h} x {w} cells with their halo are more than 2**29; use smaller tiles"
-        )
-    values, mark = _native(values, nodata)
+    values, mark = native_values(values, nodata)
     diagonal, mean = connectivity == 8, weight == "mean"
     choice = np.full((h + 2, stride), ROOT)
     kept = np.zeros((h + 2, stride), np.uint8)
@@ -891,11 +918,7 @@ def tile_forest(
         valid, greatest = pad_heights(
             values, values.dtype.type(0) if mark is None else mark, mark is not None, keys
         )
-        if greatest > OVERFLOW:
-            raise InputError(
-                f"values: magnitude {greatest} is beyond 2**1022, where weight {weight!r} may"
-                " overflow float64; scale the values down"
-            )
+        check_magnitude(greatest, weight)
         choose_lightest(keys, h, w, mean, diagonal, choice, kept)
     for side, line in zip(sides, (choice[1], choice[h], choice[:, 1], choice[:, w])):
         if side:
@@ -939,7 +962,7 @@ def tile_forest(
     return TileForest(
         mask,
         int(valid),
-        _fold(scale, sums, bins),
+        fold_sum(scale, sums, bins),
         ((cell // stride - 1) * w + cell % stride - 1).astype(np.int32),
         (tags & 3).astype(np.uint8),
         border[(ends >> np.uint64(32)).astype(np.int64)],

@@ -1,0 +1,1027 @@
+// Minimum spanning forest of one tile, compressed to its border: the twin of forest.py.
+//
+// What is asked for. forest.py says which edges are final and which are tentative: the final ones
+// are the minimum spanning forest of the tile with its border cells taken for one vertex, the
+// tentative ones that of what is left when their components are contracted. Edges are totally
+// ordered, so both sets are unique and any order of work finds the same ones.
+//
+// Method. The tile is cut into squares of SIDE cells, a block of threads each. With the cells
+// around it, its halo, a square sees every edge of its cells. So what holds for a tile and its
+// border holds for a square and its halo:
+//   1. Components of a square's cells choose their least edge and hook, until each holds one cell
+//      of the halo (or one border cell of the tile), or has no edge left. A component in the halo
+//      never chooses. Round 1 lets each cell take its lowest neighbour; edges that are the greatest
+//      of a triangle have been dropped (see forest.py). All of this happens in shared memory.
+//   2. The edges left in the square join components named by halo cells. Those outside their
+//      minimum spanning forest are out for good; the others are listed, fewer than there are halo
+//      cells (contract_squares).
+// Then a cell on a square's rim knows the halo cell that names its component, which is on the rim
+// of another square, and so on. Along such a chain the edges fall, so it ends at a border cell or
+// with two components that chose the same edge: the smaller rim cell of the two is the root
+// (number_roots, lead_rim). Rounds of Boruvka on the listed edges between roots do the rest
+// (propose_edges, hook_components): first only components without a border cell choose, and what
+// they choose is final; then all do, and what they choose is tentative.
+// Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges with the representatives looked
+// up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
+//
+// Arrays. values (height, width), mask (height, stride) with stride a multiple of 4, both C order;
+// link: 4 SIDE rim cells for each square, by row-major number of the square; a, b, high, low, tag:
+// the listed edges. Cells are counted in 32 bits: a tile has at most 2**29. Components have numbers:
+// border cells first, by place (border_number), then roots as they are found.
+//
+// In a square, a cell's word in shared memory holds the cell that it leads to and, if it is a root,
+// its component's best edge: one compare-and-swap changes both. A warp lists its edges and visits
+// 32 at a time.
+//
+// Atomics: compare-and-swap of a component's best edge, which holds the edge itself, so edges are
+// compared in full whatever their weight; OR on the mask, where a square may set bits of another;
+// appending to lists. Lists and numbers come in any order, which no result depends on.
+//
+// Why it ends. Of the components that choose in a round at least half hook. Keys are distinct, so
+// hooks close no cycle but two components choosing the same edge, and the lesser of those stays.
+// While components hook, others read their pointers: what is read may be the new pointer, to an
+// ancestor, which is as good; it leads back to the reader only if both chose the same edge.
+
+// variant: -DVALUE=Int16 -DVALUE_BITS=16 -DDIAGONAL=0
+// variant: -DVALUE=Float64 -DVALUE_BITS=64 -DROWS=16
+// variant: -DVALUE=UInt64 -DVALUE_BITS=64 -DWEIGHT=1
+// variant: -DWEIGHT=2 -DDIAGONAL=0
+// variant: -DSIDE=8 -DROWS=2
+
+typedef signed char Int8;
+typedef unsigned char UInt8;
+typedef short Int16;
+typedef unsigned short UInt16;
+typedef int Int32;
+typedef unsigned int UInt32;
+typedef long long Int64;
+typedef unsigned long long UInt64;
+typedef float Float32;
+typedef double Float64;
+
+// Type of the values: one of the above.
+#ifndef VALUE
+#define VALUE Float32
+#endif
+#ifndef VALUE_BITS
+#define VALUE_BITS 32
+#endif
+// 0 max, 1 absolute_difference, 2 mean
+#ifndef WEIGHT
+#define WEIGHT 0
+#endif
+// Whether cells have eight neighbours, or four.
+#ifndef DIAGONAL
+#define DIAGONAL 1
+#endif
+// Cells along the side of a square (a multiple of 4), and rows of a column that one thread holds.
+#ifndef SIDE
+#define SIDE 64
+#endif
+#ifndef ROWS
+#define ROWS 8
+#endif
+// Edges that a warp lists in shared memory; of more than that threads hold bits.
+#ifndef CAPACITY
+#define CAPACITY (48 * ROWS)
+#endif
+// Blocks that a multiprocessor shall hold at once.
+#ifndef RESIDENT
+#define RESIDENT 1
+#endif
+
+constexpr int WIDTH = SIDE + 2;
+constexpr int AREA = WIDTH * WIDTH;
+constexpr int THREADS = SIDE * SIDE / ROWS;
+constexpr int HALO = 4 * SIDE + 4;
+constexpr int RIM = (HALO + THREADS - 1) / THREADS;  // halo cells a thread
+constexpr UInt32 ALL = 0xFFFFFFFFu;
+// A cell's word: the cell it leads to, whether it is fixed, and a root's best edge above those: the
+// place of its first end * 8 + direction * 2 + whether the root's component holds the other end.
+constexpr UInt32 INDEX = 0x7FFF, FIXED = 0x8000, NONE = 0xFFFF;
+constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component: none
+constexpr Int32 CLOSED = Int32(0x80000000u);     // link of what no listed edge leads to
+constexpr int SUM_THREADS = 256, SUM_WORDS = 8;  // so that a block's sum stays below 2**61
+static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 4 == 0 && 4 * RIM <= 32);
+// What the threads of a block share beside the cells' keys, words and marks.
+struct Notes {
+  UInt64 counts[3];  // as VALID, CLASHES, MAGNITUDE
+  int busy;          // the last round in which an edge was offered
+  UInt32 listed, list_start;
+};
+
+enum {  // words of state
+  VALID = 0,
+  CLASHES = 1,    // valid cells with the key that stands for nodata
+  MAGNITUDE = 2,  // bits of the greatest magnitude as a float64
+  ENTRIES = 3,
+  ROOTS = 4,
+  PICKED = 5,
+  LENGTHS = 8,  // of the lists of rounds
+  HOOKED = 108  // whether a round hooked
+};
+
+template <int BITS> struct Unsigned { typedef UInt32 Type; };
+template <> struct Unsigned<8> { typedef UInt8 Type; };
+template <> struct Unsigned<16> { typedef UInt16 Type; };
+template <> struct Unsigned<64> { typedef UInt64 Type; };
+typedef Unsigned<VALUE_BITS>::Type Bits;
+typedef Unsigned<(VALUE_BITS > 32 ? 64 : 32)>::Type Code;  // ordered keys
+typedef Unsigned<(ROWS > 8 ? 64 : 32)>::Type Edges;  // 4 bits a cell of a thread
+constexpr bool WIDE = WEIGHT == 0 && VALUE_BITS == 64;
+
+// An edge's place in the order is its weight and its id. Weight max stands for (max, min).
+#if WEIGHT
+typedef Float64 Key;
+typedef Float64 Weight;
+#else
+typedef Code Key;
+#if VALUE_BITS == 64
+struct Weight {
+  UInt64 high, low;
+};
+#else
+typedef UInt64 Weight;
+#endif
+#endif
+
+// Words that other threads read or write meanwhile.
+template <class T> __device__ __forceinline__ T latest(const T* address) {
+  return *(const volatile T*)address;
+}
+
+template <class T> __device__ __forceinline__ void post(T* address, T value) {
+  *(volatile T*)address = value;
+}
+
+template <class T, class U> __device__ __forceinline__ T bits_of(U value) {
+  static_assert(sizeof(T) == sizeof(U));
+  union {
+    U from;
+    T to;
+  } both;
+  both.from = value;
+  return both.to;
+}
+
+__device__ __forceinline__ int bits_in(UInt32 bits) { return __popc(bits); }
+__device__ __forceinline__ int bits_in(UInt64 bits) { return __popcll(bits); }
+__device__ __forceinline__ int place_of_bit(UInt32 bits) { return __ffs(int(bits)) - 1; }
+__device__ __forceinline__ int place_of_bit(UInt64 bits) { return __ffsll(Int64(bits)) - 1; }
+
+// Places for those lanes that want one, at the end of a list. All lanes of a warp take part.
+__device__ __forceinline__ UInt32 reserve(bool wanted, UInt64* count) {
+  const UInt32 lanes = __ballot_sync(ALL, wanted);
+  const int lane = threadIdx.x % 32;
+  UInt32 first = 0;
+  if (lane == 0 && lanes) first = UInt32(atomicAdd(count, UInt64(__popc(lanes))));
+  return __shfl_sync(ALL, first, 0) + __popc(lanes & ((1u << lane) - 1));
+}
+
+// How to read a cell: what to flip below and from the sign bit on, the sign bit, -0.0 (or 0), the
+// least and the greatest key of a valid cell, that of nodata, and an unused key to close up.
+struct Reading {
+  Code low, high, sign, minus_zero, least, greatest, nodata, gap;
+  bool has_nodata;
+};
+
+// The key of a cell, ``missing`` for nodata; whether the cell is valid, and clashes with nodata.
+__device__ __forceinline__ Key read_cell(
+    VALUE value, const Reading& how, Key missing, bool* valid, bool* clash) {
+  Code v = Code(bits_of<Bits>(value));
+  v = v == how.minus_zero ? Code(0) : v;
+  Code k = v ^ (v >= how.sign ? how.high : how.low);
+  const bool ok = k >= how.least && k <= how.greatest && !(how.has_nodata && k == how.nodata);
+  *valid = ok;
+#if WEIGHT
+  *clash = false;
+  return ok ? Float64(value) + 0.0 : missing;
+#else
+  k -= k > how.gap;
+  *clash = ok && k == missing;
+  return ok ? k : missing;
+#endif
+}
+
+#if WEIGHT
+__device__ __forceinline__ Weight weigh(Key p, Key q) {
+  return WEIGHT == 2 ? (p + q) / 2 : fabs(p - q);
+}
+__device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
+__device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
+#elif VALUE_BITS == 64
+__device__ __forceinline__ Weight weigh(Key p, Key q) {
+  return p > q ? Weight{p, q} : Weight{q, p};
+}
+__device__ __forceinline__ bool less(Weight a, Weight b) {
+  return a.high < b.high || (a.high == b.high && a.low < b.low);
+}
+__device__ __forceinline__ bool same(Weight a, Weight b) {
+  return a.high == b.high && a.low == b.low;
+}
+#else
+__device__ __forceinline__ Weight weigh(Key p, Key q) {
+  return UInt64(p > q ? p : q) << 32 | (p > q ? q : p);
+}
+__device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
+__device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
+#endif
+
+// --- in a square: places count its cells and halo, row-major, WIDTH a row: the order of edges by
+// place and direction is that by id
+
+// From the first end of an edge to the other: east, south-west, south, south-east.
+__device__ __forceinline__ int step(int direction) {
+  return direction ? WIDTH - 2 + direction : 1;
+}
+
+__device__ __forceinline__ int halo_cell(int k) {
+  if (k < WIDTH) return k;
+  k -= WIDTH;
+  if (k < WIDTH) return (WIDTH - 1) * WIDTH + k;
+  k -= WIDTH;
+  return k < SIDE ? (k + 1) * WIDTH : (k - SIDE + 1) * WIDTH + WIDTH - 1;
+}
+
+__device__ __forceinline__ bool is_halo(int i) {
+  const int y = i / WIDTH, x = i % WIDTH;
+  return y < 1 || y > SIDE || x < 1 || x > SIDE;
+}
+
+__device__ __forceinline__ bool take_lower(
+    const Key* keys, Key own, int j, Key& best, int& at) {
+#if WEIGHT
+  const Key key = weigh(own, keys[j]);
+#else
+  const Key key = keys[j];
+#endif
+  const bool take = key < best;
+  best = take ? key : best;
+  at = take ? j : at;
+  return take;
+}
+
+// The other end of a cell's least edge, or the cell itself if it has none. For weight max that is
+// its lowest neighbour. Neighbours are tried in the order of their edges' ids.
+__device__ __forceinline__ int choose_neighbour(const Key* keys, int i, Key missing) {
+  const Key own = keys[i];
+  Key best = missing;
+  int at = i;
+  if (DIAGONAL) take_lower(keys, own, i - WIDTH - 1, best, at);
+  take_lower(keys, own, i - WIDTH, best, at);
+  if (DIAGONAL) take_lower(keys, own, i - WIDTH + 1, best, at);
+  take_lower(keys, own, i - 1, best, at);
+  take_lower(keys, own, i + 1, best, at);
+  if (DIAGONAL) take_lower(keys, own, i + WIDTH - 1, best, at);
+  take_lower(keys, own, i + WIDTH, best, at);
+  if (DIAGONAL) take_lower(keys, own, i + WIDTH + 1, best, at);
+  return own != missing ? at : i;
+}
+
+#if WEIGHT
+// Whether the edge from u to v > u is the greatest of the triangle with t.
+__device__ __forceinline__ bool is_greatest(const Key* keys, int u, int v, int t) {
+  const Weight edge = weigh(keys[u], keys[v]);
+  const Weight first = weigh(keys[u], keys[t]), second = weigh(keys[v], keys[t]);
+  const int id = u * AREA + v;
+  const int first_id = min(u, t) * AREA + max(u, t), second_id = min(v, t) * AREA + max(v, t);
+  return (first < edge || (first == edge && first_id < id)) &&
+         (second < edge || (second == edge && second_id < id));
+}
+#endif
+
+// Whether there is an edge from i in this direction, and no triangle rules it out.
+__device__ __forceinline__ bool keep_edge(const Key* keys, int i, int direction, Key missing) {
+  const int j = i + step(direction);
+  const Key p = keys[i], q = keys[j];
+#if WEIGHT
+  bool keep = p != missing && q != missing && weigh(p, q) < missing;
+#else
+  bool keep = p != missing && q != missing;
+#endif
+  if (!DIAGONAL) return keep && direction % 2 == 0;
+#if WEIGHT
+  if (direction == 0) {
+    keep = keep && !is_greatest(keys, i, j, i - WIDTH) && !is_greatest(keys, i, j, j - WIDTH) &&
+           !is_greatest(keys, i, j, i + WIDTH) && !is_greatest(keys, i, j, j + WIDTH);
+  } else if (direction == 2) {
+    keep = keep && !is_greatest(keys, i, j, i - 1) && !is_greatest(keys, i, j, i + 1) &&
+           !is_greatest(keys, i, j, j - 1) && !is_greatest(keys, i, j, j + 1);
+  } else {
+    const int aside = direction == 1 ? i - 1 : i + 1;
+    keep = keep && !is_greatest(keys, i, j, aside) && !is_greatest(keys, i, j, i + WIDTH);
+  }
+#else
+  // The forest of a 2 x 2 block under (max, min) is the star of its lowest cell; equal heights go
+  // by id.
+  const Key low = min(p, q);
+  if (direction == 0) {
+    keep = keep && min(keys[i - WIDTH], keys[j - WIDTH]) > low &&
+           min(keys[i + WIDTH], keys[j + WIDTH]) >= low;
+  } else if (direction == 1) {
+    keep = keep && keys[i - 1] > low && keys[i + WIDTH] >= low;
+  } else if (direction == 2) {
+    keep = keep && keys[i - 1] > low &&
+           min(keys[j - 1], min(keys[i + 1], keys[j + 1])) >= low;
+  } else {
+    keep = keep && min(keys[i + 1], keys[i + WIDTH]) >= low;
+  }
+#endif
+  return keep;
+}
+
+__device__ __forceinline__ int leader(const UInt32* node, int i) {
+  return int(latest(node + i) & INDEX);
+}
+
+struct Root {
+  int at;
+  UInt32 word;
+};
+
+// The root of a cell's component, and its word. Cells lead to what was a root after round 1 (one
+// step), that to what names their component in the square (two), that to a root of the contracted
+// square (three).
+template <int STEPS> __device__ __forceinline__ Root find_root(const UInt32* node, int i) {
+  UInt32 word = latest(node + i);
+#pragma unroll
+  for (int k = 0; k < STEPS; ++k) {
+    i = int(word & INDEX);
+    word = latest(node + i);
+  }
+  return {i, word};
+}
+
+// The halo or border cell that names a cell's component, which is not FIXED if it has no edges.
+__device__ __forceinline__ int find_home(const UInt32* node, int i) {
+  UInt32 word = latest(node + i);
+  if (word & FIXED) return i;
+  const int root = int(word & INDEX);
+  word = latest(node + root);
+  return word & FIXED ? root : int(word & INDEX);
+}
+
+__device__ __forceinline__ Weight weigh_edge(const Key* keys, UInt32 edge) {
+  const int i = int(edge >> 2);
+  return weigh(keys[i], keys[i + step(int(edge & 3))]);
+}
+
+// Let the root of a component know of an edge that leaves it.
+__device__ __forceinline__ void offer_edge(
+    const Key* keys, UInt32* node, Root root, UInt32 code, Weight weight) {
+  UInt32 old = root.word;
+  for (;;) {
+    const UInt32 best = old >> 16;
+    if (best != NONE) {
+      const Weight least = weigh_edge(keys, best >> 1);
+      if (!(less(weight, least) || (same(weight, least) && code < best))) return;
+    }
+    const UInt32 seen = atomicCAS(node + root.at, old, (old & 0xFFFFu) | code << 16);
+    if (seen == old) return;
+    old = seen;
+  }
+}
+
+enum Fate { INNER, WAITING, OFFERED };
+
+// Offer an edge to the components that it joins: to those that are not FIXED, or to both.
+template <int STEPS, bool BOTH>
+__device__ __forceinline__ Fate visit_edge(const Key* keys, UInt32* node, UInt32 edge) {
+  const int i = int(edge >> 2), j = i + step(int(edge & 3));
+  const Root p = find_root<STEPS>(node, i), q = find_root<STEPS>(node, j);
+  if (p.at == q.at) return INNER;
+  if (!BOTH && (p.word & q.word & FIXED)) return WAITING;
+  const Weight weight = weigh(keys[i], keys[j]);
+  if (BOTH || !(p.word & FIXED)) offer_edge(keys, node, p, edge * 2, weight);
+  if (BOTH || !(q.word & FIXED)) offer_edge(keys, node, q, edge * 2 + 1, weight);
+  return OFFERED;
+}
+
+// Where a root hooks, by its best edge: to itself if it stays.
+template <int STEPS>
+__device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 code) {
+  const int first = int(code >> 3);
+  const Root other =
+      find_root<STEPS>(node, code & 1 ? first : first + step(int(code >> 1 & 3)));
+  if (other.at == root) return root;
+  const bool mutual = other.word >> 17 == code >> 1;
+  return mutual && root < other.at ? root : other.at;
+}
+
+// Mark an edge whose first end is a cell of the square, in the bits from ``shift`` on.
+__device__ __forceinline__ void mark_inside(UInt32* marks, UInt32 edge, int shift) {
+  const int i = int(edge >> 2), at = (i / WIDTH - 1) * SIDE + i % WIDTH - 1;
+  atomicOr(marks + at / 4, 1u << (8 * (at & 3) + shift + (edge & 3)));
+}
+
+// The edges that a warp holds: in its part of a list in shared memory, and what does not fit there
+// as bits of the threads.
+struct Held {
+  UInt16* list;
+  int length;   // the same in all lanes
+  Edges edges;  // of this thread's cells
+  UInt32 rim;   // of its halo cells
+};
+
+// The edges of a thread's bits.
+__device__ __forceinline__ UInt32 edge_of_bit(int own, int bit) {
+  return UInt32(own + bit / 4 * WIDTH) * 4 + bit % 4;
+}
+__device__ __forceinline__ UInt32 edge_of_rim(int bit) {
+  return UInt32(halo_cell(bit / 4 * THREADS + threadIdx.x)) * 4 + bit % 4;
+}
+
+// Move bits to the list, one of each lane in turn, so that neighbours on the list lie in different
+// columns and seldom change the same component; those that may not fit stay.
+__device__ __forceinline__ void list_bits(Held& held, int own) {
+  const UInt32 before = (1u << threadIdx.x % 32) - 1;
+  held.length = 0;
+  while (held.length + 32 <= CAPACITY) {
+    const bool any = held.edges || held.rim;
+    const UInt32 lanes = __ballot_sync(ALL, any);
+    if (!lanes) break;
+    if (any) {
+      UInt32 edge;
+      if (held.edges) {
+        edge = edge_of_bit(own, place_of_bit(held.edges));
+        held.edges &= held.edges - 1;
+      } else {
+        edge = edge_of_rim(place_of_bit(held.rim));
+        held.rim &= held.rim - 1;
+      }
+      held.list[held.length + __popc(lanes & before)] = UInt16(edge);
+    }
+    held.length += __popc(lanes);
+  }
+  __syncwarp();
+}
+
+// A round's visits to all edges: keeps those that are offered, sets the bits of waiting ones in
+// ``waiting`` (if BOTH there are none). Returns whether this thread has offered an edge.
+template <int STEPS, bool BOTH>
+__device__ __forceinline__ bool visit_edges(
+    const Key* keys, UInt32* node, UInt32* waiting, Held& held, int own) {
+  const int lane = threadIdx.x % 32;
+  int kept = 0;
+  for (int start = 0; start < held.length; start += 32) {
+    UInt32 edge = 0;
+    Fate fate = INNER;
+    if (start + lane < held.length) {
+      edge = held.list[start + lane];
+      fate = visit_edge<STEPS, BOTH>(keys, node, edge);
+      if (!BOTH && fate == WAITING && !is_halo(int(edge >> 2))) mark_inside(waiting, edge, 4);
+    }
+    const UInt32 lanes = __ballot_sync(ALL, fate == OFFERED);  // all have read the list by now
+    if (fate == OFFERED) held.list[kept + __popc(lanes & ((1u << lane) - 1))] = UInt16(edge);
+    kept += __popc(lanes);
+    __syncwarp();
+  }
+  held.length = kept;
+  bool offered = kept > 0;
+  for (Edges rest = held.edges; rest; rest &= rest - 1) {
+    const int bit = place_of_bit(rest);
+    const UInt32 edge = edge_of_bit(own, bit);
+    const Fate fate = visit_edge<STEPS, BOTH>(keys, node, edge);
+    if (!BOTH && fate == WAITING) mark_inside(waiting, edge, 4);
+    if (fate == OFFERED)
+      offered = true;
+    else
+      held.edges ^= Edges(1) << bit;
+  }
+  for (UInt32 rest = held.rim; rest; rest &= rest - 1) {
+    const int bit = place_of_bit(rest);
+    if (visit_edge<STEPS, BOTH>(keys, node, edge_of_rim(bit)) == OFFERED)
+      offered = true;
+    else
+      held.rim ^= 1u << bit;
+  }
+  return offered;
+}
+
+__device__ __forceinline__ void mark_edge(UInt32* mask, int stride, int y, int x, int direction) {
+  const Int64 at = (Int64(y) * stride + x) / 4;
+  atomicOr(mask + at, 1u << (8 * (x & 3) + direction));
+}
+
+// A border cell's number: its place on the first open side that it is on; -1 for other cells.
+__device__ __forceinline__ int border_number(int y, int x, int height, int width, int sides) {
+  if ((sides & 1) && y == 0) return x;
+  if ((sides & 2) && y == height - 1) return width + x;
+  if ((sides & 4) && x == 0) return 2 * width + y;
+  if ((sides & 8) && x == width - 1) return 2 * width + height + y;
+  return -1;
+}
+
+// What names a component outside its square: ~number of a border cell, or a rim cell's place.
+__device__ __forceinline__ Int32 name_cell(int y, int x, int height, int width, int sides) {
+  const int number = border_number(y, x, height, width, sides);
+  if (number >= 0) return ~number;
+  const int square = y / SIDE * ((width + SIDE - 1) / SIDE) + x / SIDE;
+  y %= SIDE;
+  x %= SIDE;
+  const int place = y == 0          ? x
+                    : y == SIDE - 1 ? SIDE + x
+                    : x == 0        ? 2 * SIDE + y
+                                    : 3 * SIDE + y;
+  return square * 4 * SIDE + place;
+}
+
+// Contract a square to its halo: sets final edges in mask, lists the edges that are left, and names
+// the components of the cells on its rim. One block a square.
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares(
+    const VALUE* __restrict__ values, int height, int width, int sides, Key missing, UInt64 low,
+    UInt64 high, UInt64 sign, UInt64 minus_zero, UInt64 least, UInt64 greatest, UInt64 nodata,
+    UInt64 gap, int has_nodata, UInt32* mask, int stride, Int32* link, Int32* a, Int32* b,
+    UInt64* edge_high, UInt64* edge_low, UInt32* tag, UInt64* state) {
+  extern __shared__ unsigned char dynamic_shared[];
+  Notes& notes = *(Notes*)dynamic_shared;
+  Key* const keys = (Key*)(dynamic_shared + sizeof(Notes));
+  UInt32* const node = (UInt32*)(keys + AREA);
+  UInt32* const marks = node + AREA;  // a byte a cell: final edges, tentative ones above them
+  UInt8* const mark_bytes = (UInt8*)marks;
+  UInt16* const lists = (UInt16*)(marks + SIDE * SIDE / 4);
+
+  const Reading how = {Code(low),   Code(high),     Code(sign),   Code(minus_zero), Code(least),
+                       Code(greatest), Code(nodata), Code(gap), has_nodata != 0};
+  const int t = threadIdx.x;
+  const int across = (width + SIDE - 1) / SIDE;
+  const int top = int(blockIdx.x) / across * SIDE - 1, left = int(blockIdx.x) % across * SIDE - 1;
+  const bool bordered = ((sides & 1) && top < 0) || ((sides & 2) && top + SIDE + 1 >= height) ||
+                        ((sides & 4) && left < 0) || ((sides & 8) && left + SIDE + 1 >= width);
+  const int column = t % SIDE + 1, first_row = t / SIDE * ROWS + 1;
+  const int own = first_row * WIDTH + column;
+
+  if (t == 0) {
+    notes.busy = 0;
+    notes.listed = 0;
+    notes.counts[0] = notes.counts[1] = notes.counts[2] = 0;
+  }
+  UInt32 valid_cells = 0, clashes = 0;
+  VALUE lowest = 0, highest = 0;
+#pragma unroll 4
+  for (int r = 0; r < ROWS; ++r) {
+    const int y = top + first_row + r, x = left + column;
+    // Without a branch, so that many loads are under way.
+    const bool inside = y < height && x < width;
+    const VALUE value = values[inside ? Int64(y) * width + x : Int64(0)];
+    bool valid, clash;
+    const Key key = read_cell(value, how, missing, &valid, &clash);
+    if (inside && valid) {
+      ++valid_cells;
+      clashes += clash;
+      lowest = value < lowest ? value : lowest;
+      highest = value > highest ? value : highest;
+    }
+    keys[own + r * WIDTH] = inside ? key : missing;
+  }
+  for (int k = t; k < HALO; k += THREADS) {
+    const int i = halo_cell(k), y = top + i / WIDTH, x = left + i % WIDTH;
+    const bool inside = y >= 0 && y < height && x >= 0 && x < width;
+    bool valid, clash;
+    keys[i] = inside ? read_cell(values[Int64(y) * width + x], how, missing, &valid, &clash)
+                     : missing;
+    node[i] = NONE << 16 | FIXED | i;
+  }
+  const Float64 depth = fabs(Float64(lowest)), peak = Float64(highest);
+  Float64 magnitude = depth > peak ? depth : peak;
+  __syncthreads();
+
+  // Round 1: each cell takes its least edge.
+#pragma unroll
+  for (int start = 0; start < ROWS; start += 4) {
+    UInt32 words[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      if (start + r < ROWS) words[r] = choose_neighbour(keys, own + (start + r) * WIDTH, missing);
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int i = own + (start + r) * WIDTH;
+      if (start + r < ROWS) node[i] = NONE << 16 | words[r];
+    }
+  }
+  if (bordered) {
+    for (int r = 0; r < ROWS; ++r) {
+      const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
+      if (keys[i] != missing && border_number(y, x, height, width, sides) >= 0)
+        node[i] = NONE << 16 | FIXED | i;
+    }
+  }
+  // What the cells counted; the barriers of the rounds are enough for it.
+  for (int apart = 16; apart; apart /= 2) {
+    valid_cells += __shfl_xor_sync(ALL, valid_cells, apart);
+    clashes += __shfl_xor_sync(ALL, clashes, apart);
+    const Float64 other = __shfl_xor_sync(ALL, magnitude, apart);
+    magnitude = other > magnitude ? other : magnitude;
+  }
+  if (t % 32 == 0) {
+    atomicAdd(notes.counts, UInt64(valid_cells));
+    if (clashes) atomicAdd(notes.counts + 1, UInt64(clashes));
+    atomicMax(notes.counts + 2, bits_of<UInt64>(magnitude));
+  }
+  __syncthreads();
+
+  // Set the chosen edges, find the roots: of two cells that choose the same edge, the first one.
+  Held held = {lists + t / 32 * CAPACITY, 0, 0, 0};
+  Edges chosen = 0;
+  UInt32 basins = 0;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const int i = own + r * WIDTH, to = int(node[i] & INDEX);
+#pragma unroll
+    for (int d = 0; d < 4; ++d) {
+      const int j = i + step(d), back = int(node[j] & INDEX);
+      chosen |= Edges(to == j || back == i) << (4 * r + d);
+      basins |= UInt32(to == j && back == i) << r;
+      held.edges |= Edges(keep_edge(keys, i, d, missing)) << (4 * r + d);
+    }
+  }
+  held.edges &= ~chosen;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+    mark_bytes[(first_row + r - 1) * SIDE + column - 1] = UInt8(chosen >> (4 * r) & 15);
+  if (first_row == 1 || column == 1 || column == SIDE) {
+    for (int r = 0; r < ROWS; ++r) {
+      const int i = own + r * WIDTH, to = leader(node, i), back = i - to;
+      if (to < i && is_halo(to)) {
+        const int d = back == 1 ? 0 : back - WIDTH + 2;
+        mark_edge(mask, stride, top + to / WIDTH, left + to % WIDTH, d);
+      }
+    }
+  }
+  // Edges whose first end is in the halo.
+#pragma unroll
+  for (int k = 0; k < RIM; ++k) {
+    if (k * THREADS + t >= HALO) continue;
+    const int i = halo_cell(k * THREADS + t);
+#pragma unroll
+    for (int d = 0; d < 4; ++d) {
+      const int y = i / WIDTH + (d > 0), x = i % WIDTH + (d ? d - 2 : 1);
+      if (y >= 1 && y <= SIDE && x >= 1 && x <= SIDE && keep_edge(keys, i, d, missing))
+        held.rim |= 1u << (4 * k + d);
+    }
+  }
+  if (t < 3) {
+    const UInt64 counted = notes.counts[t];
+    if (t < 2 && counted) atomicAdd(state + (t ? CLASHES : VALID), counted);
+    if (t == 2 && counted > latest(state + MAGNITUDE)) atomicMax(state + MAGNITUDE, counted);
+  }
+  __syncthreads();
+  for (UInt32 left_over = basins; left_over; left_over &= left_over - 1) {
+    const int i = own + place_of_bit(left_over) * WIDTH;
+    node[i] = NONE << 16 | i;
+  }
+  __syncthreads();
+
+  // Lead the cells to their roots. All of a thread's cells go on together: loads overlap.
+  {
+    int to[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) to[r] = leader(node, own + r * WIDTH);
+    for (bool moved = true; moved;) {
+      moved = false;
+      int next[ROWS];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) next[r] = leader(node, to[r]);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        if (next[r] != to[r]) {
+          post(node + own + r * WIDTH, NONE << 16 | next[r]);
+          moved = true;
+        }
+        to[r] = next[r];
+      }
+    }
+  }
+  list_bits(held, own);
+  __syncthreads();
+
+  // Further rounds, until no component without a halo or border cell has an edge.
+  UInt32 alive = basins;
+  for (int round = 1;; ++round) {
+    const bool offered = round == 1 ? visit_edges<1, false>(keys, node, marks, held, own)
+                                    : visit_edges<2, false>(keys, node, marks, held, own);
+    if (offered) post(&notes.busy, round);
+    __syncthreads();
+    if (latest(&notes.busy) != round) break;
+    for (UInt32 rest = alive; rest; rest &= rest - 1) {
+      const int row = place_of_bit(rest), i = own + row * WIDTH;
+      const UInt32 word = latest(node + i), code = word >> 16;
+      if (code == NONE) continue;
+      const int to = hook_target<2>(node, i, code);
+      if (to == i) continue;
+      post(node + i, (word & 0xFFFF0000u) | UInt32(to));
+      alive ^= 1u << row;
+      const int first = int(code >> 3);
+      if (is_halo(first))
+        mark_edge(mask, stride, top + first / WIDTH, left + first % WIDTH, int(code >> 1 & 3));
+      else
+        mark_inside(marks, code >> 1, 0);
+    }
+    __syncthreads();
+    for (UInt32 rest = basins; rest; rest &= rest - 1) {
+      const int i = own + place_of_bit(rest) * WIDTH;
+      int p = leader(node, i);
+      for (int q = leader(node, p); q != p; q = leader(node, p)) p = q;
+      post(node + i, NONE << 16 | UInt32(p));
+    }
+    __syncthreads();
+  }
+
+  // Contract the square: now halo and border cells choose too, and what they choose is tentative.
+  held.edges = 0;
+  held.rim = 0;
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    UInt8* const byte = mark_bytes + (first_row + r - 1) * SIDE + column - 1;
+    held.edges |= Edges(*byte >> 4) << (4 * r);
+    *byte &= 15;
+  }
+  list_bits(held, own);
+  __syncthreads();
+  for (int round = -1;; --round) {
+    const bool offered = visit_edges<3, true>(keys, node, marks, held, own);
+    if (offered) post(&notes.busy, round);
+    __syncthreads();
+    if (latest(&notes.busy) != round) break;
+    for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
+      const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
+      const UInt32 word = latest(node + i), code = word >> 16;
+      if (!(word & FIXED) || code == NONE || int(word & INDEX) != i) continue;
+      const int to = hook_target<3>(node, i, code);
+      if (to == i) continue;
+      post(node + i, (word & 0xFFFF8000u) | UInt32(to));
+      mark_inside(marks, code >> 1, 4);
+    }
+    __syncthreads();
+    for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
+      const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
+      if (!(latest(node + i) & FIXED)) continue;
+      int p = leader(node, i);
+      for (int q = leader(node, p); q != p; q = leader(node, p)) p = q;
+      post(node + i, NONE << 16 | FIXED | UInt32(p));
+    }
+    __syncthreads();
+  }
+
+  // List the tentative edges.
+  UInt32 count = 0;
+  for (int r = 0; r < ROWS; ++r)
+    count += __popc(mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4);
+  UInt32 at = count ? atomicAdd(&notes.listed, count) : 0;
+  __syncthreads();
+  if (t == 0 && notes.listed)
+    notes.list_start = UInt32(atomicAdd(state + ENTRIES, UInt64(notes.listed)));
+  __syncthreads();
+  if (count) at += notes.list_start;
+  for (int r = 0; count && r < ROWS; ++r) {
+    const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
+    UInt32 rest = mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4;
+    for (; rest; rest &= rest - 1, ++at) {
+      const int d = place_of_bit(rest);
+      const int p = find_home(node, i), q = find_home(node, i + step(d));
+      a[at] = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
+      b[at] = name_cell(top + q / WIDTH, left + q % WIDTH, height, width, sides);
+      tag[at] = UInt32(y * width + x) * 4 + d;
+      const Weight weight = weigh(keys[i], keys[i + step(d)]);
+#if WEIGHT
+      const UInt64 word = bits_of<UInt64>(weight + 0.0), sign_bit = UInt64(1) << 63;
+      edge_high[at] = word ^ (word >= sign_bit ? ~UInt64(0) : sign_bit);
+#elif VALUE_BITS == 64
+      edge_high[at] = weight.high;
+      edge_low[at] = weight.low;
+#else
+      edge_high[at] = weight;
+#endif
+    }
+  }
+  // Name the components of the rim's cells; corners are on rows.
+  for (int k = t; k < 4 * SIDE; k += THREADS) {
+    const int side = k / SIDE, j = k % SIDE;
+    const int y = side == 0 ? 0 : side == 1 ? SIDE - 1 : j;
+    const int x = side == 2 ? 0 : side == 3 ? SIDE - 1 : j;
+    Int32 name = CLOSED;
+    if ((side < 2 || (j > 0 && j < SIDE - 1)) && top + 1 + y < height && left + 1 + x < width) {
+      const int p = find_home(node, (y + 1) * WIDTH + x + 1);
+      if (latest(node + p) & FIXED)
+        name = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
+    }
+    link[Int64(blockIdx.x) * 4 * SIDE + k] = name;
+  }
+  // Other squares may set edges of the cells of the last row and the first and last columns.
+  for (int k = t; k < SIDE * SIDE / 4; k += THREADS) {
+    const int row = k / (SIDE / 4), word = k % (SIDE / 4);
+    const int y = top + 1 + row, x = left + 1 + 4 * word;
+    const UInt32 bits = marks[k] & 0x0F0F0F0Fu;
+    if (!bits || y >= height || x >= stride) continue;
+    UInt32* const to = mask + (Int64(y) * stride + x) / 4;
+    if (row == SIDE - 1 || word == 0 || word == SIDE / 4 - 1)
+      atomicOr(to, bits);
+    else
+      *to = bits;
+  }
+}
+
+// --- between squares
+
+// Number the rim cells that are roots: the first of two that lead to each other.
+extern "C" __global__ void number_roots(Int32* link, int cells, int border, UInt64* state) {
+  for (int start = blockIdx.x * blockDim.x; start < cells; start += gridDim.x * blockDim.x) {
+    const int s = start + threadIdx.x;
+    const Int32 to = s < cells ? latest(link + s) : CLOSED;
+    const bool root = to > s && latest(link + to) == s;
+    const UInt32 number = reserve(root, state + ROOTS);
+    if (root) post(link + s, ~Int32(border + number));
+  }
+}
+
+// Lead every rim cell to the number of its root, as ~number.
+extern "C" __global__ void lead_rim(Int32* link, int cells) {
+  const int s = blockIdx.x * blockDim.x + threadIdx.x;
+  if (s >= cells) return;
+  for (Int32 to = latest(link + s); to >= 0;) {
+    to = latest(link + to);
+    post(link + s, to);
+  }
+}
+
+// Give listed edges the numbers of the components they join, and list those that join two.
+extern "C" __global__ void number_ends(
+    Int32* a, Int32* b, const Int32* link, UInt32* list, UInt64* state) {
+  const int n = int(state[ENTRIES]);
+  for (int start = blockIdx.x * blockDim.x; start < n; start += gridDim.x * blockDim.x) {
+    const int e = start + threadIdx.x;
+    bool live = false;
+    if (e < n) {
+      Int32 p = a[e], q = b[e];
+      p = ~(p < 0 ? p : link[p]);
+      q = ~(q < 0 ? q : link[q]);
+      a[e] = p;
+      b[e] = q;
+      live = p != q;
+    }
+    const UInt32 at = reserve(live, state + LENGTHS);
+    if (live) list[at] = e;
+  }
+}
+
+__device__ __forceinline__ int lead_component(Int32* parent, int c) {
+  int p = latest(parent + c);
+  for (int q = latest(parent + p); q != p; q = latest(parent + p)) {
+    post(parent + c, q);
+    p = q;
+  }
+  return p;
+}
+
+struct Listed {
+  const UInt64 *high, *low;
+  const UInt32* tag;
+};
+
+__device__ __forceinline__ bool precedes(const Listed& edges, UInt32 e, UInt32 f) {
+  const UInt64 p = edges.high[e], q = edges.high[f];
+  if (p != q) return p < q;
+  if (WIDE) {
+    const UInt64 s = edges.low[e], t = edges.low[f];
+    if (s != t) return s < t;
+  }
+  return edges.tag[e] < edges.tag[f];
+}
+
+__device__ __forceinline__ void offer_listed(
+    const Listed& edges, UInt32* best, int c, UInt32 code) {
+  UInt32 old = latest(best + c);
+  while (old == UNSEEN || precedes(edges, code >> 1, old >> 1)) {
+    const UInt32 seen = atomicCAS(best + c, old, code);
+    if (seen == old) return;
+    old = seen;
+  }
+}
+
+// Let components know of the edges that leave them, and list those edges for the next round.
+// Components below ``fixed`` never choose. A round after one that hooked nothing does nothing.
+extern "C" __global__ void propose_edges(
+    const Int32* a, const Int32* b, const UInt64* high, const UInt64* low, const UInt32* tag,
+    const UInt32* list, UInt32* next, UInt64* state, int round, int first_round, Int32* parent,
+    UInt32* best, int fixed) {
+  if (round > first_round && !state[HOOKED + round - 1]) return;
+  const Listed edges = {high, low, tag};
+  const int n = int(state[LENGTHS + round]);
+  for (int start = blockIdx.x * blockDim.x; start < n; start += gridDim.x * blockDim.x) {
+    const int k = start + threadIdx.x;
+    bool live = false;
+    UInt32 e = 0;
+    if (k < n) {
+      e = list[k];
+      const int p = lead_component(parent, a[e]), q = lead_component(parent, b[e]);
+      live = p != q;
+      if (live && p >= fixed) offer_listed(edges, best, p, e * 2);
+      if (live && q >= fixed) offer_listed(edges, best, q, e * 2 + 1);
+    }
+    const UInt32 at = reserve(live, state + LENGTHS + round + 1);
+    if (live) next[at] = e;
+  }
+}
+
+// Hook components by their best edges: these are set in mask, or listed as picked if there is no
+// mask. ``next_best`` is cleared for the next round.
+extern "C" __global__ void hook_components(
+    const Int32* a, const Int32* b, const UInt32* tag, UInt64* state, int round, int first_round,
+    Int32* parent, const UInt32* best, UInt32* next_best, int border, int all, UInt32* mask,
+    int stride, int width, UInt32* picked) {
+  if (round > first_round && !state[HOOKED + round - 1]) return;
+  const int n = border + (all ? int(state[ROOTS]) : 0);
+  for (int c = blockIdx.x * blockDim.x + threadIdx.x; c < n; c += gridDim.x * blockDim.x) {
+    next_best[c] = UNSEEN;
+    const UInt32 code = best[c];
+    if (code == UNSEEN) continue;
+    const UInt32 e = code >> 1;
+    int to = code & 1 ? a[e] : b[e];
+    for (int p = latest(parent + to); p != to; p = latest(parent + to)) to = p;
+    if (to == c) continue;
+    if (best[to] >> 1 == e && c < to) continue;
+    post(parent + c, to);
+    post(state + HOOKED + round, UInt64(1));
+    if (mask) {
+      const UInt32 cell = tag[e] >> 2;
+      mark_edge(mask, stride, int(cell) / width, int(cell) % width, int(tag[e] & 3));
+    } else {
+      picked[atomicAdd(state + PICKED, UInt64(1))] = e;
+    }
+  }
+}
+
+// Give the edges that are left the border cells of the components they join.
+extern "C" __global__ void settle_ends(
+    Int32* a, Int32* b, const UInt32* list, const UInt64* state, int round, Int32* parent) {
+  const int n = int(state[LENGTHS + round]);
+  for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < n; k += gridDim.x * blockDim.x) {
+    const UInt32 e = list[k];
+    a[e] = lead_component(parent, a[e]);
+    b[e] = lead_component(parent, b[e]);
+  }
+}
+
+// --- the sum
+
+// Sum the weights of the mask's edges exactly, as add_row of forest.py: in units of 1 / scale and
+// 2**-40 / scale, else halves of mantissas by sign, half and exponent. sums: 4 numbers, the halves
+// of the two, then (2, 2, 2048) bins.
+extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_weights(
+    const VALUE* __restrict__ values, const UInt32* __restrict__ mask, int height, int width,
+    int stride, Float64 scale, Float64 inverse, UInt64* sums) {
+  __shared__ UInt64 counts[2];
+  if (threadIdx.x < 2) counts[threadIdx.x] = 0;
+  __syncthreads();
+  const int words = height * (stride / 4);
+  Int64 first = 0, second = 0;
+#pragma unroll
+  for (int k = 0; k < SUM_WORDS; ++k) {
+    const Int64 word = (Int64(blockIdx.x) * SUM_WORDS + k) * SUM_THREADS + threadIdx.x;
+    UInt32 bits = word < words ? mask[word] : 0;
+    if (!bits) continue;
+    const int y = int(word) / (stride / 4), x = int(word) % (stride / 4) * 4;
+    for (; bits; bits &= bits - 1) {
+      const int bit = place_of_bit(bits), d = bit % 8;
+      const Int64 from = Int64(y) * width + x + bit / 8;
+      const VALUE p = values[from], q = values[from + (d ? width - 2 + d : 1)];
+#if WEIGHT
+      const Float64 z = weigh(Float64(p) + 0.0, Float64(q) + 0.0);
+#else
+      const Float64 z = Float64(p > q ? p : q);
+#endif
+      const Float64 scaled = z * scale;
+      const Int64 whole = Int64(scaled);
+      const Float64 rest = (scaled - Float64(whole)) * 1099511627776.0;  // 2**40
+      if (rest == 0 && scale >= 1) {
+        first += whole;  // most often
+      } else if (Float64(Int64(rest)) == rest && scaled * inverse == z) {
+        first += whole;
+        second += Int64(rest);
+      } else {
+        const UInt64 pattern = bits_of<UInt64>(z);
+        const UInt64 exponent = pattern >> 52 & 2047;
+        const UInt64 mantissa =
+            (pattern & 0xFFFFFFFFFFFFFull) | (exponent ? UInt64(1) << 52 : UInt64(0));
+        UInt64* const bin = sums + 4 + (pattern >> 63) * 4096 + exponent;
+        atomicAdd(bin, mantissa & 0x3FFFFFF);
+        atomicAdd(bin + 2048, mantissa >> 26);
+      }
+    }
+  }
+  for (int apart = 16; apart; apart /= 2) {
+    first += __shfl_xor_sync(ALL, first, apart);
+    second += __shfl_xor_sync(ALL, second, apart);
+  }
+  if (threadIdx.x % 32 == 0) {
+    atomicAdd(counts, UInt64(first));
+    atomicAdd(counts + 1, UInt64(second));
+  }
+  __syncthreads();
+  if (threadIdx.x < 4) {
+    const Int64 count = Int64(counts[threadIdx.x / 2]);
+    const UInt64 part = threadIdx.x % 2 ? UInt64(count) & ALL : UInt64(count >> 32);
+    if (part) atomicAdd(sums + threadIdx.x, part);
+  }
+}

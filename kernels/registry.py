@@ -6,7 +6,7 @@ machine without a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,33 +17,67 @@ from orograph.tiles.errors import BackendError, InputError
 BACKENDS = ("auto", "numba", "cuda")
 
 _KERNELS: dict[str, dict[str, str]] = {
-    "tile_forest": {"numba": "orograph.kernels.forest:tile_forest"},
-    "relax": {"numba": "orograph.kernels.relax:relax"},
-    "label_tile": {"numba": "orograph.kernels.label:label_tile"},
+    "tile_forest": {
+        "numba": "orograph.kernels.forest:tile_forest",
+        "cuda": "orograph.kernels.forest_cuda:tile_forest",
+    },
+    "relax": {
+        "numba": "orograph.kernels.relax:relax",
+        "cuda": "orograph.kernels.relax_cuda:relax",
+    },
+    "label_tile": {
+        "numba": "orograph.kernels.label:label_tile",
+        "cuda": "orograph.kernels.label_cuda:label_tile",
+    },
 }
 
 
-def resolve_backend(stage: str, backend: str) -> str:
+def resolve_backend(
+    stage: str, backend: str, workers: Mapping[str, str | None] | None = None
+) -> str:
     """The backend that will do the work of ``stage``: ``"numba"`` or ``"cuda"``.
+
+    Parameters
+    ----------
+    stage, backend : str
+        What is to be done; one of ``BACKENDS``.
+    workers : mapping
+        Where this process does not do the work: names of those that do, and what `missing_gpu` says
+        there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none has.
 
     Raises
     ------
     InputError
         If ``backend`` is not one of ``BACKENDS``.
     BackendError
-        If it has no kernel for ``stage``, or the machine has no such device.
+        If it has no kernel for ``stage``, there is no such device, or some workers have one and
+        others do not.
     """
     if backend not in BACKENDS:
         raise InputError(f"backend: {backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    if backend == "auto":
-        return "cuda" if "cuda" in _KERNELS[stage] and missing_gpu() is None else "numba"
-    if backend == "cuda":
-        reason = missing_gpu()
-        if reason is not None:
-            raise BackendError(f"backend: 'cuda' cannot be used here: {reason}; use 'numba'")
-    if backend not in _KERNELS[stage]:
-        raise BackendError(f"backend: {stage} has no {backend} kernel yet; use 'numba'")
-    return backend
+    known = _KERNELS[stage]
+    if backend == "numba" or (backend == "auto" and "cuda" not in known):
+        return "numba"
+    if "cuda" not in known:
+        raise BackendError(f"backend: {stage} has no CUDA kernel yet; use 'numba'")
+    reasons = {"here": missing_gpu()} if workers is None else workers
+    without = {name: reason for name, reason in reasons.items() if reason is not None}
+    if not without and reasons:
+        return "cuda"
+    if backend == "auto" and len(without) == len(reasons):
+        return "numba"
+    if not reasons:
+        raise BackendError(
+            "backend: 'cuda', but the cluster has no worker yet that could tell whether it has a "
+            "GPU; wait for one (client.wait_for_workers(1)), or use 'numba'"
+        )
+    name, reason = min(without.items())
+    if workers is None:
+        raise BackendError(f"backend: 'cuda' cannot be used here: {reason}; use 'numba'")
+    raise BackendError(
+        f"backend: {backend!r}, but {len(without)} of {len(reasons)} workers have no GPU to use, "
+        f"such as {name}: {reason}; use 'numba', or a cluster whose workers all have one"
+    )
 
 
 def kernel(stage: str, backend: str) -> Callable[..., Any]:

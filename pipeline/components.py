@@ -16,21 +16,21 @@ for the pairwise merge of parent arrays; here up a tree, over borders alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.backends import choose_backend
 from orograph.kernels.label import compile_kernels
-from orograph.kernels.registry import kernel, resolve_backend
+from orograph.kernels.registry import kernel
 from orograph.kernels.unionfind import rem_components
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.passes import Pass, Table
-from orograph.settings import config
 from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
@@ -135,7 +135,7 @@ class Components:
     backend: str
 
     name = "components"
-    outputs = (LABELS,)
+    outputs: ClassVar[tuple[Variable, ...]] = (LABELS,)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafResidue]:
         """Label a tile and hand up what touches its border."""
@@ -302,15 +302,21 @@ class Components:
             "component_box": parts.box[kept],
         }
 
-    def join_rows(self, tables: Sequence[Table]) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """One table of all components, in the order of their labels."""
-        label = np.concatenate([t["label"] for t in tables])
-        order = np.argsort(label, kind="stable")
-        size = np.concatenate([t["component_size"] for t in tables])[order]
-        box = np.concatenate([t["component_box"] for t in tables])[order]
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "component_size": ("component",),
+        "component_box": ("component", "box_side"),
+    }
+
+    def join_rows(
+        self, tables: Sequence[Table], rows: range | None = None
+    ) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """The components that have their first cell in some rows, in the order of their labels."""
+        if rows is not None:
+            tables = [_beginning_in(rows, table) for table in tables]
+        order = np.argsort(np.concatenate([t["label"] for t in tables]), kind="stable")
         return {
-            "component_size": (("component",), size),
-            "component_box": (("component", "box_side"), box),
+            name: (dims, np.concatenate([t[name] for t in tables])[order])
+            for name, dims in self.columns.items()
         }
 
 
@@ -354,6 +360,13 @@ def _starts(first: Integers, window: Window, grid_width: int) -> Integers:
 def _part_of(on_border: Integers, part: Integers) -> Integers:
     """The parts of border cells; background (-1) stays what it is."""
     return np.concatenate([part, [-1]])[on_border]
+
+
+def _beginning_in(rows: range, table: Table) -> Table:
+    """The components of a table whose first cell, in the first row of its box, is in some rows."""
+    top = table["component_box"][:, 0]
+    here = (rows.start <= top) & (top < rows.stop)
+    return table if here.all() else {name: column[here] for name, column in table.items()}
 
 
 def _left_sibling(place: Place, places: Sequence[Place]) -> int | None:
@@ -463,8 +476,9 @@ def connected_components(
     check_choice("connectivity", connectivity, (4, 8))
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
-    backend = resolve_backend("label_tile", backend or config.get("backend"))
     raster = open_raster(classes, nodata=nodata)
+    options = Options(tile, out, overwrite, resume, wait, client)
+    backend = choose_backend("label_tile", backend, (raster,), options)
     problem = Components(raster.dtype, raster.nodata, connectivity, int(min_size), backend)
     parameters = {
         "connectivity": connectivity,
@@ -472,4 +486,4 @@ def connected_components(
         "nodata": repr(raster.nodata),
     }
     order = Order(Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype))
-    return launch(order, Options(tile, out, overwrite, resume, wait, client))
+    return launch(order, options)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.backends import choose_backend
 from orograph.kernels.forest import compile_kernels
 from orograph.kernels.merge import IN, UP, contract
-from orograph.kernels.registry import kernel, resolve_backend
+from orograph.kernels.registry import kernel
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.passes import Pass
-from orograph.settings import config
 from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
 from orograph.tiles.costs import WEIGHTS, edge_keys, key_weights
 from orograph.tiles.exact import exact_float, exact_sum
@@ -361,11 +361,12 @@ def minimum_spanning_forest(
     """
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
-    backend = resolve_backend("tile_forest", backend or config.get("backend"))
     raster = open_raster(elevation, nodata=nodata)
+    options = Options(tile, out, overwrite, resume, wait, client)
+    backend = choose_backend("tile_forest", backend, (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     order = Order(
         Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype, weight)
     )
-    return launch(order, Options(tile, out, overwrite, resume, wait, client))
+    return launch(order, options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -26,7 +26,7 @@ from orograph.settings import config
 from orograph.tiles.dataset import open_dataset
 from orograph.tiles.errors import InputError
 from orograph.tiles.overlap import refuse_overlap
-from orograph.tiles.quadtree import Quadtree
+from orograph.tiles.quadtree import Node, Quadtree
 from orograph.tiles.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.sink import ArraySink, StoreSink
 from orograph.tiles.store import Layout, Variable, add_table, create_store, update_attributes
@@ -69,8 +69,8 @@ class Engine(Protocol):
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Do all the work; the attributes of the result."""
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]]:
-        """What the result has beside its rasters: names, dimensions and columns."""
+    def table(self) -> Mapping[str, tuple[tuple[str, ...], Iterable[npt.NDArray[Any]]]]:
+        """What the result has beside its rasters: names, dimensions and columns, in pieces."""
 
     def progress(self) -> Progress:
         """How far the work is; called from any thread."""
@@ -103,19 +103,29 @@ def launch(order: Order, options: Options) -> xr.Dataset | Run:
     first = order.rasters[0]
     tile = options.tile if options.tile is not None else first.tile or config.get("tile")
     layout = run_layout(first.shape, max(Layout(tile, tile).tile, order.least_tile))
-    client = options.client
-    if client is not None and not hasattr(client, "scheduler_info"):
-        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
-    in_memory = all(isinstance(raster, ArrayRaster) for raster in order.rasters)
-    if options.out is None and client is None and in_memory:
+    client = where_to_work(order.rasters, options)
+    if stays_in_memory(order.rasters, options):
         if options.resume:
             raise InputError("resume: a run in memory leaves nothing to go on with; pass out=")
         work, engine, cancelled = _in_memory(order, layout)
     else:
-        client = client or current_client()
         work, engine, cancelled = _on_disk(order, layout, options, client)
     run = Run(work, engine, cancelled, client)
     return run.result() if options.wait else run
+
+
+def stays_in_memory(rasters: tuple[Raster, ...], options: Options) -> bool:
+    """Does a run have no workspace on disk?"""
+    in_memory = all(isinstance(raster, ArrayRaster) for raster in rasters)
+    return options.out is None and options.client is None and in_memory
+
+
+def where_to_work(rasters: tuple[Raster, ...], options: Options) -> Client | None:
+    """The client of the cluster that will do a run's work; None: threads of this process."""
+    client = options.client
+    if client is not None and not hasattr(client, "scheduler_info"):
+        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
+    return None if stays_in_memory(rasters, options) else client or current_client()
 
 
 def run_layout(shape: tuple[int, int], tile: int) -> Layout:
@@ -126,6 +136,18 @@ def run_layout(shape: tuple[int, int], tile: int) -> Layout:
     while shard < min(2048, max(shape)) and shard < 16 * side:
         shard *= 2
     return Layout(side, shard)
+
+
+def task_level(tree: Quadtree) -> int:
+    """The level whose nodes one task does in memory: some quarter to one million cells each.
+
+    Above it each node makes two tasks more, so that there are at most four a tile; along a grid one
+    such node wide as many nodes lie above as in it, and up to 2 log2(nodes) tasks come on top.
+    """
+    level = 0
+    while level < tree.root.level and tree.window(Node(level, 0)).size <= 2**18:
+        level += 1
+    return level
 
 
 _Parts = tuple[Callable[[], xr.Dataset], Callable[[], Engine | None], Event]
@@ -140,8 +162,7 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
         problem=order.problem,
         rasters=order.rasters,
         tree=tree,
-        # nodes that one task does: about a million cells each
-        shard_level=min(max(0, (1024 // layout.tile).bit_length() - 1), tree.root.level),
+        shard_level=task_level(tree),
         vault=MemoryVault(),
         sink=ArraySink(arrays),
         token=tokenize("memory", time.time_ns()),
@@ -154,7 +175,8 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
         place = first.georeference
         dims = (place.y_name, place.x_name)
         variables: dict[str, Any] = {v.name: (dims, arrays[v.name], _stated(v)) for v in outputs}
-        variables |= engine.table()
+        for name, (table_dims, column) in engine.table().items():
+            variables[name] = table_dims, np.concatenate(list(column))
         header = {**_inherited(first), "Conventions": "CF-1.10", **attributes}
         return xr.Dataset(variables, coords=place.coords(), attrs=header)
 

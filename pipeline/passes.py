@@ -18,7 +18,7 @@ was killed goes on from where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
@@ -84,7 +84,14 @@ class Problem(Protocol):
 
 @runtime_checkable
 class Tabulated(Protocol):
-    """A problem that also makes a table: some rows in each tile, some in each node above."""
+    """A problem that also makes a table: some rows in each tile, some in each node above.
+
+    Each row of the table belongs to a row of the grid, and the table is in the order of these.
+    """
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Names of the columns and their dimensions, that of the rows first."""
 
     def rows_of_tile(self, place: Place, residue: Any, answer: Any) -> Table:
         """The rows that a tile knows, with what ``finish`` is given."""
@@ -92,8 +99,10 @@ class Tabulated(Protocol):
     def rows_of_node(self, place: Place, residue: Any, answer: Any) -> Table:
         """The rows that a node above the tiles knows, with what ``down`` is given."""
 
-    def join_rows(self, tables: Sequence[Table]) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """The whole table: names, dimensions and columns."""
+    def join_rows(
+        self, tables: Sequence[Table], rows: range
+    ) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """The part of the table that belongs to some rows of the grid, in order."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +133,32 @@ class Pass:
         """How much work it was: known before, and the same each time."""
         return {}
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """The table of a problem that makes one, once all shards are written."""
+    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
+        """The table of a problem that makes one, once all shards are written.
+
+        Columns come in pieces, so that no more than a row of shards' is in memory.
+        """
         if not isinstance(self.problem, Tabulated):
             return {}
-        levels = range(self.shard_level, self.tree.root.level + 1)
-        nodes = (node for level in levels for node in self.tree.nodes(level))
-        return self.problem.join_rows([t for node in nodes for t in self.vault.load("rows", node)])
+        columns = self.problem.columns
+        return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
+
+    def pieces(self, column: str) -> Iterator[Array]:
+        """A column of the table, the rows of one row of shards after the other."""
+        assert isinstance(self.problem, Tabulated)
+        # these rows are of what crosses shards: O(border) a node
+        levels = range(self.shard_level + 1, self.tree.root.level + 1)
+        above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
+        side = self.tree.tile << self.shard_level
+        for y in range(0, self.tree.shape[0], side):
+            band = (node for node in self.shards if self.tree.window(node).y == y)
+            tables = [*above, *self.rows_of(band)]
+            yield self.problem.join_rows(tables, range(y, y + side))[column][1]
+
+    def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
+        """The rows that nodes have left."""
+        for node in nodes:
+            yield from self.vault.load("rows", node)
 
     def task_tiles(self, node: Node) -> Any:
         """The summary of a shard."""
@@ -315,6 +343,17 @@ class Pass:
         tasks[root] = Task(root, _perform, handle, "root", None, TaskRef(up(top)))
         down(top, root, 0)
         return tasks, root, writes
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column of a run's table, in pieces."""
+
+    run: Pass
+    name: str
+
+    def __iter__(self) -> Iterator[Array]:
+        return self.run.pieces(self.name)
 
 
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:

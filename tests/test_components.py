@@ -5,6 +5,7 @@ Every comparison is for equality, of labels, sizes and boxes (see `oracle_compon
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from bisect import bisect_left
@@ -29,12 +30,13 @@ from scipy import ndimage
 
 import orograph as og
 from orograph.components import Answer, Components, Parts, Summary
-from orograph.launch import run_layout
+from orograph.launch import run_layout, task_level
 from orograph.passes import Pass
 from orograph.tiles.border import border_cells
 from orograph.tiles.grid import Window
 from orograph.tiles.quadtree import Node, Place, Quadtree, Sides, morton_encode
 from orograph.tiles.sink import ArraySink
+from orograph.tiles.store import Layout
 from orograph.vault import MemoryVault
 
 CONNECTIVITY = pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
@@ -745,26 +747,58 @@ def test_tiles_near_the_last_cell_that_63_bits_can_name(
         *(("memory", shape) for shape in ((1024, 1024), (8192, 8192), (5000, 7100))),
         *(("disk", shape) for shape in ((1024, 1024), (8192, 8192), (5000, 7100))),
         *(("disk", shape) for shape in ((90_000, 3), (1, 90_000), (20_000, 30_000))),
+        *(("memory", shape) for shape in ((90_000, 3), (1, 90_000), (250, 70_000))),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]} by {value[1]}",
 )
 def test_a_run_takes_at_most_four_tasks_a_tile(where: str, shape: tuple[int, int]) -> None:
+    count, tiles = tasks_and_tiles(where, shape)
+    assert count <= 4 * tiles, f"{count} tasks for {tiles} tiles"
+
+
+@pytest.mark.parametrize("tiles", [2, 9, 88, 1000])
+def test_along_a_grid_one_full_tile_wide_a_few_tasks_come_on_top(tiles: int) -> None:
+    # half as many nodes a level, rounded up: at most log2(tiles) more than the tiles themselves
+    count, found = tasks_and_tiles("memory", (1024 * tiles, 1024))
+    assert found == tiles
+    assert count <= 4 * tiles + 2 * math.ceil(math.log2(tiles)) + 1
+
+
+def tasks_and_tiles(where: str, shape: tuple[int, int]) -> tuple[int, int]:
+    """How many tasks a run has, and its grid tiles of 1024 cells a side."""
     tile = 1024
-    layout = run_layout(shape, tile)
+    layout, tree = run_layout(shape, tile), Quadtree(shape, tile)
     assert layout.tile == tile
+    on_disk = (layout.shard // tile).bit_length() - 1
     run = Pass(
         problem=Components(np.dtype("u1"), None, 8, 1, "numba"),
         rasters=(),
-        tree=Quadtree(shape, tile),
-        shard_level=(layout.shard // tile).bit_length() - 1 if where == "disk" else 0,
+        tree=tree,
+        shard_level=on_disk if where == "disk" else task_level(tree),
         vault=MemoryVault(),
         sink=ArraySink({}),
         token="0" * 32,
     )
     tasks, root, writes = run.graph("handle")
-    tiles = -(-shape[0] // tile) * -(-shape[1] // tile)
     assert {root, *writes} <= tasks.keys()
-    assert len(tasks) <= 4 * tiles, f"{len(tasks)} tasks for {tiles} tiles"
+    return len(tasks), tree.count(0)
+
+
+def test_a_table_is_written_in_whole_chunks_a_row_of_shards_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.tiles.store.TABLE_ROWS", 64)
+    monkeypatch.setattr("orograph.launch.run_layout", lambda shape, tile: Layout(8, 16))
+    classes = noise((117, 90), 0.4, 8)
+    expected = oracle.connected_components(classes, connectivity=4)
+    assert expected.count > 10 * 64
+    result = og.connected_components(classes, connectivity=4, tile=8, out=tmp_path / "labels.zarr")
+    assert_is(result, expected, connectivity=4)
+    for name in ("component_size", "component_box"):
+        column = zarr.open_array(tmp_path / "labels.zarr" / name)
+        assert column.chunks[0] == 64
+    empty = og.connected_components(np.zeros((30, 40)), tile=8, out=tmp_path / "none.zarr")
+    assert_is(empty, oracle.connected_components(np.zeros((30, 40))))
 
 
 # --- bad input ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
@@ -267,7 +267,7 @@ def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> Non
 
 def add_table(
     path: str | os.PathLike[str],
-    columns: Mapping[str, tuple[tuple[str, ...], NDArray[Any]]],
+    columns: Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]],
 ) -> None:
     """Put a table beside the rasters of an unfinished store: a column an array, rows in chunks.
 
@@ -276,7 +276,8 @@ def add_table(
     path : path
         The store.
     columns : mapping
-        For each column its dimensions and its values, rows first. None of them may be a raster.
+        For each column its dimensions and its values, rows first, in pieces, of which there is at
+        least one. None of them may be a raster.
     """
     import zarr
     from zarr.codecs import Crc32cCodec
@@ -285,19 +286,37 @@ def add_table(
         return
     with full_storage_reported(path):
         group = zarr.open_group(path, mode="r+", zarr_format=3)
-        for name, (dimensions, values) in columns.items():
-            group.create_array(
-                name,
-                shape=values.shape,
-                dtype=values.dtype,
-                chunks=(min(max(values.shape[0], 1), TABLE_ROWS), *values.shape[1:]),
-                compressors=[_compressor(values.dtype), Crc32cCodec()],
-                fill_value=0,
-                dimension_names=dimensions,
-                overwrite=True,
-            )[...] = values
+        for name, (dimensions, pieces) in columns.items():
+            array: Any = None
+            for values in _whole_chunks(pieces):
+                if array is None:
+                    array = group.create_array(
+                        name,
+                        shape=values.shape,
+                        dtype=values.dtype,
+                        chunks=(max(values.shape[0], 1), *values.shape[1:]),
+                        compressors=[_compressor(values.dtype), Crc32cCodec()],
+                        fill_value=0,
+                        dimension_names=dimensions,
+                        overwrite=True,
+                    )
+                    array[...] = values
+                else:
+                    array.append(values)
         mark: Any = group.attrs[MARK]
         group.attrs[MARK] = {**mark, "table": list(columns)}
+
+
+def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """The same rows in pieces of a whole chunk each, but for the last."""
+    kept: list[NDArray[Any]] = []
+    for piece in pieces:
+        kept.append(piece)
+        while sum(map(len, kept)) > TABLE_ROWS:
+            values = np.concatenate(kept)
+            yield values[:TABLE_ROWS]
+            kept = [values[TABLE_ROWS:]]
+    yield np.concatenate(kept)
 
 
 def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:

@@ -1,4 +1,4 @@
-"""The command line: ``orograph demo | ingest | info | plan | mst | cost | path | components``."""
+"""The command line: ``orograph demo``, ``ingest``, ``info``, ``plan``, ``mst``, ``cost``, ..."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
+from orograph.tiles.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,8 +112,29 @@ def _parser() -> argparse.ArgumentParser:
     components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
     components.add_argument("--nodata", type=float, default=None)
+    components.add_argument("--picture", metavar="FILE", help="draw the labels, such as to a PNG")
     _add_run_options(components)
     components.set_defaults(command=_components)
+
+    reach = commands.add_parser("reach", help="are points connected, at how many steps, and how")
+    reach.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
+    for name, help_text in (("from", "where to begin"), ("to", "where to end")):
+        reach.add_argument(
+            f"--{name}",
+            dest=f"{name}_points",
+            type=float,
+            nargs=2,
+            action="append",
+            metavar=("X", "Y"),
+            required=True,
+            help=f"{help_text}; give it again for more pairs",
+        )
+    reach.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
+    reach.add_argument("--nodata", type=float, default=None)
+    reach.add_argument("--snap", action="store_true", help="move points to a passable cell nearby")
+    reach.add_argument("--no-path", action="store_true", help="do not print the way")
+    reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
+    reach.set_defaults(command=_reach)
     return parser
 
 
@@ -201,7 +223,11 @@ def _path(options: argparse.Namespace) -> None:
 
 
 def _components(options: argparse.Namespace) -> None:
-    _run(
+    if options.picture:
+        from orograph.plot_labels import components_picture, image_writer
+
+        image_writer()  # if it is not installed, better say so before the run
+    result = _run(
         og.connected_components,
         (options.classes,),
         options,
@@ -209,11 +235,35 @@ def _components(options: argparse.Namespace) -> None:
         min_size=options.min_size,
         nodata=options.nodata,
     )
+    if options.picture:
+        classes = open_raster(options.classes, nodata=options.nodata)
+        print(f"picture: {components_picture(result, options.picture, classes=classes)}")
+
+
+def _reach(options: argparse.Namespace) -> None:
+    reach = og.st_connected(
+        options.mask,
+        options.from_points,
+        options.to_points,
+        connectivity=options.connectivity,
+        path=not options.no_path,
+        snap=options.snap,
+        nodata=options.nodata,
+        tile=options.tile,
+    )
+    assert isinstance(reach, og.Reach)
+    assert reach.hops is not None
+    for pair, hops in enumerate(reach.hops.tolist()):
+        way = f"connected, {hops} hops" if reach.connected[pair] else "not connected"
+        print(f"pair {pair}: {way}")
+        path = reach.paths and reach.paths[pair]
+        for x, y in path.coordinates.tolist() if path else ():
+            print(f"{x:.10g} {y:.10g}")
 
 
 def _run(
     operation: Callable[..., Any], inputs: tuple[Any, ...], options: argparse.Namespace, **own: Any
-) -> None:
+) -> xr.Dataset:
     """Run an operation on a cluster, watch it, and print what it says of its result."""
     with ExitStack() as stack:
         run = operation(
@@ -229,6 +279,7 @@ def _run(
         result = _watch(run, operation.__name__)
     for name, value in result.attrs.items():
         print(f"{name}: {value}")
+    return result
 
 
 def _client(options: argparse.Namespace) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rasterio
+from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
@@ -80,10 +81,46 @@ def test_costs_paths_and_components_from_the_shell(dem: Path, tmp_path: Path) ->
     assert lines[1] == "501485 4998815"
     assert lines[-1] == "500015 4999985"
 
-    labelled = orograph("components", dem, "labels.zarr", "--workers", 1, folder=tmp_path)
+    labelled = orograph(
+        *("components", dem, "labels.zarr", "--workers", 1, "--picture", "labels.png"),
+        folder=tmp_path,
+    )
     assert labelled.returncode == 0, labelled.stderr
+    assert "picture: labels.png" in labelled.stdout
+    height, width = imread(tmp_path / "labels.png").shape[:2]
+    assert (height, width) == (400, 500)
     count = og.connected_components(dem).attrs["component_count"]
     assert f"component_count: {count}" in labelled.stdout
+
+
+def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    near, far = (500_015, 4_999_985), (501_485, 4_998_815)
+    found = orograph(
+        *("reach", dem, "--from", *near, "--to", *far, "--connectivity", 4), folder=tmp_path
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert lines[0] == "pair 0: connected, 88 hops"
+    assert lines[1] == "500015 4999985"
+    assert lines[-1] == "501485 4998815"
+    assert len(lines) == 1 + 89
+
+    with rasterio.open(dem) as source:
+        heights, profile = source.read(1), source.profile
+    heights[:, 20] = 0
+    with rasterio.open(tmp_path / "wall.tif", "w", **profile) as target:
+        target.write(heights, 1)
+    pairs = ("--from", *near, "--to", *far, "--from", *near, "--to", 500_045, 4_999_985)
+    parted = orograph("reach", "wall.tif", *pairs, "--no-path", folder=tmp_path)
+    assert parted.returncode == 0, parted.stderr
+    assert parted.stdout.splitlines() == ["pair 0: not connected", "pair 1: connected, 1 hops"]
+
+    barred = orograph(
+        "reach", "wall.tif", "--from", *near, "--to", 500_615, 4_999_985, folder=tmp_path
+    )
+    assert barred.returncode == 1
+    assert "t: point 0 (x=500615, y=4.99998e+06) lies on cells that are not" in barred.stderr
+    assert "Traceback" not in barred.stderr
 
 
 def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:

@@ -90,10 +90,11 @@ def test_sources_may_be_a_raster() -> None:
         pytest.param({"connectivity": 16}, "connectivity: 16 is unknown; use", id="knights"),
         pytest.param({"sources": [(9, 9)]}, "point 0 .* outside the grid", id="a source outside"),
         pytest.param({"sources": [(0, 1)]}, "on nodata; move it", id="a source on nodata"),
+        pytest.param({"sources": [(1, 0)]}, "on nodata; move it", id="a source on a barrier"),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
-    mask = np.array([[1, 1], [7, 1]], np.uint8)
+    mask = np.array([[1, 0], [7, 1]], np.uint8)
     options: dict[str, object] = {"mask": mask, "sources": [(0, 0)], "nodata": 7, **changes}
     with pytest.raises(og.InputError, match=message):
         og.hop_distance(**options)  # type: ignore[arg-type]

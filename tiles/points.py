@@ -96,6 +96,7 @@ def on_valid_cells(
     points: Coordinates,
     snap: int,
     name: str,
+    what: str = "nodata",
 ) -> tuple[Indices, Indices]:
     """Refuse cells that are nodata, or move them to the nearest valid cell.
 
@@ -112,6 +113,8 @@ def on_valid_cells(
         first in row-major order is taken.
     name
         What they are, for the message.
+    what
+        What cells that are not valid are, for the message.
 
     Raises
     ------
@@ -143,7 +146,7 @@ def on_valid_cells(
         step = "move it or pass snap=True"
         if snap:
             step = f"and no valid cell within {snap} cells: raise snap="
-        raise InputError(f"{name}: {_listed(points, np.sort(lost))} on nodata; {step}")
+        raise InputError(f"{name}: {_listed(points, np.sort(lost))} on {what}; {step}")
     return rows, columns
 
 

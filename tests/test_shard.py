@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from numcodecs import Blosc
 
 from orograph.tiles import shard, sink
+from orograph.tiles.decoded import DecodedTiles
 from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid import Window
 from orograph.tiles.shard import ShardFormat, encode, read_tiles, shard_format, stored_format
@@ -191,6 +192,7 @@ def test_only_the_index_and_the_tiles_of_the_window_are_read(
         return preadv(fd, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", watched)
+    monkeypatch.setattr(shard, "TILES", DecodedTiles(0))
     raster = StoreRaster(path)
     end = (size - 16 * 64 - 4, 16 * 64 + 4)
     raster.read(Window(17, 33, 2, 3))
@@ -314,6 +316,91 @@ def test_a_damaged_index_and_a_shard_cut_short_are_told_apart(tmp_path: Path) ->
 
 
 # --- which rasters -------------------------------------------------------------------------------
+
+
+def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the tiles that are decoded from now on, as they are."""
+    from numcodecs import blosc
+
+    sizes: list[int] = []
+    decompress = blosc.decompress
+
+    def watched(content: np.ndarray, out: np.ndarray) -> Any:
+        sizes.append(out.nbytes)
+        return decompress(content, out)
+
+    monkeypatch.setattr(blosc, "decompress", watched)
+    return sizes
+
+
+def test_tiles_read_with_a_halo_are_decoded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = cells_of((64, 64), "f4")
+    raster = StoreRaster(make(tmp_path / "a", cells, Layout(8, 32)))
+    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**20))
+    sizes = decodings(monkeypatch)
+    for y in range(0, 64, 8):
+        for x in range(0, 64, 8):
+            frame = Window(y - 1, x - 1, 10, 10).clip((64, 64))
+            assert raster.read(frame).tobytes() == cells[frame.slices].tobytes()
+    assert len(sizes) == 64
+
+
+def test_a_shard_replaced_under_its_name_is_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**20))
+    first = cells_of((64, 64), "f4")
+    second = np.ascontiguousarray(first[::-1])
+    path = make(tmp_path / "a", first, Layout(8, 32))
+    other = make(tmp_path / "b", second, Layout(8, 32))
+    window = Window(3, 3, 20, 20)
+    assert StoreRaster(path).read(window).tobytes() == first[window.slices].tobytes()
+    os.replace(other / "z/c/0/0", path / "z/c/0/0")
+    assert StoreRaster(path).read(window).tobytes() == second[window.slices].tobytes()
+
+
+def test_sides_of_large_tiles_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most one decoding of a tile for itself, and one for those around it."""
+    cells = cells_of((256, 256), "f8")
+    raster = StoreRaster(make(tmp_path / "a", cells, Layout(64, 128)))
+    monkeypatch.setattr(shard, "TILES", DecodedTiles(15 * 64 * 64 * 8))
+    sizes = decodings(monkeypatch)
+    for y in range(0, 256, 64):
+        for x in range(0, 256, 64):
+            frame = Window(y - 2, x - 2, 68, 68).clip((256, 256))
+            assert raster.read(frame).tobytes() == cells[frame.slices].tobytes()
+    assert len(sizes) < 2 * 16
+
+
+def test_decoded_tiles_are_kept_up_to_a_limit_the_latest_longest() -> None:
+    tiles = DecodedTiles(16 * 128)
+    state, part = (1, 2, 3, 4), Window(1, 0, 2, 3)
+    cells = [np.full((4, 4), n, np.int64) for n in range(18)]
+    for n in range(16):
+        tiles.put(state, n, cells[n])
+
+    def known(n: int) -> bool:
+        found = tiles.get(state, n, 4, part)
+        return found is not None and found.shape == (2, 3) and bool((found == n).all())
+
+    assert known(0)  # used now, so it outlives its elders
+    tiles.put(state, 16, cells[16])
+    assert [n for n in range(17) if known(n)] == [0, *range(2, 17)]
+    assert tiles.get((1, 2, 3, 5), 0, 4, part) is None
+
+
+def test_of_a_large_tile_its_sides_are_known_and_nothing_else() -> None:
+    tiles, state = DecodedTiles(2**10), (1, 2, 3, 4)
+    cells = np.arange(64, dtype=np.int64).reshape(8, 8)
+    tiles.put(state, 0, cells)
+    for part in (Window(0, 3, 1, 5), Window(6, 0, 2, 8), Window(2, 0, 5, 2), Window(7, 7, 1, 1)):
+        found = tiles.get(state, 0, 8, part)
+        assert found is not None
+        assert np.array_equal(found, cells[part.slices])
+    assert tiles.get(state, 0, 8, Window(3, 3, 1, 1)) is None
+    assert tiles.get(state, 0, 8, Window(0, 0, 3, 8)) is None
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

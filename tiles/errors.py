@@ -90,6 +90,40 @@ class RunError(OrographError, RuntimeError):
     """
 
 
+class NegativeCycle(OrographError, ValueError):
+    """A graph has a cycle of negative length, so that there are no shortest paths through it.
+
+    Parameters
+    ----------
+    cycle
+        Its vertices, in order; an edge leads from the last to the first.
+    length
+        The sum of its edges.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> try:
+    ...     og.all_pairs([[0, 1], [-2, 0]])
+    ... except og.NegativeCycle as error:
+    ...     print(error.cycle, error.length)
+    [0, 1] -1.0
+    """
+
+    def __init__(self, cycle: list[int], length: float) -> None:
+        super().__init__(cycle, length)
+        self.cycle = cycle
+        self.length = length
+
+    def __str__(self) -> str:
+        shown = self.cycle if len(self.cycle) <= 20 else [*self.cycle[:10], "...", self.cycle[-1]]
+        way = " -> ".join(str(vertex) for vertex in [*shown, self.cycle[0]])
+        return (
+            f"graph: the cycle {way} has length {self.length}, and going round it again makes any "
+            "path through it shorter; remove one of its edges, or make it longer"
+        )
+
+
 class Cancelled(OrographError):
     """A run was cancelled by its owner.
 

@@ -26,6 +26,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.decoded import TILES, file_state
 from orograph.tiles.grid import Window
 
 ABSENT = 2**64 - 1
@@ -214,11 +215,22 @@ def read_tiles(
         out[...] = form.fill
         return out
     try:
-        scratch: NDArray[Any] | None = None
-        for content, tiles in _runs(file, *_wanted(file, form, window, out)):
+        wanted, stop = _wanted(file, form, window, out)
+        state = file_state(file)
+        missing = []
+        for tile in wanted:
+            source, target = _overlap(form, window, *tile[2:])
+            cells = TILES.get(state, tile[0], form.tile, source)
+            if cells is None:
+                missing.append(tile)
+            else:
+                out[target] = cells
+        for first, content, tiles in _runs(file, missing, stop):
             for begin, end, row, column in tiles:
                 source, target = _overlap(form, window, row, column)
-                scratch = _decode(content[begin:end], form, source, out[target], scratch)
+                cells = _decode(content[begin:end], form, source, out[target])
+                if cells is not None:
+                    TILES.put(state, first + begin, cells)
     finally:
         os.close(file)
     return out
@@ -250,8 +262,8 @@ def _wanted(
 
 def _runs(
     file: int, wanted: list[_Tile], stop: int
-) -> Iterator[tuple[NDArray[np.uint8], list[_Tile]]]:
-    """The bytes of tiles that lie one after the other, and where in them each of them lies."""
+) -> Iterator[tuple[int, NDArray[np.uint8], list[_Tile]]]:
+    """Where tiles lie one after the other, their bytes, and where in them each of them lies."""
     first = 0
     while first < len(wanted):
         begin, end = wanted[first][:2]
@@ -266,7 +278,7 @@ def _runs(
                 f"the index puts it at bytes {begin} to {end}, beyond the {stop} bytes of tiles"
             )
         tiles = [(a - begin, b - begin, row, column) for a, b, row, column in wanted[first:last]]
-        yield _pread(file, begin, end - begin), tiles
+        yield begin, _pread(file, begin, end - begin), tiles
         first = last
 
 
@@ -311,9 +323,8 @@ def _decode(
     form: ShardFormat,
     source: Window,
     out: NDArray[Any],
-    scratch: NDArray[Any] | None,
 ) -> NDArray[Any] | None:
-    """Put the part ``source`` of a tile into ``out``; ``scratch`` is made once, when needed."""
+    """Put the part ``source`` of a tile into ``out``; the whole tile, if it had to be set apart."""
     blosc = _blosc()
     content = _checked(content, "the tile")
     side = form.tile
@@ -328,12 +339,11 @@ def _decode(
         )
     if out.shape == (side, side) and out.flags.c_contiguous and out.dtype == form.dtype:
         blosc.decompress(content, out)
-        return scratch
-    if scratch is None:
-        scratch = np.empty((side, side), form.dtype)
-    blosc.decompress(content, scratch)
-    out[...] = scratch[source.slices]
-    return scratch
+        return None
+    cells = np.empty((side, side), form.dtype)
+    blosc.decompress(content, cells)
+    out[...] = cells[source.slices]
+    return cells
 
 
 def encode(cells: NDArray[Any], form: ShardFormat) -> bytes:

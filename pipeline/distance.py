@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.backends import choose_backend
 from orograph.frontier import Frontier
-from orograph.kernels.registry import resolve_backend
 from orograph.kernels.relax import tile_state
 from orograph.kernels.relax_costs import DEFAULTS, MODELS, CostModel
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.relaxation import Distance, check_friction, is_source, warm_up
 from orograph.serving import Served, ServedDistance, Serving, source_labels
-from orograph.settings import config
 from orograph.sources import check_same_grid, parse_sources
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
@@ -171,7 +171,6 @@ def cost_distance(
         raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
     if not max_cost >= 0:
         raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
-    resolve_backend("relax", backend or config.get("backend"))
 
     surface = _surface(friction, elevation, cost, nodata, dtype)
     first = surface.first
@@ -187,6 +186,7 @@ def cost_distance(
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         source_labels(values, rows, columns, whole)
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
+    options = Options(tile, out, overwrite, resume, wait, client)
     problem = Distance(
         model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),
         dtype=np.dtype(dtype),
@@ -199,6 +199,7 @@ def cost_distance(
         sources=cells,
         targets=None if target_values is None else tuple(float(v) for v in target_values),
         cells=first.shape[0] * first.shape[1],
+        backend=choose_backend("relax", backend, rasters, options),
     )
     parameters = {
         "parameters": repr(
@@ -214,7 +215,7 @@ def cost_distance(
         problem,
         rasters,
         parameters,
-        lambda: warm_up(problem, count),
+        partial(warm_up, problem, count) if problem.backend == "numba" else None,
         least_tile=problem.reach,
     )
     if set(wanted) != {"cost"}:
@@ -223,7 +224,7 @@ def cost_distance(
         order = replace(
             order, engine=Served, problem=both, warm_up=lambda: warm_up(serving, count + 1)
         )
-    return launch(order, Options(tile, out, overwrite, resume, wait, client))
+    return launch(order, options)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.backends import choose_backend
 from orograph.frontier import Frontier
-from orograph.kernels.registry import resolve_backend
 from orograph.kernels.relax_costs import BARRIER, CostModel
 from orograph.launch import Options, Order, check_choice, launch
+from orograph.passable import Passable
 from orograph.relaxation import Distance, State, inner_of, warm_up
-from orograph.settings import config
 from orograph.sources import parse_sources
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
@@ -53,6 +54,9 @@ class Hops(Distance):
         attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
         return (Variable("hops", dtype, None, attrs),)
 
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Whatever a mask holds is passable or not."""
+
     def _padded(
         self,
         cells: Array,
@@ -60,7 +64,6 @@ class Hops(Distance):
         shape: tuple[int, int],
         window: Window,
         frame: Window,
-        name: str,
     ) -> Array:
         """Friction one where cells are passable, with the halo."""
         padded = np.full(shape, BARRIER, self.dtype)
@@ -71,6 +74,8 @@ class Hops(Distance):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's hops."""
+        if state.resident is not None:
+            state.resident.store()
         (variable,) = self.outputs
         dist = inner_of(state.tile.dist, state.reach)
         reached = dist < state.tile.unreached
@@ -153,10 +158,10 @@ def hop_distance(
         isinstance(max_hops, bool) or not isinstance(max_hops, Integral) or max_hops < 0
     ):
         raise InputError(f"max_hops: {max_hops!r}; it must be a whole number, at least 0")
-    resolve_backend("relax", backend or config.get("backend"))
     raster = open_raster(mask, nodata=nodata)
-    cells, source_raster = parse_sources(sources, raster, 0.0, snap, target_values)
+    cells, source_raster = parse_sources(sources, Passable(raster), 0.0, snap, target_values)
     rasters = (raster,) if source_raster is None else (raster, source_raster)
+    options = Options(tile, out, overwrite, resume, wait, client)
     problem = Hops(
         model=CostModel("friction"),
         dtype=np.dtype(np.int64),
@@ -169,11 +174,13 @@ def hop_distance(
         sources=cells,
         targets=None if target_values is None else tuple(float(v) for v in target_values),
         cells=raster.shape[0] * raster.shape[1],
+        backend=choose_backend("relax", backend, rasters, options),
     )
     parameters = {
         "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
     count = len(rasters)
-    order = Order(Frontier, problem, rasters, parameters, lambda: warm_up(problem, count))
-    return launch(order, Options(tile, out, overwrite, resume, wait, client))
+    compiled = partial(warm_up, problem, count) if problem.backend == "numba" else None
+    order = Order(Frontier, problem, rasters, parameters, compiled)
+    return launch(order, options)

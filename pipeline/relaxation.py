@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from orograph.tiles.grid import Window
 from orograph.tiles.keys import valid_cells
 from orograph.tiles.quadtree import Node, Place, Sides
 from orograph.tiles.store import Variable
+
+if TYPE_CHECKING:
+    from orograph.kernels.relax_cuda import ResidentTile
 
 Array = npt.NDArray[Any]
 
@@ -46,6 +49,8 @@ class State:
     reach: int
     reached: int = -1
     """Cells that hold a value, once they have been counted."""
+    resident: ResidentTile | None = None
+    """The tile in a GPU's memory, where that does the work: newer than ``tile``, until stored."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,18 @@ class Distance:
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     cells: int = 0
     """Cells of the grid: a path has no more."""
+    backend: str = "numba"
+    """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
     @property
     def reach(self) -> int:
         """How far an edge goes."""
         return 2 if self.connectivity == 16 else 1
+
+    @property
+    def cells_a_visit(self) -> int:
+        """A millisecond's worth or so: halo and rim, and on a GPU copies and many launches."""
+        return 15_000 if self.backend == "numba" else 3_000_000
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -99,12 +111,20 @@ class Distance:
             keys[row, column] = min(cost, keys.get((row, column), math.inf))
         return keys
 
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Refuse friction that cannot be walked on, and fractions where all must be whole."""
+        for i, name in enumerate(self._names):
+            if name == "friction":
+                check_friction(cells[i], self.nodata[i], frame, self.dtype, self.cells)
+            elif self.dtype.kind == "i":
+                check_whole(cells[i], self.nodata[i], frame, name)
+
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """A tile that nothing has reached but the sources in it."""
         window, reach = place.window, self.reach
         shape = window.height + 2 * reach, window.width + 2 * reach
         rasters: dict[str, Any] = {
-            name: self._padded(cells[i], self.nodata[i], shape, window, frame, name)
+            name: self._padded(cells[i], self.nodata[i], shape, window, frame)
             for i, name in enumerate(self._names)
         }
         self._bar_unknown_heights(rasters, shape)
@@ -153,13 +173,8 @@ class Distance:
         shape: tuple[int, int],
         window: Window,
         frame: Window,
-        name: str,
     ) -> Array:
         """A raster with its halo, barriers where there is nothing."""
-        if name == "friction":
-            check_friction(cells, nodata, frame, self.dtype, self.cells)
-        elif self.dtype.kind == "i":
-            check_whole(cells, nodata, frame, name)
         barrier = BARRIER if self.dtype.kind == "i" else np.nan
         padded = np.full(shape, barrier, self.dtype)
         y, x = frame.y - window.y + self.reach, frame.x - window.x + self.reach
@@ -191,6 +206,8 @@ class Distance:
         """Take in the halo, relax up to the bound, and see what is new on the rim."""
         tile = state.tile
         sides = _take_in(tile.dist, halo, state.reach)
+        if self.backend == "cuda":
+            return self._visit_resident(state, sides, told, bound)
         if sides:
             wake(tile, sides)
         stats = relax(tile, _beyond(bound, tile.dist.dtype))
@@ -204,17 +221,48 @@ class Distance:
         outward = np.full(8, np.inf)
         if any(part is not None for part in rim):
             outward = probe_rim(tile, known[:4])
-        if stats.settled or state.reached < 0:
+        if state.reached < 0:
             state.reached = int(np.count_nonzero(inner < tile.unreached))
+        else:
+            state.reached += stats.found
         return Visit(stats.pending, outward.tolist(), rim, stats.settled, state.reached)
+
+    def _visit_resident(self, state: State, sides: int, told: Rim, bound: float) -> Visit:
+        """The same, on the GPU; ``tile`` is up to date in its halo alone."""
+        from orograph.kernels.relax_cuda import ResidentTile
+
+        reach, dtype = state.reach, state.tile.dist.dtype
+        tile = state.resident = state.resident or ResidentTile(state.tile)
+        if sides:
+            tile.wake(sides)
+        stats, improved = tile.improve(_beyond(bound, dtype))
+        shapes = [part.shape for part in facing(inner_of(state.tile.dist, reach), reach)]
+        known = [
+            np.full(shape, state.tile.unreached, dtype) if before is None else before
+            for shape, before in zip(shapes, told, strict=True)
+        ]
+        strips, outward = tile.probe_rim(known[:4])
+        # those that face a corner are the ends of the first rows and of the last
+        corners = [strips[y][:, ends] for y in (0, 1) for ends in np.s_[:reach, -reach:]]
+        rim: Rim = [
+            np.minimum(own, before) if (own < before).any() else None
+            for own, before in zip(strips + corners, known, strict=True)
+        ]
+        if tile.crowded:
+            tile.store()
+            state.resident = None
+        return Visit(stats.pending, outward.tolist(), rim, improved, tile.reached)
 
     def pack(self, state: State) -> Any:
         """Distances and pending keys; costs are read again."""
+        if state.resident is not None:
+            state.resident.store()
         return state.tile.dist, state.tile.keys, state.tile.fresh
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put distances and pending keys back."""
         dist, keys, fresh = packed
+        state.resident = None
         np.minimum(state.tile.dist, dist, out=state.tile.dist)
         np.minimum(state.tile.keys, keys, out=state.tile.keys)
         np.maximum(state.tile.fresh, fresh, out=state.tile.fresh)
@@ -222,10 +270,13 @@ class Distance:
     def size(self, state: State) -> int:
         """Bytes of distances and costs."""
         tile = state.tile
-        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes)
+        resident = 0 if state.resident is None else state.resident.nbytes
+        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes + resident)
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's distances, nodata where there are none."""
+        if state.resident is not None:
+            state.resident.store()
         inner = inner_of(state.tile.dist, state.reach)
         reached = inner < state.tile.unreached
         blank = -1 if self.dtype.kind == "i" else np.nan

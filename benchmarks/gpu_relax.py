@@ -1,0 +1,144 @@
+"""relax.cu on a GPU; run by gpu.py.
+
+One source in the middle of a grid that is one tile; surfaces and cells as in relax_kernel.py.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+from relax_kernel import GRIDS
+from terrain import fractal
+
+from orograph.kernels import cuda, relax_cuda
+from orograph.kernels.relax import TileState, relax, seed, tile_state
+from orograph.kernels.relax_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax_cuda import ResidentTile
+
+REPEAT = 5
+BITS = (  # on a side, on a sixteenth of it: kernels of the twin are slow to compile, not to run
+    ("friction", "float32", 8),
+    ("friction", "float64", 16),
+    ("friction", "int64", 4),
+    ("absolute_difference", "float32", 8),
+    ("absolute_difference", "int64", 16),
+    ("tobler", "float32", 8),
+    ("tobler", "float64", 4),
+    ("walk", "float64", 16),
+)
+
+
+def seeded_tile(grid: Any, heights: Any, model: str, dtype: str, connectivity: int) -> TileState:
+    """A tile of friction and heights (whole numbers: rounded) with a source in the middle."""
+    halo = 2 if connectivity == 16 else 1
+    integer = dtype == "int64"
+    needed = {"friction": grid} if model != "absolute_difference" else {}
+    if model != "friction":
+        needed["elevation"] = heights
+    rasters = {
+        name: np.pad(
+            (np.rint(raster) if integer else raster).astype(dtype),
+            halo,
+            constant_values=BARRIER if integer else np.nan,
+        )
+        for name, raster in needed.items()
+    }
+    shape = tuple(n + 2 * halo for n in grid.shape)
+    metres = 1.0 if model == "friction" else 30.0
+    lengths = edge_lengths(shape[0], metres, metres)
+    state = tile_state(
+        np.full(shape, BARRIER if integer else np.inf, dtype),
+        model=CostModel(model),
+        lengths=np.rint(lengths) if integer else lengths,
+        connectivity=connectivity,
+        **rasters,
+    )
+    seed(state, grid.shape[0] // 2, grid.shape[1] // 2)
+    return state
+
+
+def bits(side: int) -> None:
+    """Distances against the Numba twin's, over all models, dtypes and neighbourhoods."""
+    small = side // 4
+    heights = fractal(small)
+    cases = [("slopes", side, *BITS[0])]
+    cases += [(name, small, *case) for case in BITS for name in ("random", "serpentine")]
+    grids: dict[Any, Any] = {}
+    for name, size, model, dtype, connectivity in cases:
+        if (name, size) not in grids:
+            grids[name, size] = GRIDS[name](size)
+        case = grids[name, size], heights, model, dtype, connectivity
+        found, expected = seeded_tile(*case), seeded_tile(*case)
+        relax_cuda.relax(found)
+        relax(expected)
+        what = f"{name} {size}^2 {model} {dtype}, {connectivity} neighbours"
+        if found.dist.tobytes() != expected.dist.tobytes():
+            raise AssertionError(f"{what}: {int((found.dist != expected.dist).sum())} differ")
+        print(f"{what}: the twin's bits", flush=True)
+
+
+def report(what: str, state: TileState) -> None:
+    """Print the speed of `ResidentTile.relax`, from the seeds to the fixpoint, and what it did."""
+    device = cuda.current_device()
+    cells = (state.dist.shape[0] - 2) * (state.dist.shape[1] - 2)
+    speeds = []
+    for turn in range(REPEAT + 1):
+        tile = ResidentTile(state, device)
+        begin = time.perf_counter()
+        stats = tile.relax()  # waits for the last round
+        if turn:  # the first compiles
+            speeds.append(cells / (time.perf_counter() - begin) / 1e9)
+    print(
+        f"{what}: {statistics.median(speeds):.2f} Gcell/s ({min(speeds):.2f}-{max(speeds):.2f}); "
+        f"{tile.rounds} rounds, visits a block {stats.visits / state.keys.size:.2f}, sets a visit "
+        f"{stats.sets / stats.visits:.2f}, rows a visit {stats.rows / stats.visits:.0f}, "
+        f"settled a cell {stats.settled / cells:.2f}",
+        flush=True,
+    )
+
+
+def speed(side: int) -> None:
+    """The device alone: surfaces of friction, then the other models, neighbourhoods and dtypes."""
+    for name in ("slopes", "random", "smooth"):
+        grid = GRIDS[name](side)
+        for dtype in ("float32", "float64"):
+            report(
+                f"{name} {side}^2 friction {dtype}", seeded_tile(grid, None, "friction", dtype, 8)
+            )
+        if name == "random":
+            for dtype, connectivity in (("float32", 16), ("int64", 4)):
+                state = seeded_tile(grid, None, "friction", dtype, connectivity)
+                report(f"{name} {side}^2 friction {dtype}, {connectivity} neighbours", state)
+            blocked = np.where(np.random.default_rng(2).random(grid.shape) < 0.35, np.nan, grid)
+            blocked[side // 2, side // 2] = 1
+            state = seeded_tile(blocked, None, "friction", "float32", 8)
+            report(f"35 % obstacles {side}^2 friction float32", state)
+    heights = fractal(side)
+    flat = np.ones((side, side), np.float32)
+    for model in ("absolute_difference", "tobler", "walk"):
+        state = seeded_tile(flat, heights, model, "float32", 8)
+        report(f"fractal {side}^2 {model} float32", state)
+    hops = seeded_tile(flat, None, "friction", "int64", 4)
+    report(f"hops {side}^2 int64, 4 neighbours", hops)
+    side = min(side, 2048)
+    state = seeded_tile(GRIDS["serpentine"](side), None, "friction", "float32", 8)
+    report(f"serpentine {side}^2 friction float32", state)
+
+
+def run(side: int) -> None:
+    """A tile from and to the host, on both backends."""
+    side = min(side, 4096)
+    grid = GRIDS["slopes"](side)
+    for name, work in (("numba", relax), ("cuda", relax_cuda.relax)):
+        spent = []
+        for _ in range(3):
+            state = seeded_tile(grid, None, "friction", "float32", 8)
+            begin = time.perf_counter()
+            work(state)
+            spent.append(time.perf_counter() - begin)
+        seconds = statistics.median(spent)
+        rate = side**2 / seconds / 1e6
+        print(f"slopes {side}^2 float32, {name}: {seconds:.3f} s, {rate:.0f} Mcell/s", flush=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +37,9 @@ class Device(Protocol):
     @property
     def array_module(self) -> Any:
         """NumPy, or what has its functions for this device's arrays."""
+
+    def use_own_stream(self) -> None:
+        """Let what the calling thread launches and copies run beside what others do."""
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
@@ -84,6 +88,10 @@ class CupyDevice:
     def array_module(self) -> Any:
         """CuPy."""
         return self._cupy
+
+    def use_own_stream(self) -> None:
+        """Let what the calling thread launches and copies run beside what others do."""
+        self._cupy.cuda.Stream.ptds.use()
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
@@ -160,8 +168,15 @@ def _gpu() -> Device:
 
 
 def current_device() -> Device:
-    """The device that CUDA kernels of this process run on."""
-    return _gpu()
+    """The device that CUDA kernels of this process run on.
+
+    Threads of a pool work each on a stream of its own from now on, so that one copies while another
+    computes. The main thread, which may be a user's, stays on its stream.
+    """
+    device = _gpu()
+    if current_thread() is not main_thread():
+        device.use_own_stream()
+    return device
 
 
 def blocks_for(count: int, threads: int) -> tuple[int]:

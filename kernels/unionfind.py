@@ -97,6 +97,25 @@ def compress_paths(parent):
         parent[vertex] = root
 
 
+def checked_ends(n: int, a: Ends, b: Ends, method: str) -> tuple[Ends, Ends]:
+    """The ends of the edges as words of the width that parents have; errors as `components`."""
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    if a.ndim != 1 or a.shape != b.shape:
+        raise ValueError(f"a, b: shapes {a.shape} and {b.shape}; pass two lists of one length")
+    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
+        raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; vertices are integers, cast them")
+    for name, ends in (("a", a), ("b", b)):
+        if ends.size and not 0 <= int(ends.min()) <= int(ends.max()) < n:
+            wrong = int(np.flatnonzero((ends < 0) | (ends >= n))[0])
+            raise ValueError(
+                f"{name}: edge {wrong} ends at {ends[wrong]}, which is none of the vertices 0 to"
+                f" {n - 1}; correct it or raise n"
+            )
+    word = np.uint32 if n <= 2**32 else np.uint64
+    return a.astype(word), b.astype(word)
+
+
 def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
     """The connected component of each vertex, named by its smallest vertex.
 
@@ -136,22 +155,8 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
     >>> components(5, np.array([4, 1]), np.array([1, 3]))
     array([0, 1, 2, 1, 1])
     """
-    if method not in METHODS:
-        raise ValueError(f"method: {method!r} is unknown; choose one of {', '.join(METHODS)}")
-    if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(f"a, b: shapes {a.shape} and {b.shape}; pass two lists of one length")
-    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
-        raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; vertices are integers, cast them")
-    for name, ends in (("a", a), ("b", b)):
-        if ends.size and not 0 <= int(ends.min()) <= int(ends.max()) < n:
-            wrong = int(np.flatnonzero((ends < 0) | (ends >= n))[0])
-            raise ValueError(
-                f"{name}: edge {wrong} ends at {ends[wrong]}, which is none of the vertices 0 to"
-                f" {n - 1}; correct it or raise n"
-            )
-    word = np.uint32 if n <= 2**32 else np.uint64
-    first, second = a.astype(word), b.astype(word)
-    parent = np.arange(n, dtype=word)
+    first, second = checked_ends(n, a, b, method)
+    parent = np.arange(n, dtype=first.dtype)
     if method == "rem":
         join_edges(parent, first, second)
     else:

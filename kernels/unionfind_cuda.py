@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from orograph.kernels.cuda import Buffer, Device, blocks_for, current_device
-from orograph.kernels.unionfind import METHODS, Ends, Roots
+from orograph.kernels.unionfind import Ends, Roots, checked_ends
 
 THREADS = 256
 SOURCE = "unionfind.cu"
@@ -60,20 +58,7 @@ def components(
     ----------
     Komura (2015), doi:10.1016/j.cpc.2015.04.015.
     """
-    if method not in METHODS:
-        raise ValueError(f"method: {method!r} is unknown; choose one of {', '.join(METHODS)}")
-    if a.ndim != 1 or a.shape != b.shape:
-        raise ValueError(f"a, b: shapes {a.shape} and {b.shape}; pass two lists of one length")
-    if a.dtype.kind not in "iu" or b.dtype.kind not in "iu":
-        raise TypeError(f"a, b: dtypes {a.dtype} and {b.dtype}; vertices are integers, cast them")
-    for name, ends in (("a", a), ("b", b)):
-        if ends.size and not 0 <= int(ends.min()) <= int(ends.max()) < n:
-            wrong = int(np.flatnonzero((ends < 0) | (ends >= n))[0])
-            raise ValueError(
-                f"{name}: edge {wrong} ends at {ends[wrong]}, which is none of the vertices 0 to"
-                f" {n - 1}; correct it or raise n"
-            )
+    first, second = checked_ends(n, a, b, method)
     where = device or current_device()
-    word: Any = np.uint32 if n <= 2**32 else np.uint64
-    ends = (where.upload(a.astype(word)), where.upload(b.astype(word)))
-    return where.download(join_components(where, n, *ends, method)).astype(np.int64)
+    parent = join_components(where, n, where.upload(first), where.upload(second), method)
+    return where.download(parent).astype(np.int64)

@@ -9,6 +9,8 @@ from orograph.kernels.registry import missing_gpu
 if TYPE_CHECKING:
     from distributed import Client
 
+GPU_THREADS = 4
+
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
     """Start a cluster on this machine and return a client of it.
@@ -29,7 +31,8 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     Notes
     -----
     CPU workers are processes of one thread each: the kernels are serial, and a process of its own
-    has a memory limit of its own.
+    has a memory limit of its own. GPU workers have four threads: while the tile of one is computed,
+    others decode, copy and write theirs.
 
     Examples
     --------
@@ -50,6 +53,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if missing_gpu() is None:
         from dask_cuda import LocalCUDACluster
 
+        options = {"threads_per_worker": GPU_THREADS, **options}
         local = LocalCUDACluster(n_workers=n_workers, **options)
     else:
         options = {"threads_per_worker": 1, "processes": True, **options}

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -485,5 +486,6 @@ def connected_components(
         "min_size": int(min_size),
         "nodata": repr(raster.nodata),
     }
-    order = Order(Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype))
+    warm_up = partial(compile_kernels, raster.dtype) if backend == "numba" else None
+    order = Order(Pass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orograph.frontier import Visit
 
-CELLS_A_VISIT = 15_000  # a visit costs a millisecond or so beside its cells
 CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
 STEP = 1.5
 
@@ -25,13 +24,15 @@ class Delta:
     ----------
     area
         Cells of a tile: after work worth so many cells delta is thought over.
+    visit
+        How many cells could be settled in the time that a visit takes beside those it settles.
     """
 
-    def __init__(self, area: int) -> None:
+    def __init__(self, area: int, visit: int) -> None:
         self.delta = 0.0
         self.starved = 0
         self.tasks = 0
-        self._area = area
+        self._area, self._visit = area, visit
         self._visits = self._settled = self._first_time = 0
 
     def above(self, front: float) -> float:
@@ -50,7 +51,7 @@ class Delta:
 
     def adapt(self) -> None:
         """Widen or narrow the window, if enough has been seen."""
-        visits = self._visits * CELLS_A_VISIT + self.tasks * CELLS_A_TASK
+        visits = self._visits * self._visit + self.tasks * CELLS_A_TASK
         if not self.delta or visits + self._settled < self._area:
             return
         again = self._settled - self._first_time

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from orograph.run import cluster_failures
 from orograph.settings import config
@@ -127,7 +127,7 @@ class _Cluster:
         self._heard = time.monotonic()
         self._patience = 20.0
         # A client gathers what it has to say for 10 ms, which is longer than many a visit takes.
-        self._messages: Any = client.scheduler_comm
+        self._messages = cast("Any", client.scheduler_comm)
         self._usual_interval = self._messages.interval
         self._messages.interval = min(SECONDS_A_MESSAGE, self._usual_interval)
 

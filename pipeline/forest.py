@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -366,7 +367,6 @@ def minimum_spanning_forest(
     backend = choose_backend("tile_forest", backend, (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    order = Order(
-        Pass, problem, (raster,), parameters, lambda: compile_kernels(raster.dtype, weight)
-    )
+    warm_up = partial(compile_kernels, raster.dtype, weight) if backend == "numba" else None
+    order = Order(Pass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

@@ -125,6 +125,10 @@ class FrontierProblem(Protocol):
     def reach(self) -> int:
         """How many cells beyond its border a tile must see."""
 
+    @property
+    def cells_a_visit(self) -> int:
+        """How many cells could be settled in the time that a visit takes beside its cells."""
+
     def starts(self, tile: int) -> dict[Tile, float] | None:
         """Tiles in which something starts and the least value there; None: look at each tile."""
 
@@ -340,7 +344,7 @@ class _Driver:
         self.flying = np.full((rows, columns), math.inf)  # and their keys
         self.reached = np.zeros((rows, columns), np.int64)
         self.rims: dict[Tile, Rim] = {}
-        self.window = Delta(run.tree.tile**2)
+        self.window = Delta(run.tree.tile**2, run.problem.cells_a_visit)
         self.settled = self.visits = 0
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:

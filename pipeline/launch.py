@@ -88,8 +88,8 @@ class Order:
     rasters: tuple[Raster, ...]
     parameters: Mapping[str, Any]
     """What beside the rasters decides the result, in JSON types."""
-    warm_up: Callable[[], None]
-    """Compiles the kernels, so that workers find them in the cache."""
+    warm_up: Callable[[], None] | None
+    """Compiles the kernels, so that workers find them in the cache; None: no Numba kernels."""
     least_tile: int = 1
     """Cells a side that a tile must have, so that no edge goes beyond its neighbours."""
 
@@ -170,7 +170,8 @@ def _in_memory(order: Order, layout: Layout) -> _Parts:
     )
 
     def work() -> xr.Dataset:
-        order.warm_up()
+        if order.warm_up is not None:
+            order.warm_up()
         attributes = engine.run(None, engine, cancelled)
         place = first.georeference
         dims = (place.y_name, place.x_name)
@@ -215,7 +216,8 @@ def _on_disk(order: Order, layout: Layout, options: Options, client: Client | No
             # it was published, and killed before it could tidy up
             space.clear()
             return open_dataset(space.out)
-        order.warm_up()
+        if order.warm_up is not None:
+            order.warm_up()
         vault = space.open(create_result)
         # names of tasks are never used twice: a result that the cluster still holds from an
         # earlier run would stand for work that this one has to do

@@ -74,6 +74,7 @@ class Ends:
     name = "st-connected"
     outputs = ()
     reach = 1
+    cells_a_visit = 15_000
 
     def starts(self, tile: int) -> dict[Tile, float]:
         """The tiles of the two ends."""

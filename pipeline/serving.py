@@ -67,6 +67,7 @@ class Serving:
     """
 
     name = "serving"
+    cells_a_visit = 15_000
 
     distance: Distance
     wanted: tuple[str, ...]

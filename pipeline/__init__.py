@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
+    from orograph.apsp import all_pairs
     from orograph.clusters import cluster
     from orograph.components import connected_components
     from orograph.distance import cost_distance
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from orograph.hops import hop_distance
     from orograph.paths import LeastCostPath, corridor, least_cost_path, path_mask
     from orograph.planning import Plan, plan
+    from orograph.reach import Reach, st_connected
     from orograph.run import Progress, Run
     from orograph.settings import config
     from orograph.tiles.dataset import open_dataset as open
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         Cancelled,
         DamagedChunkError,
         InputError,
+        NegativeCycle,
         OrographError,
         RunError,
         StorageFullError,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from orograph.tiles.ingest import ingest
 
 _HOMES = {
+    "orograph.apsp": ("all_pairs",),
     "orograph.clusters": ("cluster",),
     "orograph.settings": ("config",),
     "orograph.components": ("connected_components",),
@@ -46,6 +50,7 @@ _HOMES = {
     "orograph.hops": ("hop_distance",),
     "orograph.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning": ("Plan", "plan"),
+    "orograph.reach": ("Reach", "st_connected"),
     "orograph.run": ("Progress", "Run"),
     "orograph.tiles.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -53,6 +58,7 @@ _HOMES = {
         "Cancelled",
         "DamagedChunkError",
         "InputError",
+        "NegativeCycle",
         "OrographError",
         "RunError",
         "StorageFullError",
@@ -70,13 +76,16 @@ __all__ = [
     "DamagedChunkError",
     "InputError",
     "LeastCostPath",
+    "NegativeCycle",
     "OrographError",
     "Plan",
     "Progress",
+    "Reach",
     "Run",
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "all_pairs",
     "cluster",
     "config",
     "connected_components",
@@ -89,6 +98,7 @@ __all__ = [
     "open",
     "path_mask",
     "plan",
+    "st_connected",
     "to_geotiff",
 ]
 

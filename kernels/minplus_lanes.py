@@ -1,0 +1,196 @@
+"""The innermost loops of a min-plus product, as LLVM vector code.
+
+Numba's own loops keep C in memory: here a tile of it, some rows by two vectors, stays in registers
+while sums are taken from panels that are read from end to end. LLVM splits the vectors of 64 bytes
+on machines without AVX-512; the tile is then smaller, too.
+
+Numba's cache looks at the text of the caller's file alone: after an edit here the constant
+``LANES_SOURCE`` in minplus.py must change too (a test says to what).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from llvmlite import binding, ir
+from numba import types
+from numba.extending import intrinsic
+
+BARRIER = 2**60  # as in relax_costs.py
+
+# The compiled code's cache is kept for each CPU and its features, so this may go into it.
+WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
+VECTOR_BYTES = 64 if WIDE else 32
+TILE_ROWS = 12 if WIDE else 6
+TRACED_ROWS = 6 if WIDE else 3  # with predecessors, which need registers too
+
+
+def _number(value: int, bits: int = 64) -> Any:
+    return ir.Constant(ir.IntType(bits), value)
+
+
+class _Tile:
+    """Emits code on a tile of C that is kept in registers."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any) -> None:
+        self.context, self.builder = context, builder
+        self.element = context.get_data_type(kind)
+        self.real = isinstance(self.element, ir.DoubleType | ir.FloatType)
+        self.size = context.get_abi_sizeof(self.element)
+        self.width = VECTOR_BYTES // self.size
+        self.vector = ir.VectorType(self.element, self.width)
+        self.index = ir.IntType(8 * self.size)
+
+    def data(self, kind: Any, value: Any, offset: Any) -> Any:
+        array = self.context.make_array(kind)(self.context, self.builder, value)
+        return self.builder.gep(array.data, [offset])
+
+    def place(self, start: Any, row: Any, v: int) -> Any:
+        """Where a vector begins: ``row`` elements and ``v`` vectors after ``start``."""
+        there = self.builder.gep(start, [self.builder.add(row, _number(v * self.width))])
+        return self.builder.bitcast(there, self.vector.as_pointer())
+
+    def load(self, start: Any, row: Any, v: int) -> Any:
+        return self.builder.load(self.place(start, row, v), align=self.size)
+
+    def splat(self, value: Any) -> Any:
+        kind = ir.VectorType(value.type, self.width)
+        undefined = ir.Constant(kind, ir.Undefined)
+        single = self.builder.insert_element(undefined, value, _number(0, 32))
+        lanes = ir.Constant(ir.VectorType(ir.IntType(32), self.width), [0] * self.width)
+        return self.builder.shuffle_vector(single, undefined, lanes)
+
+    def add(self, a: Any, b: Any) -> Any:
+        return self.builder.fadd(a, b) if self.real else self.builder.add(a, b)
+
+    def least(self, a: Any, b: Any, signed: bool) -> tuple[Any, Any]:
+        """The lesser of two vectors (b of equals), and where it is a."""
+        if self.real and signed:
+            less = self.builder.fcmp_ordered("<", a, b)
+            return self.builder.select(less, a, b), less
+        bits = ir.VectorType(self.index, self.width)
+        a, b = (self.builder.bitcast(value, bits) for value in (a, b))
+        less = self.builder.icmp_signed("<", a, b)
+        return self.builder.bitcast(self.builder.select(less, a, b), self.vector), less
+
+
+def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
+    """Make the innermost loop: lower a tile of ``rows`` x 2 vectors of C by ``depth`` sums each.
+
+    ``a`` holds ``rows`` elements a step, ``b`` two vectors. With ``traced``, ``which`` (int32, two
+    vectors' elements a row) gets the last step that lowered an element, or -1. Without ``signed``
+    floats are compared as integers, which is the same where no sum is negative and leaves the units
+    that add floats to the additions.
+    """
+
+    @intrinsic
+    def lower(typingctx, a, a_at, b, b_at, depth, c, c_at, c_stride, which):
+        def codegen(context, builder, signature, args):
+            tile = _Tile(context, builder, signature.args[0].dtype)
+            a, a_at, b, b_at, depth, c, c_at, stride, which = args
+            a = tile.data(signature.args[0], a, a_at)
+            b = tile.data(signature.args[2], b, b_at)
+            c = tile.data(signature.args[5], c, c_at)
+            spots = [(r, v) for r in range(rows) for v in range(2)]
+            starts = [builder.mul(stride, _number(r)) for r in range(rows)]
+            begin = [tile.load(c, starts[r], v) for r, v in spots]
+            entry = builder.block
+            loop = builder.append_basic_block("steps")
+            done = builder.append_basic_block("done")
+            builder.branch(loop)
+            builder.position_at_end(loop)
+            step = builder.phi(ir.IntType(64))
+            held = [builder.phi(tile.vector) for _ in spots]
+            indices = ir.VectorType(tile.index, tile.width)
+            found = [builder.phi(indices) for _ in spots] if traced else []
+            row_a = builder.mul(step, _number(rows))
+            row_b = builder.mul(step, _number(2 * tile.width))
+            across = [tile.load(b, row_b, v) for v in range(2)]
+            number = tile.splat(builder.trunc(step, tile.index)) if traced else None
+            lowered, steps = [], []
+            for r in range(rows):
+                place = builder.gep(a, [builder.add(row_a, _number(r))])
+                down = tile.splat(builder.load(place, align=tile.size))
+                for v in range(2):
+                    n = 2 * r + v
+                    total = tile.add(down, across[v])
+                    least, less = tile.least(total, held[n], signed)
+                    lowered.append(least)
+                    if traced:
+                        steps.append(builder.select(less, number, found[n]))
+            following = builder.add(step, _number(1))
+            step.add_incoming(_number(0), entry)
+            step.add_incoming(following, loop)
+            for n in range(len(spots)):
+                held[n].add_incoming(begin[n], entry)
+                held[n].add_incoming(lowered[n], loop)
+                if traced:
+                    none = ir.Constant(indices, [-1] * tile.width)
+                    found[n].add_incoming(none, entry)
+                    found[n].add_incoming(steps[n], loop)
+            builder.cbranch(builder.icmp_signed("<", following, depth), loop, done)
+            builder.position_at_end(done)
+            for n, (r, v) in enumerate(spots):
+                builder.store(lowered[n], tile.place(c, starts[r], v), align=tile.size)
+            if traced:
+                start = tile.data(signature.args[8], which, _number(0))
+                narrow = ir.VectorType(ir.IntType(32), tile.width)
+                for n in range(len(spots)):
+                    place = builder.gep(start, [_number(n * tile.width)])
+                    value = steps[n] if tile.size == 4 else builder.trunc(steps[n], narrow)
+                    there = builder.bitcast(place, narrow.as_pointer())
+                    builder.store(value, there, align=4)
+            return context.get_dummy_value()
+
+        n = types.int64
+        return types.void(a, n, b, n, n, c, n, n, which), codegen
+
+    return lower
+
+
+lower_signed = _lower_tile(TILE_ROWS, True, False)
+lower_unsigned = _lower_tile(TILE_ROWS, False, False)
+lower_traced = _lower_tile(TRACED_ROWS, True, True)
+
+
+def tile_columns(dtype: npt.DTypeLike) -> int:
+    """Columns of C that the innermost loop keeps in registers."""
+    return 2 * VECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+@intrinsic
+def packed(typingctx, value):
+    """A value as panels hold it: integer barriers are lifted out of reach of negative weights."""
+
+    def codegen(context, builder, signature, args):
+        if not isinstance(signature.args[0], types.Integer):
+            return args[0]
+        barred = builder.icmp_signed(">=", args[0], _number(BARRIER))
+        return builder.select(barred, _number(2 * BARRIER), args[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def nothing(typingctx, array):
+    """What panels are padded with."""
+
+    def codegen(context, builder, signature, args):
+        if isinstance(signature.return_type, types.Integer):
+            return _number(2 * BARRIER)
+        return ir.Constant(context.get_data_type(signature.return_type), float("inf"))
+
+    return array.dtype(array), codegen
+
+
+@intrinsic
+def stand_apart(typingctx):
+    """Keep the function that calls this from being compiled into its callers again and again."""
+
+    def codegen(context, builder, signature, args):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen

@@ -1,6 +1,6 @@
 """Cost distance as a user calls it, beside scikit-image's MCP_Geometric, interleaved.
 
-    python benchmarks/cost_run.py --side 4096
+    python benchmarks/cost_run.py --side 4096 --grass           # and GRASS r.cost, if installed
     python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr
     python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
 
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--serpentine", type=int, default=2000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--tile", type=int, default=1024)
+    parser.add_argument("--grass", action="store_true", help="r.cost as a second peer")
     parser.add_argument("--store", type=int, default=0, help="side of a run from Zarr to Zarr")
     parser.add_argument("--larger-than-memory", type=int, default=0, help="side of such a run")
     parser.add_argument("--workers", type=int, default=2)
@@ -52,6 +53,7 @@ def main() -> None:
 
 def in_memory(options: argparse.Namespace) -> None:
     """Whole calls on arrays in memory, one thread and two, beside MCP_Geometric."""
+    from grass import r_cost
     from skimage.graph import MCP_Geometric
 
     for name in ("random", "slopes", "serpentine"):
@@ -59,13 +61,21 @@ def in_memory(options: argparse.Namespace) -> None:
         friction = surfaces(side)[name]
         start = (side // 2 + 4, side // 2)
         costs = np.where(np.isnan(friction), np.inf, friction)
-        speeds: dict[str, list[float]] = {"mcp": [], "one thread": [], "two threads": []}
+        peers = ["mcp", "r.cost"] if options.grass else ["mcp"]
+        speeds: dict[str, list[float]] = {
+            peer: [] for peer in (*peers, "one thread", "two threads")
+        }
         for turn in range(options.repeat + 1):
             for peer, spent in speeds.items():
+                if peer in peers and not turn:
+                    continue  # needs no rehearsal
                 begin = time.perf_counter()
                 if peer == "mcp":
-                    if turn:  # needs no rehearsal
-                        reference, _ = MCP_Geometric(costs).find_costs([start])
+                    reference, _ = MCP_Geometric(costs).find_costs([start])
+                elif peer == "r.cost":
+                    seconds, of_grass = r_cost(friction, start)
+                    spent.append(side**2 / seconds / 1e6)
+                    continue
                 else:
                     with og.config.set(threads=1 if peer == "one thread" else 2):
                         run = og.cost_distance(
@@ -77,10 +87,15 @@ def in_memory(options: argparse.Namespace) -> None:
         reached = np.isfinite(reference)
         off = np.abs(result["cost"].values[reached] - reference[reached])
         medians = {peer: statistics.median(spent) for peer, spent in speeds.items()}
+        if options.grass:
+            off = np.append(off, np.abs(result["cost"].values - of_grass)[reached])
         print(
             f"{name} {side}^2: MCP_Geometric {medians['mcp']:.1f} Mcell/s, "
+            + (f"GRASS r.cost {medians['r.cost']:.1f}, " if options.grass else "")
             + ", ".join(
-                f"{peer} {medians[peer]:.1f} ({medians[peer] / medians['mcp']:.1f}x)"
+                f"{peer} {medians[peer]:.1f} ("
+                + ", ".join(f"{medians[peer] / medians[other]:.1f}x" for other in peers)
+                + ")"
                 for peer in ("one thread", "two threads")
             )
             + f"; {_work(run, side)}; greatest difference {off.max():.1e}",

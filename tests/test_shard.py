@@ -338,7 +338,7 @@ def test_tiles_read_with_a_halo_are_decoded_once(
 ) -> None:
     cells = cells_of((64, 64), "f4")
     raster = StoreRaster(make(tmp_path / "a", cells, Layout(8, 32)))
-    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**20))
+    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**22))
     sizes = decodings(monkeypatch)
     for y in range(0, 64, 8):
         for x in range(0, 64, 8):
@@ -375,24 +375,28 @@ def test_sides_of_large_tiles_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_decoded_tiles_are_kept_up_to_a_limit_the_latest_longest() -> None:
-    tiles = DecodedTiles(16 * 128)
-    state, part = (1, 2, 3, 4), Window(1, 0, 2, 3)
-    cells = [np.full((4, 4), n, np.int64) for n in range(18)]
-    for n in range(16):
+    tiles = DecodedTiles(64 * 288)  # room for 48 of them, and for the sides of 32
+    state, part = (1, 2, 3, 4), Window(2, 2, 2, 3)
+    cells = [np.full((6, 6), n, np.int64) for n in range(50)]
+    for n in range(48):
         tiles.put(state, n, cells[n])
 
     def known(n: int) -> bool:
-        found = tiles.get(state, n, 4, part)
+        found = tiles.get(state, n, 6, part)
         return found is not None and found.shape == (2, 3) and bool((found == n).all())
 
     assert known(0)  # used now, so it outlives its elders
-    tiles.put(state, 16, cells[16])
-    assert [n for n in range(17) if known(n)] == [0, *range(2, 17)]
-    assert tiles.get((1, 2, 3, 5), 0, 4, part) is None
+    tiles.put(state, 48, cells[48])
+    assert [n for n in range(49) if known(n)] == [0, *range(2, 49)]
+    assert tiles.get((1, 2, 3, 5), 0, 6, part) is None
+    assert tiles.get(state, 1, 6, Window(4, 0, 2, 6)) is None
+    last = tiles.get(state, 48, 6, Window(4, 0, 2, 6))
+    assert last is not None
+    assert (last == 48).all()
 
 
 def test_of_a_large_tile_its_sides_are_known_and_nothing_else() -> None:
-    tiles, state = DecodedTiles(2**10), (1, 2, 3, 4)
+    tiles, state = DecodedTiles(2**12), (1, 2, 3, 4)
     cells = np.arange(64, dtype=np.int64).reshape(8, 8)
     tiles.put(state, 0, cells)
     for part in (Window(0, 3, 1, 5), Window(6, 0, 2, 8), Window(2, 0, 5, 2), Window(7, 7, 1, 1)):

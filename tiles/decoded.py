@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Hashable
 from threading import Lock
 from typing import Any
 
@@ -30,46 +31,64 @@ def file_state(file: int) -> FileState:
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
+class _Parts:
+    """Arrays up to a number of bytes, the least recently used out first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._arrays: OrderedDict[Hashable, Cells] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> Cells | None:
+        if key in self._arrays:
+            self._arrays.move_to_end(key)
+        return self._arrays.get(key)
+
+    def put(self, key: Hashable, cells: Cells) -> None:
+        if key in self._arrays or cells.nbytes > self.limit:
+            return
+        self._arrays[key] = cells
+        self._bytes += cells.nbytes
+        while self._bytes > self.limit:
+            self._bytes -= self._arrays.popitem(last=False)[1].nbytes
+
+
 class DecodedTiles:
-    """Parts of square tiles up to a number of bytes, the least recently used out first.
+    """Square tiles, and the sides of many more, up to a number of bytes.
 
     Parameters
     ----------
     limit : int
-        Bytes. Of a tile larger than a sixteenth of it only the sides are kept.
+        Bytes; three quarters are for tiles, which must not be larger than a sixteenth of it, and
+        one for sides.
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._parts: OrderedDict[tuple[FileState, int, Window], Cells] = OrderedDict()
-        self._bytes = 0
+        self._limit = limit
+        self._tiles = _Parts(limit - limit // 4)
+        self._sides = _Parts(limit // 4)
         self._lock = Lock()
 
     def get(self, state: FileState, begin: int, side: int, part: Window) -> Cells | None:
         """Cells of the tile whose bytes begin there in a file, if kept; not to be written to."""
         with self._lock:
-            for window in (Window(0, 0, side, side), *_sides(side)):
-                key = state, begin, window
-                if key in self._parts and _contains(window, part):
-                    self._parts.move_to_end(key)
-                    return self._parts[key][part.within(window)]
+            cells = self._tiles.get((state, begin))
+            if cells is not None:
+                return cells[part.slices]
+            for number, window in enumerate(_sides(side)):
+                if _contains(window, part):
+                    cells = self._sides.get((state, begin, number))
+                    if cells is not None:
+                        return cells[part.within(window)]
         return None
 
     def put(self, state: FileState, begin: int, cells: Cells) -> None:
         """Keep a tile or its sides; nobody may write to it from now on."""
-        side = len(cells)
-        if 16 * cells.nbytes <= self.limit:
-            kept = [(Window(0, 0, side, side), cells)]
-        else:
-            kept = [(window, cells[window.slices].copy()) for window in _sides(side)]
         with self._lock:
-            for window, part in kept:
-                if (state, begin, window) not in self._parts and part.nbytes <= self.limit:
-                    self._parts[state, begin, window] = part
-                    self._bytes += part.nbytes
-            while self._bytes > self.limit:
-                _, oldest = self._parts.popitem(last=False)
-                self._bytes -= oldest.nbytes
+            for number, window in enumerate(_sides(len(cells))):
+                self._sides.put((state, begin, number), cells[window.slices].copy())
+            if 16 * cells.nbytes <= self._limit:
+                self._tiles.put((state, begin), cells)
 
 
 def _sides(side: int) -> tuple[Window, ...]:

@@ -82,13 +82,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--arch", default=",".join(map(str, ARCHITECTURES)))
+    parser.add_argument("--defaults", action="store_true", help="without the variants of files")
     arguments = parser.parse_args()
     compiler, failed = Nvrtc(), False
     for path in arguments.files:
         if not path.is_file():
             parser.error(f"{path}: no such file")
         for architecture in map(int, arguments.arch.split(",")):
-            for defines in variants_of(path):
+            for defines in variants_of(path)[: 1 if arguments.defaults else None]:
                 begin = time.perf_counter()
                 compiled, size, log = compiler.compile(path, architecture, defines)
                 took = time.perf_counter() - begin

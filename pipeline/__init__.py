@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from orograph.distance import cost_distance
     from orograph.forest import minimum_spanning_forest
     from orograph.hops import hop_distance
+    from orograph.index import DistanceIndex
     from orograph.paths import LeastCostPath, corridor, least_cost_path, path_mask
     from orograph.planning import Plan, plan
     from orograph.reach import Reach, st_connected
@@ -48,6 +49,7 @@ _HOMES = {
     "orograph.distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.hops": ("hop_distance",),
+    "orograph.index": ("DistanceIndex",),
     "orograph.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning": ("Plan", "plan"),
     "orograph.reach": ("Reach", "st_connected"),
@@ -74,6 +76,7 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DistanceIndex",
     "InputError",
     "LeastCostPath",
     "NegativeCycle",

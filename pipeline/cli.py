@@ -135,6 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--no-path", action="store_true", help="do not print the way")
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
+
+    from orograph.cli_index import add_index
+
+    add_index(commands, _client)
     return parser
 
 

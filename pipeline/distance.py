@@ -172,11 +172,11 @@ def cost_distance(
     if not max_cost >= 0:
         raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
 
-    surface = _surface(friction, elevation, cost, nodata, dtype)
+    surface = open_surface(friction, elevation, cost, nodata, dtype)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
-        _check_whole(lengths, connectivity, cost)
+        check_whole_lengths(lengths, connectivity, cost)
         if (np.asarray(initial_cost) % 1).any():
             raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
     cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
@@ -188,7 +188,7 @@ def cost_distance(
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
     options = Options(tile, out, overwrite, resume, wait, client)
     problem = Distance(
-        model=CostModel(cost, direction == "to", _coefficients(cost, coefficients)),
+        model=CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
         dtype=np.dtype(dtype),
         connectivity=connectivity,
         max_cost=float(max_cost),
@@ -228,7 +228,7 @@ def cost_distance(
 
 
 @dataclass(frozen=True)
-class _Surface:
+class Surface:
     """What is walked on."""
 
     friction: Raster | None
@@ -243,15 +243,15 @@ class _Surface:
         return self.rasters[0]
 
 
-def _surface(
+def open_surface(
     friction: Any, elevation: Any, cost: str, nodata: float | int | None, dtype: str
-) -> _Surface:
+) -> Surface:
     if friction is None and cost == "friction":
         raise InputError("friction: None, but cost='friction' needs it; pass a raster")
     if elevation is None and cost != "friction":
         raise InputError(f"elevation: None, but cost={cost!r} needs it; pass elevation=")
     wanted_friction = friction is not None and cost != "absolute_difference"
-    surface = _Surface(
+    surface = Surface(
         open_raster(friction, nodata=nodata) if wanted_friction else None,
         open_raster(elevation) if cost != "friction" else None,
     )
@@ -264,7 +264,7 @@ def _surface(
     return surface
 
 
-def _coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
+def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
     names = COEFFICIENTS.get(cost, ())
     unknown = sorted(set(given or ()) - set(names))
     if unknown:
@@ -282,7 +282,7 @@ def _coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, 
     return chosen
 
 
-def _check_whole(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
+def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
     if cost not in ("friction", "absolute_difference"):
         raise InputError(
             f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"

@@ -1,0 +1,109 @@
+"""A distance index against runs of cost_distance, in one process: build, table, near pair, field.
+
+    python benchmarks/index.py --side 4096 --points 256 --runs 5 --repeat 3
+
+Friction is drawn from 1 to 10, points anywhere. A run is timed for some of the points, before and
+after the index, and its median multiplied by their number. The build ends when the index has its
+name on disk; the first table reads it from there, later ones find it in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import orograph as og
+
+
+def timed(call: Callable[[], object]) -> tuple[float, object]:
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def spread(spent: list[float]) -> str:
+    return f"{statistics.median(spent):.2f} s ({min(spent):.2f} to {max(spent):.2f})"
+
+
+def compare(options: argparse.Namespace, store: Path) -> None:
+    rng = np.random.default_rng(0)
+    side, dtype = options.side, options.dtype
+    friction = rng.integers(1, 11, (side, side)).astype("float64")
+    points = rng.integers(0, side, (options.points, 2)).astype("float64")
+    og.cost_distance(friction[:256, :256], [(0, 0)], dtype=dtype)
+    small = og.DistanceIndex.build(friction[:300, :300], store / "small", dtype=dtype)
+    small.distance_matrix([(0, 0), (299, 299)])
+
+    def run(number: int) -> tuple[float, np.ndarray]:
+        seconds, result = timed(
+            lambda: og.cost_distance(friction, points[number : number + 1], dtype=dtype)
+        )
+        return seconds, result["cost"].values[points[:, 1].astype(int), points[:, 0].astype(int)]
+
+    first = [run(number) for number in range(options.runs)]
+    sides = {"block": options.block, "levels": options.levels}
+    built, index = timed(
+        lambda: og.DistanceIndex.build(friction, store / "index", dtype=dtype, **sides)
+    )
+    tables = [timed(lambda: index.distance_matrix(points)) for _ in range(options.repeat)]
+    touched = index.touched
+    last = [run(number) for number in range(options.runs)]
+    table = tables[0][1].values
+    off = max(
+        np.abs(table[i] / np.where(row, row, 1) - (row != 0)).max()
+        for i, (_, row) in enumerate(first)
+    )
+    runs = [seconds for seconds, _ in first + last]
+    all_runs = statistics.median(runs) * len(points)
+    cold = tables[0][0]
+    warm = [seconds for seconds, _ in tables[1:]] or [cold]
+    cells = side * side
+    print(f"{side} x {side} cells, {len(points)} points, {dtype}, {index}")
+    print(f"  a run of cost_distance {spread(runs)}; {len(points)} of them {all_runs:.1f} s")
+    print(f"  build {built:.2f} s; {index.nbytes / cells:.1f} bytes a cell on disk")
+    print(f"  table: first {cold:.2f} s; again {spread(warm)}; {touched.visits} visits")
+    print(f"  build and first table: {all_runs / (built + cold):.1f} times as fast as the runs")
+    print(
+        f"  table alone: {all_runs / cold:.1f} times as fast, "
+        f"again {all_runs / statistics.median(warm):.1f}"
+    )
+    print(f"  greatest relative difference {off:.1e}")
+    middle = side // 2 + 10.0
+    near = [(middle, middle), (middle + side // 64, middle + side // 64)]
+    seconds, _ = timed(lambda: index.distance_matrix(near))
+    touched = index.touched
+    print(
+        f"  a near pair: {seconds * 1e3:.0f} ms, {100 * touched.bytes / touched.all_bytes:.1f} % "
+        f"of the bytes, {touched.blocks} of {touched.all_blocks} blocks"
+    )
+    window = (side // 2, side // 2, side // 16, side // 16)
+    seconds, _ = timed(lambda: index.query(near[:1], window))
+    print(f"  a window of {window[2]} x {window[3]}: {seconds * 1e3:.0f} ms")
+    patch = friction[:10, :10] + 1
+    seconds, count = timed(lambda: index.update((300, 300, 10, 10), patch))
+    print(f"  update of 10 x 10 cells: {seconds * 1e3:.0f} ms, {count} blocks")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--side", type=int, default=4096)
+    parser.add_argument("--points", type=int, default=256)
+    parser.add_argument("--runs", type=int, default=5, help="of cost_distance, twice")
+    parser.add_argument("--repeat", type=int, default=3, help="tables")
+    parser.add_argument("--block", type=int, default=128)
+    parser.add_argument("--levels", type=int, default=1)
+    parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--folder", default=None, help="where to put the index for the time")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        compare(options, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""A least-cost path by a distance index: the blocks it can pass, and the path inside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from orograph.index_points import Asked
+from orograph.index_query import Arrivals, Blocks, Wave, lift
+from orograph.index_store import IndexStore
+from orograph.kernels.dissection import Indices
+from orograph.kernels.wave import unreached
+from orograph.launch import Options, Order, launch
+from orograph.paths import LeastCostPath, least_cost_path
+from orograph.relaxation import Sources
+from orograph.run import Run
+from orograph.serving import Served, ServedDistance, Serving
+from orograph.tiles.grid import Window
+from orograph.tiles.points import coordinates_of
+from orograph.tiles.raster import ArrayRaster
+
+
+def corridor_of(blocks: Blocks, start: Indices, end: Indices, asked: Asked) -> list[int]:
+    """The blocks that a least way from one cell to another may pass."""
+    number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
+    rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
+    (arriving,) = rest.values()
+    (leaving,) = lift(blocks, number_a, start[None], end[None] if number_a == number_b else
+                      np.empty((0, 2), np.int64), False).values()  # fmt: skip
+    nothing = unreached(blocks.store.form.dtype)
+    wave = Wave(blocks, 1)
+    costs = np.full((1, 1, wave.wide), nothing, wave.dtype)
+    for value in leaving.inside.values():
+        costs[0, 0, 0] = value
+    wave.start(0, number_a, leaving.border)
+    arrivals = Arrivals(wave, {number_b: [(0, arriving.border)]}, costs, 1, 1)
+    wave.spread(arrivals)
+    asked.count(wave.read, wave.visits)
+    least = float(arrivals.table()[0, 0])
+    if least >= nothing:
+        return []
+    # a block whose border is reached at no more than the cost of the whole way
+    most = least * (1 + 1e-9)
+    near = [n for n, held in wave.held.items() if held[0, :, 0].min() <= most]
+    return sorted({number_a, number_b, *near})
+
+
+def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices) -> LeastCostPath:
+    """The path from a cell to another that passes only some blocks, from start to end."""
+    form = store.form
+    windows = [form.window(number) for number in blocks]
+    top, left = min(w.y for w in windows), min(w.x for w in windows)
+    bottom = max(w.y + w.height for w in windows)
+    right = max(w.x + w.width for w in windows)
+    around = Window(top, left, bottom - top, right - left)
+    barrier = np.dtype(form.dtype).type(np.nan if form.barrier is None else form.barrier)
+    rasters = []
+    for raster in store.rasters:
+        cells = np.full(around.shape, barrier, form.dtype)
+        for window in windows:
+            cells[window.within(around)] = raster.read(window)
+        rasters.append(ArrayRaster(cells, cells.dtype, form.barrier))
+    lengths = store.lengths
+    if lengths.shape[1] > 1:
+        lengths = np.ascontiguousarray(lengths[:, top : bottom + 2])
+    source = Sources(
+        np.array([start[0] - top]), np.array([start[1] - left]), np.zeros(1), np.ones(1, np.int64)
+    )
+    problem = replace(form.problem(lengths), sources=source)
+    serving = Serving(problem, ("cost", "back_direction"))
+    order = Order(Served, ServedDistance(problem, serving), tuple(rasters), {}, None)
+    result = launch(order, Options())
+    assert not isinstance(result, Run)
+    (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
+    cells = path.cells[::-1] + np.array([top, left])
+    place = store.rasters[0].georeference
+    return LeastCostPath(cells, coordinates_of(cells[:, 0], cells[:, 1], place), path.cost)

@@ -1,0 +1,73 @@
+"""minplus.cu on a GPU; run by gpu.py. The side is that of the square matrices."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from functools import partial
+
+import numpy as np
+from device_time import TimedDevice, milliseconds
+
+from orograph.kernels import minplus, minplus_cuda
+from orograph.kernels.minplus_cuda import Part
+
+DTYPES = ("float32", "float64", "int64")
+
+
+def matrix(rows: int, columns: int, dtype: str, seed: int = 0) -> np.ndarray:
+    """Lengths, a fifth of them missing."""
+    rng = np.random.default_rng(seed)
+    cells = rng.integers(1, 1000, (rows, columns)).astype(dtype)
+    if dtype != "int64":
+        cells /= 7
+    cells[rng.random((rows, columns)) < 0.2] = minplus.BARRIER if dtype == "int64" else np.inf
+    return cells
+
+
+def same(what: str, one: np.ndarray, other: np.ndarray) -> None:
+    """Raise unless two arrays have one type and the same bits."""
+    if one.dtype != other.dtype or one.tobytes() != other.tobytes():
+        raise AssertionError(f"{what}: {(one != other).sum()} entries differ")
+
+
+def bits(side: int) -> None:
+    """Products and closures against the Numba twin, with and without predecessors."""
+    n = side // 4
+    for dtype in DTYPES:
+        for shape in ((n, n, n), (n - 1, n + 3, 65), (1, n, 300), (129, 1, n)):
+            rows, columns, depth = shape
+            a, b = matrix(rows, depth, dtype, 1), matrix(depth, columns, dtype, 2)
+            c = matrix(rows, columns, dtype, 3)
+            expected = minplus.minplus(a, b, c.copy())
+            same(f"{shape} {dtype}", minplus_cuda.minplus(a, b, c.copy()), expected)
+        closed = [matrix(n, n, dtype) for _ in range(2)]
+        before = [np.tile(np.arange(n, dtype=np.int32)[:, None], n) for _ in range(2)]
+        minplus.floyd_warshall_block(closed[0], before=before[0])
+        minplus_cuda.floyd_warshall_block(closed[1], before=before[1])
+        same(f"closure {n} {dtype}", closed[1], closed[0])
+        same(f"predecessors {n} {dtype}", before[1], before[0])
+        print(f"{dtype}: products and closure of {n}, the twin's bits", flush=True)
+
+
+def speed(side: int) -> None:
+    """Products and closures on the device: additions a second."""
+    device = TimedDevice()
+    stop = device.upload(np.full(1, -1, np.int32))
+    for dtype in DTYPES:
+        a, b = (device.upload(matrix(side, side, dtype, seed).reshape(-1)) for seed in (1, 2))
+        c = device.upload(matrix(side, side, dtype, 3).reshape(-1))
+        parts = [Part(buffer, 0, side) for buffer in (c, a, b)]
+        call = partial(
+            minplus_cuda.product_on_device, device, *parts, (side,) * 3, stop, None, None
+        )
+        spent = statistics.median(milliseconds(call, repeat=5))
+        print(
+            f"product {side} {dtype}: {spent:.1f} ms, {side**3 / spent / 1e9:.2f} Top/s", flush=True
+        )
+        a = device.upload(matrix(side, side, dtype).reshape(-1))
+        begin = time.perf_counter()
+        stopped = minplus_cuda.close_on_device(device, a, side, None, 0.0)
+        device.download(stopped)
+        spent = time.perf_counter() - begin
+        print(f"closure {side} {dtype}: {spent * 1e3:.1f} ms, {side**3 / spent / 1e12:.2f} Top/s")

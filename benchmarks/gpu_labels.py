@@ -90,7 +90,7 @@ def speed(side: int) -> None:
     device = TimedDevice()
     for name, cells in rasters(side):
         classes = device.upload(cells)
-        limits = label._limits(cells.dtype, None)
+        limits = label.run_limits(cells.dtype, None)
         for connectivity in (8, 4):
             call = partial(label_cuda.label_buffers, device, classes, limits, connectivity)
             what = f"{name}, {connectivity} neighbours"
@@ -108,7 +108,7 @@ def speed(side: int) -> None:
     for dtype in ("uint16", "float32", "float64"):
         classes = device.upload(cells.astype(dtype).view(f"u{np.dtype(dtype).itemsize}"))
         call = partial(
-            label_cuda.label_buffers, device, classes, label._limits(np.dtype(dtype), None), 8
+            label_cuda.label_buffers, device, classes, label.run_limits(np.dtype(dtype), None), 8
         )
         report(f"noise 60 %, {dtype}", milliseconds(call), cells.size, classes.itemsize + 4)
     rng = np.random.default_rng(1)

@@ -330,7 +330,7 @@ def write_labels(starts, edges, base, labels, size, box):
         labels[y] = row[:w]
 
 
-def _limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
+def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
     """What find_runs needs to know of a dtype to tell foreground from background and nodata."""
     word = np.dtype(f"u{dtype.itemsize}")
     full = int(np.iinfo(word).max)
@@ -346,6 +346,28 @@ def _limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
         if bounds.min <= nodata <= bounds.max:
             mark = int(dtype.type(int(nodata)).view(word))
     return np.array([[magnitude], [limit], [mark]], word)
+
+
+def classes_as_words(
+    classes: npt.NDArray[Any], nodata: float | None, connectivity: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """A tile as unsigned words, and what tells background from them; errors as `label_tile`."""
+    if connectivity not in (4, 8):
+        raise ValueError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
+    if classes.ndim != 2 or classes.size == 0:
+        raise ValueError(f"classes: shape {classes.shape} is not that of a tile; pass (h, w) cells")
+    h, w = classes.shape
+    if classes.size > MAX_CELLS:
+        raise ValueError(f"classes: {h} x {w} cells are 2**31 or more; use smaller tiles")
+    dtype = classes.dtype
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise TypeError(
+            f"classes: dtype {dtype} is not a bool, an integer or a float of up to 64 bits;"
+            " convert with .astype(...)"
+        )
+    native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+    bits = np.ascontiguousarray(classes, native).view(f"u{native.itemsize}")
+    return bits, run_limits(native, nodata)
 
 
 def label_tile(
@@ -391,22 +413,8 @@ def label_tile(
            [0, 2, 0],
            [0, 2, 3]], dtype=int32)
     """
-    if connectivity not in (4, 8):
-        raise ValueError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
-    if classes.ndim != 2 or classes.size == 0:
-        raise ValueError(f"classes: shape {classes.shape} is not that of a tile; pass (h, w) cells")
-    h, w = classes.shape
-    if classes.size > MAX_CELLS:
-        raise ValueError(f"classes: {h} x {w} cells are 2**31 or more; use smaller tiles")
-    dtype = classes.dtype
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise TypeError(
-            f"classes: dtype {dtype} is not a bool, an integer or a float of up to 64 bits;"
-            " convert with .astype(...)"
-        )
-    native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
-    classes = np.ascontiguousarray(classes, native)
-    bits = classes.view(f"u{native.itemsize}")
+    bits, limits = classes_as_words(classes, nodata, connectivity)
+    h, w = bits.shape
     bits.flags.writeable = False  # as arrays from a store may be: one type for the compiler
     words = -(-w // WORD)
     starts = np.empty((h, words), np.uint64)
@@ -414,7 +422,7 @@ def label_tile(
     base = np.empty(h + 1, np.int64)
     labels = np.empty((h, w), np.int32)
     parent = labels.reshape(-1).view(np.uint32)
-    runs = find_runs(bits, _limits(native, nodata), connectivity == 8, starts, edges, base, parent)
+    runs = find_runs(bits, limits, connectivity == 8, starts, edges, base, parent)
     first = number_components(parent, runs)
     size = np.zeros(first.size + 1, np.int64)
     box = np.empty((first.size + 1, 4), np.int32)

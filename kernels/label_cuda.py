@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.cuda import Buffer, Device, blocks_for, current_device
-from orograph.kernels.label import MAX_CELLS, TileLabels, _limits
+from orograph.kernels.label import TileLabels, classes_as_words
 
 SOURCE = "label.cu"
 BLOCK = (32, 64)  # cells of a thread block, as in the file
@@ -105,23 +105,9 @@ def label_tile(
     ----------
     Hennequin, Lacassagne, Cabaret, Meunier (2018), doi:10.1109/DASIP.2018.8596835.
     """
-    if connectivity not in (4, 8):
-        raise ValueError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
-    if classes.ndim != 2 or classes.size == 0:
-        raise ValueError(f"classes: shape {classes.shape} is not that of a tile; pass (h, w) cells")
-    h, w = classes.shape
-    if classes.size > MAX_CELLS:
-        raise ValueError(f"classes: {h} x {w} cells are 2**31 or more; use smaller tiles")
-    dtype = classes.dtype
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise TypeError(
-            f"classes: dtype {dtype} is not a bool, an integer or a float of up to 64 bits;"
-            " convert with .astype(...)"
-        )
+    bits, limits = classes_as_words(classes, nodata, connectivity)
     where = device or current_device()
-    native = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
-    bits = np.ascontiguousarray(classes, native).view(f"u{native.itemsize}")
-    found = label_buffers(where, where.upload(bits), _limits(native, nodata), connectivity)
+    found = label_buffers(where, where.upload(bits), limits, connectivity)
     count = int(where.download(found.counts[-1:])[0])
     first, size, box = map(where.download, measure_buffers(where, found, count))
     labels = where.download(found.labels).view(np.int32)

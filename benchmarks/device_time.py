@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,21 +49,11 @@ class TimedDevice(CupyDevice):
         super().__init__()
         self._events: dict[str, list[tuple[Any, Any]]] | None = None
 
-    def launch(
-        self,
-        source: str,
-        kernel: str,
-        grid: Sequence[int],
-        block: Sequence[int],
-        arguments: Sequence[Any],
-        *,
-        defines: Mapping[str, object] | None = None,
-        shared: int = 0,
-    ) -> None:
+    def launch(self, source: str, kernel: str, *arguments: Any, **options: Any) -> None:
         """Launch, with an event before and one after."""
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
-        super().launch(source, kernel, grid, block, arguments, defines=defines, shared=shared)
+        super().launch(source, kernel, *arguments, **options)
         end.record()
         if self._events is not None:
             self._events[kernel].append((begin, end))

@@ -56,7 +56,6 @@ NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 OPPOSITE = (1, 0, 3, 2, 7, 6, 5, 4)
 
 TILES_A_TASK = 64
-AREA_LEVEL = 2  # a task of a cluster is about 4 x 4 tiles or fewer
 SECONDS_BETWEEN_CHECKPOINTS = 10.0
 CELLS_A_BAND = 2**22
 
@@ -201,7 +200,7 @@ class Frontier:
         done: dict[Tile, Visit] = {}
         for _ in range(max(TILES_A_TASK, len(area))):
             tile = min(open_keys, key=lambda t: (open_keys[t], t))
-            if open_keys[tile] > bound:
+            if open_keys[tile] > bound or open_keys[tile] == math.inf:
                 break
             request = area[tile]
             visit = self._visit(tile, request.halo, request.told, bound)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.delta import CELLS_A_VISIT
 from orograph.frontier import Frontier, Rim, Visit
 from orograph.hops import PER_HOP, Hops
 from orograph.jobs import load
@@ -74,7 +75,7 @@ class Ends:
     name = "st-connected"
     outputs = ()
     reach = 1
-    cells_a_visit = 15_000
+    cells_a_visit = CELLS_A_VISIT
 
     def starts(self, tile: int) -> dict[Tile, float]:
         """The tiles of the two ends."""

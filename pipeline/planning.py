@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from orograph.launch import check_choice, run_layout
 from orograph.settings import config
+from orograph.tiles.decoded import LIMIT_BYTES
 from orograph.tiles.errors import InputError
 from orograph.tiles.quadtree import Quadtree
 from orograph.tiles.raster import open_raster
@@ -162,7 +163,16 @@ def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, worker
     tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
     shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
     border = 4 * (shape[0] + shape[1])
-    worker = WORKER_BYTES + tile_cells * (2 * dtype.itemsize + 24) + shard_cells * 3 + border * 160
+    # tiles at a ragged edge are decoded apart from the result, and kept for a while
+    ragged = any(n % layout.tile for n in shape)
+    kept = min(LIMIT_BYTES, shape[0] * shape[1] * dtype.itemsize) if ragged else 0
+    worker = (
+        WORKER_BYTES
+        + kept
+        + tile_cells * (2 * dtype.itemsize + 24)
+        + shard_cells * 3
+        + border * 160
+    )
     return Plan(
         operation="minimum_spanning_forest",
         shape=shape,
@@ -206,6 +216,7 @@ def _relaxation(
         tiles=tree.count(0),
         tasks=2 * shards,
         memory_per_worker=WORKER_BYTES
+        + LIMIT_BYTES
         + tile_cells * (2 * dtype.itemsize + 48)
         + shard_cells * 3 * answer,
         memory_client=CLIENT_BYTES + 2 * rims,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.delta import CELLS_A_VISIT
 from orograph.frontier import NEIGHBOURS, Rim, Visit
 from orograph.kernels.relax import TileState, relax, seed, tile_state, wake
 from orograph.kernels.relax_costs import BARRIER, CostModel
@@ -88,7 +89,7 @@ class Distance:
     @property
     def cells_a_visit(self) -> int:
         """A millisecond's worth or so: halo and rim, and on a GPU copies and many launches."""
-        return 15_000 if self.backend == "numba" else 3_000_000
+        return CELLS_A_VISIT if self.backend == "numba" else 200 * CELLS_A_VISIT
 
     @property
     def outputs(self) -> tuple[Variable, ...]:

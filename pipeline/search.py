@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.delta import CELLS_A_VISIT
 from orograph.executors import Executor
 from orograph.frontier import NEIGHBOURS, OPPOSITE, Rim
 from orograph.hops import PER_HOP
@@ -38,7 +39,6 @@ Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
 # a round that settles fewer cells a visit than this is too short to be worth its visits
-CELLS_A_VISIT = 15_000
 
 
 @dataclass(frozen=True)

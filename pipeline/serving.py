@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
+from orograph.delta import CELLS_A_VISIT
 from orograph.frontier import NEIGHBOURS, Frontier, Rim, Visit
 from orograph.kernels.relax import TileState
 from orograph.kernels.ties import NO_DIRECTION, NOBODY, back_directions, spread_labels
@@ -67,7 +68,7 @@ class Serving:
     """
 
     name = "serving"
-    cells_a_visit = 15_000
+    cells_a_visit = CELLS_A_VISIT
 
     distance: Distance
     wanted: tuple[str, ...]

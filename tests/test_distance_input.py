@@ -381,3 +381,13 @@ def test_never_writes_over_its(which: str, tmp_path: Path) -> None:
     with pytest.raises((ValueError, FileExistsError), match=re.escape(str(store))):
         OVER_ITSELF[which](store)
     assert tree(tmp_path) == before
+
+
+def test_a_plan_of_distances_counts_cells_and_grows_with_tiles_not_with_the_grid() -> None:
+    small, large = (og.plan("cost_distance", (n, n), tile=1024) for n in (8192, 32768))
+    assert large.bytes_written == 16 * small.bytes_written == 32768**2 * 8
+    assert large.memory_per_worker == small.memory_per_worker
+    assert og.plan("cost_distance", (8192, 8192), tile=2048).memory_per_worker > (
+        small.memory_per_worker
+    )
+    assert og.plan("hop_distance", (8192, 8192), tile=1024).bytes_written == 8192**2 * 4

@@ -98,3 +98,13 @@ def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
     options: dict[str, object] = {"mask": mask, "sources": [(0, 0)], "nodata": 7, **changes}
     with pytest.raises(og.InputError, match=message):
         og.hop_distance(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("tile", [8, 64], ids=["many tiles", "one tile"])
+def test_no_tile_is_visited_when_nothing_can_improve_it(tile: int) -> None:
+    """In open country the first visit of a tile is told all it needs, or nearly so."""
+    run = og.hop_distance(np.ones((64, 64), bool), [(0, 0)], tile=tile, wait=False)
+    run.result()
+    tiles = (64 // tile) ** 2
+    visits = run.facts()["tile_visits"]
+    assert visits == 1 if tiles == 1 else tiles <= visits < 8 * tiles

@@ -10,7 +10,9 @@ to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -20,11 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import BackendError
+from orograph.tiles.memory import arrays_from, empty
 
 SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
 # correctly, unless one asks for something else.
 OPTIONS = ("--std=c++17", "--fmad=false")
+SMALL = 2**20  # bytes of an array for which no memory is kept
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
 
 Buffer = Any
@@ -40,6 +44,9 @@ class Device(Protocol):
 
     def use_own_stream(self) -> None:
         """Let what the calling thread launches and copies run beside what others do."""
+
+    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array here, whatever it holds, of memory that copies to and from are quick with."""
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
@@ -93,13 +100,29 @@ class CupyDevice:
         """Let what the calling thread launches and copies run beside what others do."""
         self._cupy.cuda.Stream.ptds.use()
 
+    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array here, of page-locked memory that CuPy keeps for the next of this size."""
+        count, dtype = math.prod(shape), np.dtype(dtype)
+        if count * dtype.itemsize < SMALL:
+            return np.empty(shape, dtype)
+        memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
+        return np.frombuffer(memory, dtype, count).reshape(shape)
+
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
-        return self._cupy.asarray(values)
+        if values.nbytes < SMALL:
+            return self._cupy.asarray(values)
+        buffer = self._cupy.empty(values.shape, values.dtype)
+        buffer.set(np.ascontiguousarray(values))
+        # the caller may change them as soon as this returns
+        self._cupy.cuda.get_current_stream().synchronize()
+        return buffer
 
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
         """A copy of a device's array here, once all that was launched has run."""
-        values: npt.NDArray[Any] = self._cupy.asnumpy(buffer)
+        values = empty(buffer.shape, buffer.dtype)
+        if values.size:
+            buffer.get(out=values)
         return values
 
     def launch(
@@ -177,6 +200,11 @@ def current_device() -> Device:
     if current_thread() is not main_thread():
         device.use_own_stream()
     return device
+
+
+def host_memory(backend: str) -> AbstractContextManager[None]:
+    """Where the arrays of tiles come from in a task that a backend computes for."""
+    return arrays_from(current_device().host_array) if backend == "cuda" else nullcontext()
 
 
 def blocks_for(count: int, threads: int) -> tuple[int]:

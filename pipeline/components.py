@@ -29,12 +29,14 @@ import numpy.typing as npt
 from orograph.backends import choose_backend
 from orograph.kernels.label import compile_kernels
 from orograph.kernels.registry import kernel
+from orograph.kernels.renumber import renumber
 from orograph.kernels.unionfind import rem_components
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.passes import Pass, Table
 from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
+from orograph.tiles.memory import empty
 from orograph.tiles.quadtree import Place
 from orograph.tiles.raster import open_raster
 from orograph.tiles.store import Variable
@@ -278,7 +280,9 @@ class Components:
             residue.whole, residue.kept, residue.part, answer, place.window, place.grid[1]
         )
         table = np.concatenate([np.zeros(1, np.int64), labels])
-        return {LABELS.name: table[residue.labels]}
+        numbered = empty(residue.labels.shape, LABELS.dtype)
+        renumber(residue.labels, table, numbered)
+        return {LABELS.name: numbered}
 
     def rows_of_tile(self, place: Place, residue: LeafResidue, answer: Answer) -> Table:
         """The components that are complete in a tile."""

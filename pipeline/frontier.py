@@ -34,6 +34,7 @@ import numpy.typing as npt
 from orograph.delta import Delta
 from orograph.executors import Executor, executor
 from orograph.jobs import load
+from orograph.kernels.cuda import host_memory
 from orograph.run import Progress
 from orograph.states import cache_of, forget
 from orograph.tiles.errors import Cancelled, InputError, RunError
@@ -119,6 +120,10 @@ class FrontierProblem(Protocol):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The rasters that are written."""
+
+    @property
+    def backend(self) -> str:
+        """What does the work of a visit: ``"numba"`` or ``"cuda"``."""
 
     @property
     def reach(self) -> int:
@@ -227,7 +232,7 @@ class Frontier:
         outputs = self.problem.outputs
         if known is not None and all(self.sink.written(v.name, whole) for v in outputs):
             return known
-        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in outputs}
+        writers = {v.name: self.sink.writer(v.name, whole) for v in outputs}
         counts: dict[str, float] = {}
         for request in requests:
             tile = request.tile
@@ -240,11 +245,11 @@ class Frontier:
                 )
             blocks, own = self.problem.finish(state)
             for name, block in blocks.items():
-                arrays[name][self._place(tile).window.within(whole)] = block
+                writers[name].put(self._place(tile).window, block)
             for name, count in own.items():
                 counts[name] = counts.get(name, 0) + count
-        for name, array in arrays.items():
-            self.sink.write(name, whole, array)
+        for writer in writers.values():
+            writer.close()
         self.vault.save("done", node, counts)
         return counts
 
@@ -324,12 +329,16 @@ class Frontier:
 
 def visit_tiles(handle: Any, requests: Any, bound: float) -> Any:
     """The task that visits tiles."""
-    return load(handle).visit_tiles(requests, bound)
+    run: Frontier = load(handle)
+    with host_memory(run.problem.backend):
+        return run.visit_tiles(requests, bound)
 
 
 def finish_shard(handle: Any, node: Node, requests: Any) -> Any:
     """The task that writes a shard."""
-    return load(handle).finish_shard(node, requests)
+    run: Frontier = load(handle)
+    with host_memory(run.problem.backend):
+        return run.finish_shard(node, requests)
 
 
 class _Driver:

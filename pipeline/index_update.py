@@ -109,4 +109,4 @@ def _write_shard(array: Path, target: Path, window: Window, cells: Array, name: 
     content = encode_shard(document, window, key, cells, name)
     with full_storage_reported(target):
         (target / key).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target / key, content)
+        replace_file(target / key, *content)

@@ -73,6 +73,7 @@ class Ends:
     hops: tuple[Hops, Hops]
 
     name = "st-connected"
+    backend = "numba"
     outputs = ()
     reach = 1
     cells_a_visit = CELLS_A_VISIT

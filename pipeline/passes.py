@@ -24,11 +24,11 @@ from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
 
 from orograph.jobs import load
+from orograph.kernels.cuda import host_memory
 from orograph.layers import Key, Layers
 from orograph.run import Progress, compute
 from orograph.tiles.errors import Cancelled, RunError
@@ -59,6 +59,10 @@ class Problem(Protocol):
     @property
     def name(self) -> str:
         """Lower-case words with hyphens; tasks are called by it."""
+
+    @property
+    def backend(self) -> str:
+        """What computes the tiles: ``"numba"`` or ``"cuda"``."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -209,13 +213,13 @@ class Pass:
         if self._written(node):
             return
         whole = self.tree.window(node)
-        arrays = {v.name: np.empty(whole.shape, v.dtype) for v in self.problem.outputs}
+        writers = {v.name: self.sink.writer(v.name, whole) for v in self.problem.outputs}
         tables: list[Table] = []
         for place, blocks in self._descend(node, self._residue(node), answer, tables):
             for name, block in blocks.items():
-                arrays[name][place.window.within(whole)] = block
-        for name, array in arrays.items():
-            self.sink.write(name, whole, array)
+                writers[name].put(place.window, block)
+        for writer in writers.values():
+            writer.close()
         if tables:
             self.vault.save("rows", node, tables)
         self.vault.save("done", node, True)
@@ -359,11 +363,12 @@ class _Column:
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
     """Do one task of a run: the only function that Dask sees."""
     run: Pass = load(handle)
-    if stage in ("split", "write"):
-        assert node is not None
-        answers, index, *_ = arguments
-        method = run.task_split if stage == "split" else run.task_write
-        return method(node, answers[index])
-    if stage == "root":
-        return run.task_root(*arguments)
-    return getattr(run, f"task_{stage}")(node, *arguments)
+    with host_memory(run.problem.backend):
+        if stage in ("split", "write"):
+            assert node is not None
+            answers, index, *_ = arguments
+            method = run.task_split if stage == "split" else run.task_write
+            return method(node, answers[index])
+        if stage == "root":
+            return run.task_root(*arguments)
+        return getattr(run, f"task_{stage}")(node, *arguments)

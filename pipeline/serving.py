@@ -68,6 +68,7 @@ class Serving:
     """
 
     name = "serving"
+    backend = "numba"
     cells_a_visit = CELLS_A_VISIT
 
     distance: Distance

@@ -9,33 +9,86 @@ from __future__ import annotations
 
 import os
 import pickle
-import zlib
+import struct
 from pathlib import Path
 from typing import Any, Protocol
 
-from numcodecs import Blosc
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+from numcodecs import blosc
 
 from orograph.tiles.errors import full_storage_reported
 from orograph.tiles.publish import replace_file
 from orograph.tiles.quadtree import Node
 
-# Residues are mostly masks and labels: their bits, shuffled, compress as fast as they are copied.
-_CODEC = Blosc(cname="lz4", clevel=5, shuffle=Blosc.BITSHUFFLE)
-_PIECE = 2**30  # Blosc takes less than 2 GiB at a time
+# Arrays from here on are kept apart from what holds them: packed from where they lie, by the size
+# of their elements, and unpacked to where they will lie.
+_APART = 2**16
+_PIECE = 2**30  # bytes; Blosc takes less than 2 GiB at a time
+_HEAD = struct.Struct("<IQQ")  # checksum of all that follows it, bytes of the pickle, arrays
+_PART = struct.Struct("<Q")  # before each array: its bytes; then the bytes of each packed piece
 
 
-def _pack(content: bytes) -> bytes:
-    pieces = [_CODEC.encode(content[i : i + _PIECE]) for i in range(0, len(content), _PIECE)]
-    return b"".join(len(piece).to_bytes(8, "little") + piece for piece in pieces)
+def _pack(entry: Any) -> list[bytes]:
+    """The parts of a file."""
+    arrays: list[npt.NDArray[Any]] = []
+
+    def keep_apart(buffer: pickle.PickleBuffer) -> bool:
+        view = memoryview(buffer)
+        if view.nbytes < _APART or view.itemsize not in (1, 2, 4, 8):
+            return True
+        arrays.append(np.frombuffer(buffer.raw(), f"u{view.itemsize}"))
+        return False
+
+    pickled = pickle.dumps(entry, protocol=5, buffer_callback=keep_apart)
+    parts = [pickled]
+    for array in arrays:
+        step = _PIECE // array.itemsize
+        pieces = [_compress(array[i : i + step]) for i in range(0, array.size, step)]
+        parts.append(_PART.pack(array.nbytes))
+        for piece in pieces:
+            parts += [_PART.pack(len(piece)), piece]
+    checksum = google_crc32c.value(_HEAD.pack(0, len(pickled), len(arrays))[4:])
+    for part in parts:
+        checksum = google_crc32c.extend(checksum, part)
+    return [_HEAD.pack(checksum, len(pickled), len(arrays)), *parts]
 
 
-def _unpack(packed: bytes) -> bytes:
-    pieces, at = [], 0
-    while at < len(packed):
-        length = int.from_bytes(packed[at : at + 8], "little")
-        pieces.append(_CODEC.decode(packed[at + 8 : at + 8 + length]))
-        at += 8 + length
-    return b"".join(pieces)
+def _compress(array: npt.NDArray[Any]) -> bytes:
+    """Residues are mostly masks and labels: their bits, shuffled, pack as fast as a copy."""
+    blosc.use_threads = False
+    packed: bytes = blosc.compress(array, b"lz4", 5, blosc.BITSHUFFLE, 0)
+    return packed
+
+
+def _unpack(content: npt.NDArray[np.uint8]) -> Any:
+    """The entry of a file's bytes.
+
+    Raises
+    ------
+    ValueError
+        If they are damaged.
+    """
+    if content.size < _HEAD.size:
+        raise ValueError("cut short")
+    checksum, length, count = _HEAD.unpack_from(content.data)
+    if int(google_crc32c.value(content[4:])) != checksum:
+        raise ValueError("its checksum does not match")
+    at = _HEAD.size + length
+    blosc.use_threads = False
+    arrays = []
+    for _ in range(count):
+        (size,) = _PART.unpack_from(content.data, at)
+        at += _PART.size
+        array = np.empty(size, np.uint8)
+        for begin in range(0, size, _PIECE):
+            (packed,) = _PART.unpack_from(content.data, at)
+            at += _PART.size
+            blosc.decompress(content[at : at + packed], array[begin : begin + _PIECE])
+            at += packed
+        arrays.append(array)
+    return pickle.loads(content[_HEAD.size : _HEAD.size + length].data, buffers=arrays)
 
 
 class Vault(Protocol):
@@ -96,20 +149,21 @@ class DiskVault:
 
     def save(self, kind: str, node: Node, entry: Any) -> None:
         path = self._path(kind, node)
-        packed = _pack(pickle.dumps(entry, protocol=5))
+        parts = _pack(entry)
         with full_storage_reported(path):
             # not its parents: if those are gone, so is the run, and this task is a straggler
             path.parent.mkdir(exist_ok=True)
-            replace_file(path, zlib.crc32(packed).to_bytes(4, "little") + packed)
+            replace_file(path, *parts)
 
     def load(self, kind: str, node: Node) -> Any:
         try:
-            stored = self._path(kind, node).read_bytes()
+            content = np.fromfile(self._path(kind, node), np.uint8)
         except FileNotFoundError:
             return None
-        if len(stored) < 4 or zlib.crc32(stored[4:]) != int.from_bytes(stored[:4], "little"):
+        try:
+            return _unpack(content)
+        except ValueError:
             return None
-        return pickle.loads(_unpack(stored[4:]))
 
     def has(self, kind: str, node: Node) -> bool:
         return self._path(kind, node).is_file()

@@ -600,17 +600,17 @@ def test_a_full_disk_is_said_and_the_run_goes_on_when_there_is_room(
 ) -> None:
     """The disk is full from some write on."""
     out, written = dem.with_name("forest.zarr"), 0
-    real = Path.write_bytes
+    real = Path.open
 
-    def write_bytes(self: Path, data: bytes) -> int:
+    def open_file(self: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
         nonlocal written
-        written += 1
-        if written > wrapped:
+        written += mode == "wb"
+        if mode == "wb" and written > wrapped:
             raise OSError(28, "No space left on device", str(self))
-        return real(self, data)
+        return real(self, mode, *rest, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", write_bytes)
+        patch.setattr(Path, "open", open_file)
         with pytest.raises(og.StorageFullError, match="No space left"):
             forest(dem, out)
     assert not out.exists()

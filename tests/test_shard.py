@@ -21,7 +21,13 @@ from orograph.tiles import shard, sink
 from orograph.tiles.decoded import DecodedTiles
 from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid import Window
-from orograph.tiles.shard import ShardFormat, encode, read_tiles, shard_format, stored_format
+from orograph.tiles.shard import (
+    ShardEncoder,
+    ShardFormat,
+    read_tiles,
+    shard_format,
+    stored_format,
+)
 from orograph.tiles.store import Layout, StoreSink, Variable, create_store, publish
 from orograph.tiles.store_raster import StoreRaster
 
@@ -55,7 +61,17 @@ def by_zarr(
     key = f"c/{window.y // side}/{window.x // side}"
     with monkeypatch.context() as patch:
         patch.setattr(sink, "shard_format", lambda document: None)
-        return sink.encode_shard((path / "z/zarr.json").read_bytes(), window, key, cells, "z")
+        document = (path / "z/zarr.json").read_bytes()
+        return b"".join(sink.encode_shard(document, window, key, cells, "z"))
+
+
+def encode(cells: np.ndarray, form: ShardFormat) -> bytes:
+    """The bytes of a shard, its tiles given in the order of another curve."""
+    encoder, side = ShardEncoder(form), form.tile
+    for x in range(0, cells.shape[1], side):
+        for y in reversed(range(0, cells.shape[0], side)):
+            encoder.put(y // side, x // side, cells[y : y + side, x : x + side])
+    return b"".join(encoder.parts())
 
 
 def make(

@@ -662,3 +662,22 @@ def test_importing_the_store_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_shard_is_written_tile_by_tile_or_not_at_all(tmp_path: Path) -> None:
+    path = create_store(tmp_path / "s.zarr", (7, 9), Layout(2, 4), [Variable("z", "f4")])
+    cells = np.arange(63, dtype="f4").reshape(7, 9)
+    for window in Layout(2, 4).windows((7, 9)):
+        writer = StoreSink(path).writer("z", window)
+        half = Window(window.y, window.x, window.height, min(2, window.width))
+        writer.put(half, cells[half.slices])
+        assert not StoreSink(path).written("z", window)
+        rest = Window(window.y, window.x + 2, window.height, window.width - 2)
+        if rest.width > 0:
+            with pytest.raises(InputError, match="were not given"):
+                writer.close()
+            with pytest.raises(InputError, match="whole tiles"):
+                writer.put(Window(window.y, window.x + 1, window.height, 2), cells[:, :2])
+            writer.put(rest, cells[rest.slices])
+        writer.close()
+    np.testing.assert_array_equal(StoreRaster(path, unfinished=True).read(Window(0, 0, 7, 9)), cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -65,10 +66,10 @@ def test_a_full_disk_is_said_and_leaves_the_old_entry(
     vault = DiskVault(tmp_path)
     vault.save("summary", NODE, "old")
 
-    def full(self: Path, data: bytes) -> int:
+    def full(self: Path, *mode: str) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(StorageFullError, match="No space left"):
         vault.save("summary", NODE, "new")
     monkeypatch.undo()
@@ -85,3 +86,22 @@ def test_the_dashboard_groups_tasks_by_their_stage(split: object) -> None:
 def test_names_that_the_dashboard_would_break_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="hyphens"):
         Layers(name, "0" * 32)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int16", "float32", "int64", "complex128", "S3"]
+)
+def test_large_arrays_come_back_as_they_were(
+    tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.vault._PIECE", 2**16)
+    plain = np.arange(300 * 500).reshape(300, 500).astype(dtype)
+    entry = [plain, plain.T, plain[::2, 1::3], plain[:0], np.float64(3), plain]
+    vault = DiskVault(tmp_path)
+    vault.save("residue", NODE, entry)
+    found = vault.load("residue", NODE)
+    for before, after in zip(entry, found, strict=True):
+        assert after.dtype == before.dtype
+        np.testing.assert_array_equal(after, before)
+    assert found[0] is found[5]
+    assert found[0].flags.writeable

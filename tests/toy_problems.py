@@ -42,6 +42,7 @@ class Prefix:
     """Rank of every valid cell, and the hash of all cells up to it, tiles in z-order."""
 
     name = "prefix"
+    backend = "numba"
     outputs = (Variable("rank", np.dtype("int64"), -1), Variable("digest", np.dtype("int64"), -1))
 
     def leaf(self, place: Place, cells: np.ndarray) -> tuple[Word, np.ndarray]:
@@ -82,6 +83,7 @@ class Idle:
     """No work at all, and summaries of no size: what is left is the engine's own."""
 
     name = "idle"
+    backend = "numba"
     outputs = (Variable("nothing", np.dtype("uint8"), 0),)
 
     def leaf(self, place: Place, cells: np.ndarray) -> tuple[int, int]:
@@ -104,7 +106,16 @@ class Idle:
 class NoSink:
     """Writes nothing."""
 
+    def writer(self, variable: str, window: Window) -> NoSink:
+        return self
+
     def write(self, variable: str, window: Window, array: np.ndarray) -> None:
+        pass
+
+    def put(self, part: Window, cells: np.ndarray) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def written(self, variable: str, window: Window) -> bool:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import orograph as og
 from orograph import launch
 from orograph.tiles.grid import Window
-from orograph.tiles.sink import StoreSink
+from orograph.tiles.sink import ShardWriter, StoreSink
 from orograph.tiles.store import Layout
 from orograph.tiles.store_raster import StoreRaster
 
@@ -48,9 +48,9 @@ class WatchedRaster(StoreRaster):
 class SlowSink(StoreSink):
     """Takes its time for every shard."""
 
-    def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
+    def writer(self, variable: str, window: Window) -> ShardWriter:
         time.sleep(0.03)
-        super().write(variable, window, array)
+        return super().writer(variable, window)
 
 
 def small_shards(shape: tuple[int, int], tile: int) -> Layout:

@@ -105,11 +105,12 @@ def write_group_metadata(path: Path, document: dict[str, Any]) -> None:
     replace_file(path / "zarr.json", json.dumps(document, indent=2).encode())
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, *parts: bytes | memoryview) -> None:
     """Write a whole file or nothing: readers and a kill at any moment see old or new bytes."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
-        temporary.write_bytes(content)
+        with temporary.open("wb") as file:
+            file.writelines(parts)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

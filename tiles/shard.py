@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.decoded import TILES, file_state
 from orograph.tiles.grid import Window
+from orograph.tiles.memory import empty
 
 ABSENT = 2**64 - 1
 # Ranges that touch are read in one go up to this: more would only hold memory.
@@ -162,7 +163,7 @@ def read_window(folder: str, form: ShardFormat, window: Window) -> NDArray[Any]:
     OSError, ValueError, RuntimeError
         As `read_tiles`.
     """
-    out = np.empty(window.shape, form.dtype.newbyteorder("="))
+    out = empty(window.shape, form.dtype.newbyteorder("="))
     side = form.shard
     bottom, right = window.y + window.height, window.x + window.width
     for i in range(window.y // side, -(-bottom // side)):
@@ -346,54 +347,49 @@ def _decode(
     return cells
 
 
-def encode(cells: NDArray[Any], form: ShardFormat) -> bytes:
-    """The bytes of one shard, the same as zarr-python 3.1.6 makes of it.
+class ShardEncoder:
+    """Makes the bytes of one shard, a tile at a time; no more than they and one tile are held.
 
-    Parameters
-    ----------
-    cells : array
-        Those of the shard, of the type of ``form`` in any byte order. At the right and bottom
-        edges of the raster fewer than a shard has: tiles that begin beyond are left out, cells
-        that lie beyond are fill values. Tiles of nothing but fill values are written too.
-    form : ShardFormat
-        How to encode it.
-
-    Returns
-    -------
-    bytes
-        Tiles, index and checksums.
+    They are the same as zarr-python 3.1.6 makes, in whatever order the tiles come.
     """
-    name, level, shuffle, block = form.compressor
-    blosc = _blosc().Blosc(cname=name, clevel=level, shuffle=shuffle, blocksize=block)
-    side = form.tile
-    index = np.full((form.tiles, form.tiles, 2), ABSENT, "<u8")
-    scratch = np.empty((side, side), form.dtype)
-    # One array for all, of the most it can be: to gather the parts and join them takes twice the
-    # time for a shard of 32 MB, since the allocator then gives the memory back each time.
-    tiles = -(-cells.shape[0] // side) * -(-cells.shape[1] // side)
-    content = np.empty(tiles * (scratch.nbytes + 16 + 4) + index.nbytes + 4, np.uint8).data
-    end = 0
-    for row, column in _morton_order(form.tiles):
-        part = cells[row * side : (row + 1) * side, column * side : (column + 1) * side]
-        if part.size == 0:
-            continue
-        if part.shape != scratch.shape:
-            scratch[...] = form.fill
-        scratch[: part.shape[0], : part.shape[1]] = part
-        begin = end
-        # It takes the size of a cell from the array, and adds 16 bytes at most.
-        end = _append(content, begin, blosc.encode(scratch))
-        index[row, column] = begin, end - begin
-    end = _append(content, end, index.tobytes())
-    return bytes(content[:end])
+
+    def __init__(self, form: ShardFormat) -> None:
+        name, level, shuffle, block = form.compressor
+        self._form = form
+        self._codec = _blosc().Blosc(cname=name, clevel=level, shuffle=shuffle, blocksize=block)
+        self._tiles: dict[tuple[int, int], bytes] = {}
+
+    def put(self, row: int, column: int, cells: NDArray[Any]) -> None:
+        """Take the tile at a row and column of the shard; a second one there replaces the first.
+
+        ``cells`` are of the type of the shard, in any byte order. At the right and bottom edges of
+        the raster they may be fewer than a tile has: the others are fill values.
+        """
+        _blosc()
+        side = self._form.tile
+        if cells.shape != (side, side):
+            whole = np.full((side, side), self._form.fill, self._form.dtype)
+            whole[: cells.shape[0], : cells.shape[1]] = cells
+            cells = whole
+        # It takes the size of a cell from the array.
+        cells = np.ascontiguousarray(cells, self._form.dtype)
+        self._tiles[row, column] = self._codec.encode(cells)
+
+    def parts(self) -> list[bytes]:
+        """The bytes, in parts: tiles, index and checksums."""
+        index = np.full((self._form.tiles, self._form.tiles, 2), ABSENT, "<u8")
+        parts, end = [], 0
+        for place in _morton_order(self._form.tiles):
+            if place in self._tiles:
+                begin, (tile, checksum) = end, _with_checksum(self._tiles[place])
+                parts += [tile, checksum]
+                end = begin + len(tile) + len(checksum)
+                index[place] = begin, end - begin
+        return [*parts, *_with_checksum(index.tobytes())]
 
 
-def _append(content: memoryview, begin: int, part: bytes) -> int:
-    """Put ``part`` and its checksum at ``begin``, and return where they end."""
-    end = begin + len(part) + 4
-    content[begin : end - 4] = part
-    content[end - 4 : end] = int(google_crc32c.value(part)).to_bytes(4, "little")
-    return end
+def _with_checksum(part: bytes) -> tuple[bytes, bytes]:
+    return part, int(google_crc32c.value(part)).to_bytes(4, "little")
 
 
 @lru_cache

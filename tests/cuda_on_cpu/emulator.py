@@ -234,6 +234,12 @@ class Emulator:
     def use_own_stream(self) -> None:
         """Launches are done when they return: there is nothing that could run beside them."""
 
+    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array full of rubbish: whoever wants one of memory used before must fill it."""
+        values = np.empty(shape, dtype)
+        values.view(np.uint8).fill(0xA5)
+        return values
+
     def upload(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy of an array."""
         return np.array(values, order="C")

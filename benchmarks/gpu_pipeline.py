@@ -19,11 +19,13 @@ from distributed import Client, LocalCluster
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
+from orograph.kernels.cuda import host_memory
 from orograph.tiles.grid import Window
 from orograph.tiles.raster import StoreRaster
 from orograph.tiles.store import Layout, StoreSink, Variable, create_store
 
 PATCH = 4096
+COUNTS = ("_cells", "_count")  # attributes of results that end so
 TILE = 4096
 
 Operation = Callable[..., Any]
@@ -32,6 +34,7 @@ Operation = Callable[..., Any]
 def operations(side: int) -> dict[str, tuple[str, str, Operation]]:
     """Name: input, variable of the result, and the call."""
     centre = [(side // 2, side // 2)]
+    several = [*centre, (side // 3, side // 3), (side // 5, side // 2)]  # some may be ponds
     return {
         "forest, terrain": ("terrain", "edges", og.minimum_spanning_forest),
         "forest, noise": ("noise", "edges", og.minimum_spanning_forest),
@@ -39,7 +42,7 @@ def operations(side: int) -> dict[str, tuple[str, str, Operation]]:
         "hops": (
             "classes",
             "hops",
-            lambda mask, **how: og.hop_distance(mask, centre, snap=True, **how),
+            lambda mask, **how: og.hop_distance(mask, several, snap=True, **how),
         ),
         "cost distance, slopes": (
             "slopes",
@@ -49,7 +52,7 @@ def operations(side: int) -> dict[str, tuple[str, str, Operation]]:
     }
 
 
-def inputs(folder: Path, side: int) -> dict[str, Path]:
+def inputs(folder: Path, side: int, tile: int) -> dict[str, Path]:
     """Stores of the rasters."""
     heights = fractal(PATCH)
     rise = np.hypot(*np.gradient(heights.astype(np.float64)))
@@ -60,7 +63,7 @@ def inputs(folder: Path, side: int) -> dict[str, Path]:
         "classes": (noise(PATCH, 1) < 600).astype(np.float32),
     }
     return {
-        name: mirrored_store(folder / f"{name}-{side}.zarr", patch, side, TILE)
+        name: mirrored_store(folder / f"{name}-{side}.zarr", patch, side, tile)
         for name, patch in patches.items()
     }
 
@@ -79,7 +82,7 @@ def bits(side: int) -> None:
     """Every operation's result on GPU workers and on CPU workers, byte by byte."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stores = inputs(folder, side)
+        stores = inputs(folder, side, min(TILE, side // 4))
         with og.cluster(dashboard_address=None) as gpus, cpu_cluster() as cpus:
             print(f"workers with a GPU: {len(gpus.scheduler_info()['workers'])}")
             for what, (source, variable, operation) in operations(side).items():
@@ -96,14 +99,18 @@ def bits(side: int) -> None:
                 one, other = found[variable].values, expected[variable].values
                 if one.dtype != other.dtype or one.tobytes() != other.tobytes():
                     raise AssertionError(f"{what}: {(one != other).sum()} cells differ")
-                print(f"{what} {side} x {side}: the bits of the CPU workers", flush=True)
+                counted = found.attrs, expected.attrs
+                ours, theirs = ({k: a[k] for k in a if k.endswith(COUNTS)} for a in counted)
+                if ours != theirs:
+                    raise AssertionError(f"{what}: counted {ours}, expected {theirs}")
+                print(f"{what} {side} x {side}: the bits of the CPU workers, {ours}", flush=True)
 
 
 def run(side: int) -> None:
     """Seconds of whole runs, beside reading and writing alone."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        stores = inputs(folder, side)
+        stores = inputs(folder, side, TILE)
         with og.cluster(dashboard_address=None) as client:
             workers = len(client.scheduler_info()["workers"])
             for what, (source, variable, operation) in operations(side).items():
@@ -113,20 +120,31 @@ def run(side: int) -> None:
                     begin = time.perf_counter()
                     operation(stores[source], out=out, overwrite=True, client=client)
                     spent.append(time.perf_counter() - begin)
-                alone = reading_and_writing(client, stores[source], out, variable, folder)
                 best = min(spent[1:])
                 print(
                     f"{what} {side} x {side}, {workers} workers: {best:.2f} s "
-                    f"({side**2 / best / 1e6:.0f} Mcell/s; first {spent[0]:.2f} s); reading and "
-                    f"writing alone {alone:.2f} s: {alone / best:.2f} of the run",
+                    f"({side**2 / best / 1e6:.0f} Mcell/s; first {spent[0]:.2f} s)",
                     flush=True,
                 )
+                for memory in ("numba", "cuda"):
+                    alone = reading_and_writing(
+                        client, stores[source], out, variable, folder, memory
+                    )
+                    kind = "page-locked memory" if memory == "cuda" else "new memory a tile"
+                    print(
+                        f"    reading and writing alone, {kind}: {alone:.2f} s, "
+                        f"{alone / best:.2f} of the run",
+                        flush=True,
+                    )
 
 
 def reading_and_writing(
-    client: Client, source: Path, result: Path, variable: str, folder: Path
+    client: Client, source: Path, result: Path, variable: str, folder: Path, memory: str
 ) -> float:
-    """Seconds that the workers take to read the input and to write the result."""
+    """Seconds that the workers take to read the input and to write the result.
+
+    ``memory``: arrays of tiles as a run of that backend has them.
+    """
     raster, answer = StoreRaster(source), StoreRaster(result, variable)
     layout = Layout.default(answer.shape, answer.dtype, TILE)
     copy = folder / "copy.zarr"
@@ -142,17 +160,21 @@ def reading_and_writing(
         return time.perf_counter() - begin
 
     for _ in range(2):
-        reading = seconds(read, raster)
-        rereading = seconds(read, answer)
-        copying = seconds(rewrite, answer, StoreSink(copy), variable)
+        reading = seconds(read, memory, raster)
+        rereading = seconds(read, memory, answer)
+        copying = seconds(rewrite, memory, answer, StoreSink(copy), variable)
     return reading + copying - rereading
 
 
-def read(window: Window, raster: StoreRaster) -> None:
+def read(window: Window, memory: str, raster: StoreRaster) -> None:
     """Read a shard."""
-    raster.read(window)
+    with host_memory(memory):
+        raster.read(window)
 
 
-def rewrite(window: Window, raster: StoreRaster, sink: StoreSink, variable: str) -> None:
+def rewrite(
+    window: Window, memory: str, raster: StoreRaster, sink: StoreSink, variable: str
+) -> None:
     """Read a shard and write it."""
-    sink.write(variable, window, raster.read(window))
+    with host_memory(memory):
+        sink.write(variable, window, raster.read(window))

@@ -51,7 +51,7 @@ NONE = np.uint64(0xFFFFFFFF)  # no run has this number
 class TileLabels(NamedTuple):
     """The components of one tile, numbered by first cell in row-major order."""
 
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
     """(h, w): 0 for background and nodata, else 1 to n."""
     first: npt.NDArray[np.int32]
     """(n,): row-major index of each component's first cell, ascending."""
@@ -371,7 +371,11 @@ def classes_as_words(
 
 
 def label_tile(
-    classes: npt.NDArray[Any], nodata: float | None, connectivity: int = 8
+    classes: npt.NDArray[Any],
+    nodata: float | None,
+    connectivity: int = 8,
+    *,
+    narrow: bool = False,
 ) -> TileLabels:
     """Label the connected components of one tile.
 
@@ -383,6 +387,8 @@ def label_tile(
     nodata : float or None
         The value that marks nodata.
     connectivity : {8, 4}
+    narrow : bool
+        Give the labels as uint16 where they fit: half as much to move and to keep.
 
     Returns
     -------
@@ -428,7 +434,8 @@ def label_tile(
     box = np.empty((first.size + 1, 4), np.int32)
     place_firsts(starts, base, w, first, box)
     write_labels(starts, edges, base, labels, size, box)
-    return TileLabels(labels, first, size[1:], box[1:])
+    fitting = labels.astype(np.uint16) if narrow and first.size < 2**16 else labels
+    return TileLabels(fitting, first, size[1:], box[1:])
 
 
 def compile_kernels(dtype: Any) -> None:

@@ -90,6 +90,7 @@ def label_tile(
     nodata: float | None,
     connectivity: int = 8,
     *,
+    narrow: bool = False,
     device: Device | None = None,
 ) -> TileLabels:
     """Label the connected components of one tile.
@@ -110,5 +111,8 @@ def label_tile(
     found = label_buffers(where, where.upload(bits), limits, connectivity)
     count = int(where.download(found.counts[-1:])[0])
     first, size, box = map(where.download, measure_buffers(where, found, count))
-    labels = where.download(found.labels).view(np.int32)
+    if narrow and count < 2**16:
+        labels = where.download(found.labels.astype(np.uint16))
+    else:
+        labels = where.download(found.labels).view(np.int32)
     return TileLabels(labels, first, size.view(np.int64), box)

@@ -25,6 +25,13 @@ _KERNELS: dict[str, dict[str, str]] = {
         "numba": "orograph.kernels.relax:relax",
         "cuda": "orograph.kernels.relax_cuda:relax",
     },
+    **{
+        name: {
+            "numba": f"orograph.kernels.surface:{name}",
+            "cuda": f"orograph.kernels.surface_cuda:{name}",
+        }
+        for name in ("pad_costs", "pad_passable", "read_out")
+    },
     "label_tile": {
         "numba": "orograph.kernels.label:label_tile",
         "cuda": "orograph.kernels.label_cuda:label_tile",

@@ -623,7 +623,7 @@ struct Strips {
   __device__ __forceinline__ int size() const { return 2 * (rows * columns + height * breadth); }
 };
 
-// Lower the halo by what the neighbours tell, and key the blocks that it can improve; a thread a
+// Set the halo to what the neighbours tell, and key the blocks that it can improve; a thread a
 // cell of the halo. sides: where there is something new (bit 0 north, 1 south, 2 west, 3 east).
 extern "C" __global__ void wake_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
@@ -648,8 +648,7 @@ extern "C" __global__ void wake_blocks(
   }
   const int side = (y < 0 ? 1 : y >= height ? 2 : 0) | (x < 0 ? 4 : x >= width ? 8 : 0);
   VALUE* mine = dist + (y + REACH) * stride + x + REACH;
-  if (news < *mine) *mine = news;
-  const VALUE start = *mine;
+  const VALUE start = *mine = news;
   if (!(side & sides) || !(start < unreached())) return;
   Surface s = {};
   s.friction = friction, s.elevation = elevation, s.stride = stride;

@@ -741,6 +741,14 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
     ValueError
         If a cell lies outside the tile or a value is negative or NaN.
     """
+    rows, columns, values = checked_seeds(state, rows, columns, values)
+    _seed(state.dist, state.keys, state.fresh, state.block, rows, columns, values, state.rules)
+
+
+def checked_seeds(
+    state: TileState, rows: Array, columns: Array, values: Array | float
+) -> tuple[Array, Array, Array]:
+    """Arguments of `seed` as arrays of one length; raises what it says."""
     rows, columns = np.atleast_1d(rows).astype(np.int64), np.atleast_1d(columns).astype(np.int64)
     values = np.broadcast_to(np.asarray(values, state.dist.dtype), rows.shape) + 0
     height, width = (n - 2 * state.rules.reach for n in state.dist.shape)
@@ -753,7 +761,7 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
     if not (values >= 0).all():
         i = int((~(values >= 0)).argmax())
         raise ValueError(f"source {i} starts at {values[i]}; must be 0 or more")
-    _seed(state.dist, state.keys, state.fresh, state.block, rows, columns, values, state.rules)
+    return rows, columns, values
 
 
 def wake(state: TileState, sides: int = 15) -> float:

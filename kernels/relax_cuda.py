@@ -11,17 +11,16 @@ Pending keys are those of the Numba twin where both are at rest, and bounds as g
 from __future__ import annotations
 
 import math
-import weakref
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels import cuda
-from orograph.kernels.relax import RelaxStats, TileState
+from orograph.kernels.relax import RelaxStats, TileState, checked_seeds
 from orograph.kernels.relax_costs import ABSOLUTE_DIFFERENCE, Rules
 from orograph.kernels.relax_lanes import LANES
+from orograph.kernels.rim import halo_strips
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +29,7 @@ THREADS = 128
 MOST_WARPS = {4: 2112, 8: 1320}  # by the bytes of a value: as many as an H200 can hold
 TARGET = 1056  # blocks of the tile worked on in a round, where there are more
 FIRST_BATCH, LAST_BATCH = 8, 64  # rounds between two looks at the counters
-SHARE = 0.6  # of the device's memory that tiles may keep between visits
+SHARE = 0.5  # of the memory that is free when a run begins
 
 _TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
@@ -39,17 +38,14 @@ _COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS = 0, 3, 9, 10, 14, 15
 _WORDS = 20
 
 
-_held = 0  # bytes of all resident tiles of this process
-_lock = Lock()
-
-
 class ResidentTile:
     """A tile of a shortest-path problem in the memory of a device.
 
     Parameters
     ----------
     state : TileState
-        The tile as it is now; it is left alone until `store`.
+        The tile as it is now. Arrays that are the device's already are worked on as they are, the
+        others are copied there and left alone until `store`.
     device : Device, optional
         Where to keep it; by default this process's GPU.
     """
@@ -60,28 +56,35 @@ class ResidentTile:
         rules = state.rules
         self._defines = definitions(rules)
         self._height, self._width = (n - 2 * rules.reach for n in state.dist.shape)
-        self._dist = device.upload(state.dist)
-        self._keys = device.upload(state.keys)
-        self._fresh = device.upload(state.fresh)
-        friction, elevation = (
-            device.upload(raster) if raster.size else self._dist
-            for raster in (state.friction, state.elevation)
+        rasters = (state.friction, state.elevation)
+        friction, elevation = (self._put(r) if r.size else r for r in rasters)
+        self.there = TileState(
+            self._put(state.dist),
+            self._put(state.keys),
+            self._put(state.fresh),
+            friction,
+            elevation,
+            state.block,
+            rules,
         )
+        """The tile in the device's memory."""
+        self._dist, self._keys, self._fresh = self.there.dist, self.there.keys, self.there.fresh
         coefficients = np.zeros(6)
         coefficients[: rules.coefficients.size] = rules.coefficients
         lengths = device.upload(np.ascontiguousarray(rules.factors))
-        self._costs = friction, elevation, lengths, device.upload(coefficients)
+        costs = (raster if raster.size else self._dist for raster in (friction, elevation))
+        self._costs = *costs, lengths, device.upload(coefficients)
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
-        inner = self._dist[rules.reach : -rules.reach, rules.reach : -rules.reach]
-        self.reached = int(device.array_module.count_nonzero(inner < rules.unreached))
+        self.reached = self._count_reached()
         """Cells that hold a value."""
-        _hold(self.nbytes)
-        weakref.finalize(self, _hold, -self.nbytes)
 
-    @property
-    def crowded(self) -> bool:
-        """Whether this process's tiles have more of the device's memory than they should keep."""
-        return _held > SHARE * _memory_of(self._device)
+    def _put(self, array: Any) -> cuda.Buffer:
+        return self._device.upload(array) if isinstance(array, np.ndarray) else array
+
+    def _count_reached(self) -> int:
+        rules = self._state.rules
+        inner = self._dist[rules.reach : -rules.reach, rules.reach : -rules.reach]
+        return int(self._device.array_module.count_nonzero(inner < rules.unreached))
 
     @property
     def nbytes(self) -> int:
@@ -90,16 +93,47 @@ class ResidentTile:
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
         return int(rasters + state.keys.size * (state.keys.itemsize + 13))
 
-    def wake(self, sides: int = 15) -> None:
-        """Take in the halo of the state, and key the blocks that it can improve.
+    def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
+        """Lower cells to given values, as `orograph.kernels.relax.seed`."""
+        rules, block = self._state.rules, self._state.block
+        rows, columns, values = checked_seeds(self._state, rows, columns, values)
+        kept = values <= rules.limit
+        rows, columns, values = rows[kept], columns[kept], values[kept]
+        if rows.size == 0:
+            return
+        lowered = self._lower(self._dist, rows + rules.reach, columns + rules.reach, values)
+        rows, columns, values = rows[lowered], columns[lowered], values[lowered]
+        self._lower(self._keys, rows // block, columns // block, values)
+        upload = self._device.upload
+        self._fresh[upload(rows // block), upload(columns // block)] = 1
+        self.reached = self._count_reached()
+
+    def _lower(self, buffer: cuda.Buffer, rows: Array, columns: Array, values: Array) -> Array:
+        """Lower elements of a buffer; the places in ``values`` of those that did."""
+        order = np.lexsort((values, columns, rows))
+        first = np.ones(order.size, bool)
+        first[1:] = (np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0)
+        least = order[first]
+        upload, xp = self._device.upload, self._device.array_module
+        where = upload(rows[least]), upload(columns[least])
+        news, known = upload(values[least]), buffer[where]
+        buffer[where] = xp.minimum(known, news)
+        lowered: Array = least[self._device.download(news < known)]
+        return lowered
+
+    def wake(self, sides: int = 15, strips: list[Array] | None = None) -> None:
+        """Take in a halo, and key the blocks that it can improve.
 
         Parameters
         ----------
         sides : int
             As for `orograph.kernels.relax.wake`.
+        strips : four arrays
+            The halo, as `halo_strips` gives it; by default that of the state.
         """
-        reach = self._state.rules.reach
-        halo = pack_strips(halo_strips(self._state.dist, reach))
+        if strips is None:
+            strips = halo_strips(self._state.dist, self._state.rules.reach)
+        halo = pack_strips(strips)
         self._launch(
             "wake_blocks",
             cuda.blocks_for(halo.size, THREADS),
@@ -199,9 +233,20 @@ class ResidentTile:
     def store(self) -> None:
         """Write distances and keys back to the state."""
         state = self._state
-        state.dist[...] = self._device.download(self._dist)
-        state.keys[...] = self._device.download(self._keys)
-        state.fresh[...] = self._device.download(self._fresh)
+        state.dist[...], state.keys[...], state.fresh[...] = self.pack()
+
+    def pack(self) -> tuple[Array, Array, Array]:
+        """Distances, keys, and which blocks were seeded, as they are now."""
+        download = self._device.download
+        return download(self._dist), download(self._keys), download(self._fresh)
+
+    def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
+        """Take in what was packed."""
+        upload, xp = self._device.upload, self._device.array_module
+        xp.minimum(self._dist, upload(dist), out=self._dist)
+        xp.minimum(self._keys, upload(keys), out=self._keys)
+        xp.maximum(self._fresh, upload(fresh), out=self._fresh)
+        self.reached = self._count_reached()
 
     def _launch(
         self,
@@ -246,16 +291,14 @@ class ResidentTile:
         return tuple(np.int32(value) for value in values)
 
 
-def _hold(count: int) -> None:
-    global _held
-    with _lock:
-        _held += count
-
-
-def _memory_of(device: cuda.Device) -> float:
-    """Bytes a device has; infinite for one that is this machine's memory."""
+def memory_for_tiles(device: cuda.Device | None = None) -> int:
+    """Bytes of a device that the tiles of a run may keep between visits."""
+    device = device or cuda.current_device()
     gpu = getattr(device.array_module, "cuda", None)
-    return math.inf if gpu is None else float(gpu.Device().mem_info[1])
+    if gpu is None:
+        return 2**62  # this machine's memory, in tests
+    free, _ = gpu.Device().mem_info
+    return int(SHARE * (free + device.array_module.get_default_memory_pool().free_bytes()))
 
 
 def definitions(rules: Rules) -> dict[str, object]:
@@ -292,12 +335,6 @@ def _first_kept(bound: float, state: TileState) -> Any:
         if float(limit) < bound:  # rounded down, maybe to the least key itself
             limit = np.nextafter(limit, state.rules.unreached)
     return max(limit, state.dist.dtype.type(0))
-
-
-def halo_strips(dist: Array, reach: int) -> list[Array]:
-    """The halo in the order of relax.cu: north, south, west, east."""
-    inside = dist[reach:-reach]
-    return [dist[:reach], dist[-reach:], inside[:, :reach], inside[:, -reach:]]
 
 
 def pack_strips(strips: list[Array]) -> Array:

@@ -91,3 +91,16 @@ def probe_rim(state: TileState, told: list[npt.NDArray[Any]]) -> npt.NDArray[np.
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out
+
+
+def halo_strips(dist: Any, reach: int) -> list[Any]:
+    """The halo of a tile, as views: rows to the north and south, then west and east between them.
+
+    Parameters
+    ----------
+    dist : (h + 2 r, w + 2 r)
+    reach : int
+        r.
+    """
+    inside = dist[reach:-reach]
+    return [dist[:reach], dist[-reach:], inside[:, :reach], inside[:, -reach:]]

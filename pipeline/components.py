@@ -27,9 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.backends import choose_backend
-from orograph.kernels.label import compile_kernels
+from orograph.kernels import label, renumber
 from orograph.kernels.registry import kernel
-from orograph.kernels.renumber import renumber
 from orograph.kernels.unionfind import rem_components
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.passes import Pass, Table
@@ -91,7 +90,7 @@ class Summary:
 class LeafResidue:
     """A tile's labels; ``part`` is, for each label, its place among the parts handed up, or -1."""
 
-    labels: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
     whole: Parts
     """All components of the tile."""
     kept: npt.NDArray[np.bool_]
@@ -144,7 +143,9 @@ class Components:
         """Label a tile and hand up what touches its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
-        tile = kernel("label_tile", self.backend)(classes, self.nodata, self.connectivity)
+        tile = kernel("label_tile", self.backend)(
+            classes, self.nodata, self.connectivity, narrow=True
+        )
         y, x = np.divmod(tile.first.astype(np.int64), window.width)
         first = (y + window.y) * grid_width + (x + window.x)
         corner = np.array([window.y, window.x, window.y, window.x])
@@ -281,7 +282,7 @@ class Components:
         )
         table = np.concatenate([np.zeros(1, np.int64), labels])
         numbered = empty(residue.labels.shape, LABELS.dtype)
-        renumber(residue.labels, table, numbered)
+        renumber.renumber(residue.labels, table, numbered)
         return {LABELS.name: numbered}
 
     def rows_of_tile(self, place: Place, residue: LeafResidue, answer: Answer) -> Table:
@@ -323,6 +324,12 @@ class Components:
             name: (dims, np.concatenate([t[name] for t in tables])[order])
             for name, dims in self.columns.items()
         }
+
+
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    label.compile_kernels(dtype)
+    renumber.compile_kernels()
 
 
 def _numbers(

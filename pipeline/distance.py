@@ -209,20 +209,23 @@ def cost_distance(
         "targets": repr(problem.targets),
         "outputs": list(wanted),
     }
-    count = len(rasters)
+    dtypes = [r.dtype for r in rasters]
     order = Order(
         Frontier,
         problem,
         rasters,
         parameters,
-        partial(warm_up, problem, count) if problem.backend == "numba" else None,
+        partial(warm_up, problem, dtypes) if problem.backend == "numba" else None,
         least_tile=problem.reach,
     )
     if set(wanted) != {"cost"}:
-        serving = Serving(problem, wanted)
+        serving = Serving(replace(problem, backend="numba"), wanted)
         both = ServedDistance(problem, serving)
         order = replace(
-            order, engine=Served, problem=both, warm_up=lambda: warm_up(serving, count + 1)
+            order,
+            engine=Served,
+            problem=both,
+            warm_up=lambda: warm_up(serving, [*dtypes, problem.dtype]),
         )
     return launch(order, options)
 

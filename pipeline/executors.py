@@ -33,8 +33,8 @@ class Executor(Protocol):
     def serves(self, home: Any, number: int) -> bool:
         """Does what is known by a number belong to a home?"""
 
-    def share(self, count: int) -> int:
-        """How many of ``count`` pieces of work one home should take at a time."""
+    def share(self, home: Any, count: int) -> int:
+        """How many of ``count`` pieces of its work a home should take at a time."""
 
     def idle(self) -> list[Any]:
         """The homes that have room for a task, once for each room, the idle ones first."""
@@ -77,7 +77,7 @@ class _Threads:
     def serves(self, home: Any, number: int) -> bool:
         return True
 
-    def share(self, count: int) -> int:
+    def share(self, home: Any, count: int) -> int:
         return -(-count // self._count)
 
     def idle(self) -> list[Any]:
@@ -139,8 +139,8 @@ class _Cluster:
     def serves(self, home: Any, number: int) -> bool:
         return bool(self._homes[number % len(self._homes)] == home)
 
-    def share(self, count: int) -> int:
-        return count
+    def share(self, home: Any, count: int) -> int:
+        return -(-count // self._threads.get(home, 1))
 
     def idle(self) -> list[Any]:
         if not self._homes:

@@ -36,7 +36,7 @@ from orograph.executors import Executor, executor
 from orograph.jobs import load
 from orograph.kernels.cuda import host_memory
 from orograph.run import Progress
-from orograph.states import cache_of, forget
+from orograph.states import StateCache, cache_of, forget
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid import Window
 from orograph.tiles.quadtree import Node, Place, Quadtree, morton_decode, morton_encode
@@ -158,6 +158,9 @@ class FrontierProblem(Protocol):
     def size(self, state: Any) -> int:
         """Bytes a state takes in memory."""
 
+    def memory(self) -> int | None:
+        """Bytes that states may take in a process; None: half of what the worker may use."""
+
     def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
         """The outputs of a tile at rest, and counts of it that are summed over all tiles."""
 
@@ -258,11 +261,11 @@ class Frontier:
             raise Cancelled("the run was cancelled")
         state = self._state(tile)
         visit = self.problem.visit(state, halo, rim, bound)
-        cache_of(self.token).put(tile, state, self.problem.size(state), self._spill)
+        self._states.put(tile, state, self.problem.size(state), self._spill)
         return visit
 
     def _state(self, tile: Tile) -> Any:
-        state = cache_of(self.token).take(tile)
+        state = self._states.take(tile)
         if state is not None:
             return state
         place = self._place(tile)
@@ -281,6 +284,10 @@ class Frontier:
         if packed is not None:
             self.problem.unpack(state, packed)
         return state
+
+    @property
+    def _states(self) -> StateCache:
+        return cache_of(self.token, self.problem.memory)
 
     def _check_from_the_first_row(self, frame: Window) -> None:
         """Raise for the first cell of the grid: which tile finds a fault is chance."""
@@ -411,7 +418,7 @@ class _Driver:
         while todo or under_way:
             for home in workers.idle():
                 mine = [t for t in todo if workers.serves(home, self._home_of_tile(*t))]
-                mine = mine[: min(workers.share(len(mine)), TILES_A_TASK)]
+                mine = mine[: min(workers.share(home, len(mine)), TILES_A_TASK)]
                 if mine:
                     todo = [t for t in todo if t not in set(mine)]
                     requests = [self._request(tile, -math.inf) for tile in mine]
@@ -474,7 +481,7 @@ class _Driver:
             for i, j in tiles[order].tolist()
             if workers.serves(home, self._home_of_tile(i, j))
         ]
-        return mine[: min(workers.share(len(mine)), TILES_A_TASK)]
+        return mine[: min(workers.share(home, len(mine)), TILES_A_TASK)]
 
     def _beside(self, tiles: list[Tile], workers: Executor) -> list[Tile]:
         """Tiles of the same shards that these may wake: the front is in them or yet to come.

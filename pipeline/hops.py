@@ -18,14 +18,15 @@ import numpy.typing as npt
 
 from orograph.backends import choose_backend
 from orograph.frontier import Frontier
-from orograph.kernels.relax_costs import BARRIER, CostModel
+from orograph.kernels.registry import kernel
+from orograph.kernels.relax_costs import CostModel
+from orograph.kernels.surface import ReadOut
 from orograph.launch import Options, Order, check_choice, launch
 from orograph.passable import Passable
-from orograph.relaxation import Distance, State, inner_of, warm_up
+from orograph.relaxation import Distance, State, warm_up
 from orograph.sources import parse_sources
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
-from orograph.tiles.keys import valid_cells
 from orograph.tiles.raster import open_raster
 from orograph.tiles.store import Variable
 
@@ -57,36 +58,19 @@ class Hops(Distance):
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Whatever a mask holds is passable or not."""
 
-    def _padded(
-        self,
-        cells: Array,
-        nodata: float | int | None,
-        shape: tuple[int, int],
-        window: Window,
-        frame: Window,
-    ) -> Array:
-        """Friction one where cells are passable, with the halo."""
-        padded = np.full(shape, BARRIER, self.dtype)
-        y, x = frame.y - window.y + self.reach, frame.x - window.x + self.reach
-        passable = (cells != 0) & valid_cells(cells, nodata)
-        padded[y : y + frame.height, x : x + frame.width][passable] = 1
-        return padded
+    padding = "pad_passable"
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's hops."""
-        if state.resident is not None:
-            state.resident.store()
         (variable,) = self.outputs
-        dist = inner_of(state.tile.dist, state.reach)
-        reached = dist < state.tile.unreached
-        hops = np.where(reached, dist // PER_HOP, -1).astype(variable.dtype)
-        passable = inner_of(state.tile.friction, state.reach) == 1
+        read_out = kernel("read_out", self.backend)
+        found: ReadOut = read_out(state.tile, variable.dtype, -1, PER_HOP)
         counts: dict[str, float] = {
-            "reached_cells": int(reached.sum()),
-            "unreached_cells": int((passable & ~reached).sum()),
-            "impassable_cells": int((~passable).sum()),
+            "reached_cells": found.reached,
+            "unreached_cells": found.cut_off,
+            "impassable_cells": found.barriers,
         }
-        return {variable.name: hops}, counts
+        return {variable.name: found.values}, counts
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """How many cells were reached, or not."""
@@ -180,7 +164,7 @@ def hop_distance(
         "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
-    count = len(rasters)
-    compiled = partial(warm_up, problem, count) if problem.backend == "numba" else None
+    dtypes = [r.dtype for r in rasters]
+    compiled = partial(warm_up, problem, dtypes) if problem.backend == "numba" else None
     order = Order(Frontier, problem, rasters, parameters, compiled)
     return launch(order, options)

@@ -154,6 +154,10 @@ class Ends:
         first, second = (self.hops[end].size(state[end]) for end in (0, 1))
         return first + second - int(state[0].tile.friction.nbytes)
 
+    def memory(self) -> int | None:
+        """As much as is usual."""
+        return None
+
     def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
         """Nothing is written."""
         return {}, {}

@@ -15,11 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph import jobs
-from orograph.components import LABELS, Answer, Components, LeafResidue, MergeResidue, Summary
+from orograph.components import (
+    LABELS,
+    Answer,
+    Components,
+    LeafResidue,
+    MergeResidue,
+    Summary,
+    compile_kernels,
+)
 from orograph.executors import executor
 from orograph.hops import Hops
 from orograph.kernels.descend import descend
-from orograph.kernels.label import compile_kernels
 from orograph.kernels.relax_costs import CostModel
 from orograph.meeting import Ends, Meeting
 from orograph.passable import Passable
@@ -217,5 +224,5 @@ def _handle(run: Any, client: Client | None, folder: Path | None) -> Any:
 
 def _warm_up(query: Query) -> None:
     """Compile what a search needs, so that workers find it in the cache."""
-    warm_up(query._hops_from(0, 0), 1)
+    warm_up(query._hops_from(0, 0), [query.mask.dtype])
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)

@@ -16,9 +16,11 @@ import numpy.typing as npt
 
 from orograph.delta import CELLS_A_VISIT
 from orograph.frontier import NEIGHBOURS, Rim, Visit
+from orograph.kernels.registry import kernel
 from orograph.kernels.relax import TileState, relax, seed, tile_state, wake
 from orograph.kernels.relax_costs import BARRIER, CostModel
-from orograph.kernels.rim import probe_rim
+from orograph.kernels.rim import halo_strips, probe_rim
+from orograph.kernels.surface import ReadOut, first_outside
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid import Window
 from orograph.tiles.keys import valid_cells
@@ -48,10 +50,12 @@ class State:
     place: Place
     tile: TileState
     reach: int
+    halo: list[Array]
+    """The halo's distances: north and south with the corners, then west and east between them."""
     reached: int = -1
     """Cells that hold a value, once they have been counted."""
     resident: ResidentTile | None = None
-    """The tile in a GPU's memory, where that does the work: newer than ``tile``, until stored."""
+    """Where a GPU does the work: there ``tile`` is in its memory, and the halo alone is here."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +127,14 @@ class Distance:
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """A tile that nothing has reached but the sources in it."""
         window, reach = place.window, self.reach
-        shape = window.height + 2 * reach, window.width + 2 * reach
         rasters: dict[str, Any] = {
-            name: self._padded(cells[i], self.nodata[i], shape, window, frame)
+            name: self._padded(cells[i], self.nodata[i], window, frame)
             for i, name in enumerate(self._names)
         }
-        self._bar_unknown_heights(rasters, shape)
+        self._bar_unknown_heights(rasters)
+        unreached = BARRIER if self.dtype.kind == "i" else np.inf
         tile = tile_state(
-            np.full(shape, BARRIER if self.dtype.kind == "i" else np.inf, self.dtype),
+            np.full_like(next(iter(rasters.values())), unreached),
             lengths=self._lengths(window),
             model=self.model,
             connectivity=self.connectivity,
@@ -140,19 +144,27 @@ class Distance:
         rows, columns, costs = self._sources_in(window, frame, cells)
         if self.sources is None:
             rows, columns = self._on_passable(tile, rows, columns)
+        if self.backend == "cuda":
+            from orograph.kernels.relax_cuda import ResidentTile
+
+            shapes = [strip.shape for strip in halo_strips(tile.dist, reach)]
+            halo = [np.full(shape, unreached, self.dtype) for shape in shapes]
+            resident = ResidentTile(tile)
+            resident.seed(rows, columns, costs)
+            return State(place, resident.there, reach, halo, resident=resident)
         seed(tile, rows, columns, costs)
-        return State(place, tile, reach)
+        return State(place, tile, reach, halo_strips(tile.dist, reach))
 
     def _on_passable(self, tile: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
         """Those cells that are no barriers: a raster of sources may reach into the sea."""
         there = np.ones(rows.size, bool)
         for raster in (tile.friction, tile.elevation):
             if raster.size:
-                values = raster[rows + self.reach, columns + self.reach]
+                values = _here(raster[rows + self.reach, columns + self.reach])
                 there &= values < BARRIER if self.dtype.kind == "i" else np.isfinite(values)
         return rows[there], columns[there]
 
-    def _bar_unknown_heights(self, rasters: dict[str, Any], shape: tuple[int, int]) -> None:
+    def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
         """Where there is no height there is no way, for knights between two such cells either.
 
         The anisotropic models know barriers by their friction; without one, tobler multiplies by 1
@@ -160,28 +172,25 @@ class Distance:
         """
         if self.model.name in ("tobler", "walk"):
             neutral = 1.0 if self.model.name == "tobler" else 0.0
-            friction = rasters.setdefault("friction", np.full(shape, neutral, self.dtype))
-            friction[np.isnan(rasters["elevation"])] = np.nan
+            elevation = rasters["elevation"]
+            friction = rasters.setdefault("friction", np.full_like(elevation, neutral))
+            friction[np.isnan(elevation)] = np.nan
 
     @property
     def _names(self) -> list[str]:
         return ["friction"] * self.has_friction + ["elevation"] * self.has_elevation
 
+    padding = "pad_costs"
+    """The kernel that makes costs of a raster's cells."""
+
     def _padded(
-        self,
-        cells: Array,
-        nodata: float | int | None,
-        shape: tuple[int, int],
-        window: Window,
-        frame: Window,
-    ) -> Array:
-        """A raster with its halo, barriers where there is nothing."""
-        barrier = BARRIER if self.dtype.kind == "i" else np.nan
-        padded = np.full(shape, barrier, self.dtype)
-        y, x = frame.y - window.y + self.reach, frame.x - window.x + self.reach
-        inside = padded[y : y + frame.height, x : x + frame.width]
-        np.copyto(inside, cells, where=valid_cells(cells, nodata), casting="unsafe")
-        return padded
+        self, cells: Array, nodata: float | int | None, window: Window, frame: Window
+    ) -> Any:
+        """A raster with its halo, barriers where there is nothing, where the work is done."""
+        reach = self.reach
+        shape = window.height + 2 * reach, window.width + 2 * reach
+        corner = frame.y - window.y + reach, frame.x - window.x + reach
+        return kernel(self.padding, self.backend)(cells, nodata, shape, corner, self.dtype)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
         rows = window.height + 2 * self.reach
@@ -206,9 +215,11 @@ class Distance:
     def visit(self, state: State, halo: Rim, told: Rim, bound: float) -> Visit:
         """Take in the halo, relax up to the bound, and see what is new on the rim."""
         tile = state.tile
-        sides = _take_in(tile.dist, halo, state.reach)
-        if self.backend == "cuda":
-            return self._visit_resident(state, sides, told, bound)
+        sides, changed = _take_in(state.halo, halo, state.reach, tile.unreached)
+        if state.resident is not None:
+            if changed:
+                state.resident.wake(sides, state.halo)
+            return self._visit_resident(state, state.resident, told, bound)
         if sides:
             wake(tile, sides)
         stats = relax(tile, _beyond(bound, tile.dist.dtype))
@@ -228,14 +239,9 @@ class Distance:
             state.reached += stats.found
         return Visit(stats.pending, outward.tolist(), rim, stats.settled, state.reached)
 
-    def _visit_resident(self, state: State, sides: int, told: Rim, bound: float) -> Visit:
-        """The same, on the GPU; ``tile`` is up to date in its halo alone."""
-        from orograph.kernels.relax_cuda import ResidentTile
-
-        reach, dtype = state.reach, state.tile.dist.dtype
-        tile = state.resident = state.resident or ResidentTile(state.tile)
-        if sides:
-            tile.wake(sides)
+    def _visit_resident(self, state: State, tile: ResidentTile, told: Rim, bound: float) -> Visit:
+        """The same, on the GPU."""
+        reach, dtype = state.reach, self.dtype
         stats, improved = tile.improve(_beyond(bound, dtype))
         shapes = [part.shape for part in facing(inner_of(state.tile.dist, reach), reach)]
         known = [
@@ -249,50 +255,52 @@ class Distance:
             np.minimum(own, before) if (own < before).any() else None
             for own, before in zip(strips + corners, known, strict=True)
         ]
-        if tile.crowded:
-            tile.store()
-            state.resident = None
         return Visit(stats.pending, outward.tolist(), rim, improved, tile.reached)
 
     def pack(self, state: State) -> Any:
         """Distances and pending keys; costs are read again."""
         if state.resident is not None:
-            state.resident.store()
+            return state.resident.pack()
         return state.tile.dist, state.tile.keys, state.tile.fresh
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put distances and pending keys back."""
         dist, keys, fresh = packed
-        state.resident = None
+        if state.resident is not None:
+            state.resident.unpack(dist, keys, fresh)
+            for strip, known in zip(state.halo, halo_strips(dist, state.reach), strict=True):
+                np.minimum(strip, known, out=strip)
+            return
         np.minimum(state.tile.dist, dist, out=state.tile.dist)
         np.minimum(state.tile.keys, keys, out=state.tile.keys)
         np.maximum(state.tile.fresh, fresh, out=state.tile.fresh)
 
     def size(self, state: State) -> int:
         """Bytes of distances and costs."""
+        if state.resident is not None:
+            return state.resident.nbytes
         tile = state.tile
-        resident = 0 if state.resident is None else state.resident.nbytes
-        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes + resident)
+        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes)
+
+    def memory(self) -> int | None:
+        """Bytes that states may take in a process: on a GPU part of its own memory."""
+        if self.backend != "cuda":
+            return None
+        from orograph.kernels.relax_cuda import memory_for_tiles
+
+        return memory_for_tiles()
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's distances, nodata where there are none."""
-        if state.resident is not None:
-            state.resident.store()
-        inner = inner_of(state.tile.dist, state.reach)
-        reached = inner < state.tile.unreached
-        blank = -1 if self.dtype.kind == "i" else np.nan
-        cost = np.where(reached, inner, self.dtype.type(blank))
-        passable = np.ones(inner.shape, bool)
-        for raster in (state.tile.friction, state.tile.elevation):
-            if raster.size:
-                own = inner_of(raster, state.reach)
-                passable &= own < BARRIER if self.dtype.kind == "i" else np.isfinite(own)
+        (variable,) = self.outputs
+        read_out = kernel("read_out", self.backend)
+        found: ReadOut = read_out(state.tile, self.dtype, variable.fill_value)
         counts: dict[str, float] = {
-            "reached_cells": int(reached.sum()),
-            "nodata_cells": int((~passable).sum()),
-            "unreached_cells": int((passable & ~reached).sum()),
+            "reached_cells": found.reached,
+            "nodata_cells": found.barriers,
+            "unreached_cells": found.cut_off,
         }
-        return {"cost": cost}, counts
+        return {variable.name: found.values}, counts
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """What was asked, and how many cells were reached, or not, and why."""
@@ -304,14 +312,16 @@ class Distance:
         }
 
 
-def warm_up(problem: Any, rasters: int) -> None:
+def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike]) -> None:
     """Compile what a problem on such distances needs, by a tile of four cells a side.
 
     Done before workers start on a run: they find the kernels in Numba's cache then.
     """
     window = Window(0, 0, 4, 4)
     place = Place(Node(0, 0), window, Sides(False, False, False, False), window.shape)
-    state = problem.open(place, [np.ones(window.shape)] * rasters, window)
+    cells = [np.ones(window.shape, dtype) for dtype in dtypes]
+    problem.check(cells, window)
+    state = problem.open(place, cells, window)
     nothing: Rim = [None] * len(NEIGHBOURS)
     problem.visit(state, nothing, nothing, math.inf)
     problem.finish(state)
@@ -339,17 +349,16 @@ def check_friction(
         most = float(np.finfo(dtype).max) / (8.0 * max(count, 1))
     if cells.dtype.kind == "f":
         most = min(most, float(np.finfo(cells.dtype).max))
-    with np.errstate(invalid="ignore"):
-        bad = (cells < 0) | (cells > most)
-    _refuse_first(
-        bad,
-        cells,
-        nodata,
-        frame,
-        "friction",
-        f"it must be 0 or more and finite, at most {most:g} in {dtype}: mark barriers as nodata "
-        "(NaN)",
-    )
+    bad = first_outside(cells, nodata, most)
+    if bad >= 0:
+        _refuse(
+            bad,
+            cells,
+            frame,
+            "friction",
+            f"it must be 0 or more and finite, at most {most:g} in {dtype}: mark barriers as "
+            "nodata (NaN)",
+        )
 
 
 def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: str) -> None:
@@ -357,31 +366,21 @@ def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: s
     if cells.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             bad = np.isfinite(cells) & (cells != np.rint(cells))
-        _refuse_first(
-            bad,
-            cells,
-            nodata,
-            frame,
-            name,
-            "with dtype='int64' it must be whole: use a float dtype",
-        )
+        if nodata is not None and not math.isnan(nodata):
+            bad &= cells != cells.dtype.type(nodata)
+        if bad.any():
+            _refuse(
+                int(bad.argmax()),
+                cells,
+                frame,
+                name,
+                "with dtype='int64' it must be whole: use a float dtype",
+            )
 
 
-def _refuse_first(
-    bad: npt.NDArray[np.bool_],
-    cells: Array,
-    nodata: float | int | None,
-    frame: Window,
-    name: str,
-    must: str,
-) -> None:
-    if nodata is not None and not math.isnan(nodata):
-        bad = bad & (cells != cells.dtype.type(nodata))
-    if bad.any():
-        y, x = np.unravel_index(int(bad.argmax()), bad.shape)
-        raise InputError(
-            f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}"
-        )
+def _refuse(index: int, cells: Array, frame: Window, name: str, must: str) -> None:
+    y, x = np.unravel_index(index, cells.shape)
+    raise InputError(f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}")
 
 
 def _beyond(bound: float, dtype: np.dtype[Any]) -> float:
@@ -405,20 +404,34 @@ def facing(inner: Array, reach: int) -> list[Array]:
     return [inner[rows[dy], rows[dx]] for dy, dx in NEIGHBOURS]
 
 
-def _take_in(dist: Array, halo: Rim, reach: int) -> int:
-    """Lower the halo by what neighbours tell; the sides (bits) beyond which something is new."""
-    height, width = dist.shape[0] - 2 * reach, dist.shape[1] - 2 * reach
-    starts = {-1: 0, 0: reach, 1: reach + height}, {-1: 0, 0: reach, 1: reach + width}
-    sides = 0
+def _take_in(strips: list[Array], halo: Rim, reach: int, unreached: Any) -> tuple[int, bool]:
+    """Set the halo to what neighbours tell; the sides (bits) where it fell, and whether it changed.
+
+    It may rise: a state may know of a visit to a neighbour whose result was lost with its worker.
+    What such a visit found holds, but it must not be thought that the neighbour knows it.
+    """
+    sides, changed = 0, False
     for k, (dy, dx) in enumerate(NEIGHBOURS):
+        strip = strips[{-1: 0, 1: 1}[dy] if dy else {-1: 2, 1: 3}[dx]]
+        columns = {-1: np.s_[:reach], 0: np.s_[reach:-reach], 1: np.s_[-reach:]}[dx]
+        mine = strip[:, columns] if dy else strip
         told = halo[k]
         if told is None:
-            continue
-        # a neighbour at the grid's end may be thinner than the halo; others lie against the tile
-        y = starts[0][dy] + (reach - told.shape[0] if dy < 0 else 0)
-        x = starts[1][dx] + (reach - told.shape[1] if dx < 0 else 0)
-        mine = dist[y : y + told.shape[0], x : x + told.shape[1]]
+            told = unreached
+        elif told.shape != mine.shape:
+            # a neighbour at the grid's end may be thinner than the halo; it lies against the tile
+            y = mine.shape[0] - told.shape[0] if dy < 0 else 0
+            mine = mine[y : y + told.shape[0], : told.shape[1]]
         if (told < mine).any():
-            np.minimum(mine, told, out=mine)
             sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
-    return sides
+        if (told != mine).any():
+            mine[...] = told
+            changed = True
+    return sides, changed
+
+
+def _here(values: Any) -> Array:
+    """An array of this process's memory, wherever it comes from."""
+    from orograph.kernels.cuda import current_device
+
+    return values if isinstance(values, np.ndarray) else current_device().download(values)

@@ -104,7 +104,7 @@ class Search:
             for home in self._workers.idle():
                 ready = [t for t, k in self._keys.items() if k[end] <= level and t not in busy]
                 mine = [t for t in sorted(ready) if self._workers.serves(home, _home(t))]
-                mine = mine[: self._workers.share(len(mine))]
+                mine = mine[: self._workers.share(home, len(mine))]
                 if mine:
                     calls = [self._call(tile, levels) for tile in mine]
                     ticket = self._workers.submit(home, "visit", visit_calls, self._handle, calls)
@@ -217,7 +217,7 @@ class Here:
         """There is one home."""
         return True
 
-    def share(self, count: int) -> int:
+    def share(self, home: Any, count: int) -> int:
         """All of it."""
         return count
 

@@ -167,6 +167,10 @@ class Serving:
         """Bytes of a state."""
         return state.labels.nbytes * 4 + state.tile.friction.nbytes + state.tile.elevation.nbytes
 
+    def memory(self) -> int | None:
+        """As much as is usual."""
+        return None
+
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The outputs of a tile at rest."""
         outputs: dict[str, Array] = {}

@@ -48,11 +48,12 @@ _caches: dict[str, StateCache] = {}
 _lock = Lock()
 
 
-def cache_of(token: str) -> StateCache:
-    """The cache of a run in this process."""
+def cache_of(token: str, limit: Callable[[], int | None] = lambda: None) -> StateCache:
+    """The cache of a run in this process; ``limit`` tells its bytes where it is not memory here."""
     with _lock:
         if token not in _caches:
-            _caches[token] = StateCache(_limit())
+            own = limit()
+            _caches[token] = StateCache(_limit() if own is None else own)
         return _caches[token]
 
 

@@ -227,3 +227,11 @@ def test_connected_components_of_a_grid_with_backend_cuda(emulated_gpu: Emulator
     assert emulated_gpu.launches > 0
     np.testing.assert_array_equal(found.labels.values, expected.labels.values)
     assert found.labels.attrs == expected.labels.attrs
+
+
+def test_narrow_labels_are_those_of_the_twin(emulator: Emulator) -> None:
+    cells = (np.random.default_rng(4).random((50, 70)) < 0.5).astype(np.uint8)
+    expected = label.label_tile(cells, None, narrow=True)
+    found = label_tile(cells, None, narrow=True, device=emulator)
+    assert found.labels.dtype == expected.labels.dtype == np.uint16
+    np.testing.assert_array_equal(found.labels, expected.labels)

@@ -383,3 +383,15 @@ def test_refused_edges(
 ) -> None:
     with pytest.raises(error, match=message):
         components(3, np.array(a), np.array(b), method)
+
+
+def test_labels_are_narrow_where_that_is_asked_for_and_they_fit() -> None:
+    chequers = (np.indices((362, 364)).sum(axis=0) % 2).astype(np.uint8)
+    for cells in (chequers, chequers[:361]):  # 65,884 components, and 65,702
+        wide = label_tile(cells, None, 4)
+        assert label_tile(cells, None, 4, narrow=True).labels.dtype == np.int32
+        assert wide.first.size >= 2**16
+    wide, narrow = (label_tile(chequers[:360], None, 4, narrow=n) for n in (False, True))
+    assert (wide.labels.dtype, narrow.labels.dtype) == (np.int32, np.uint16)
+    assert wide.first.size == 65_520
+    np.testing.assert_array_equal(narrow.labels, wide.labels)

@@ -129,15 +129,14 @@ def on_valid_cells(
     read: tuple[Window, npt.NDArray[np.bool_]] | None = None
     for i in order.tolist():
         row, column = int(rows[i]), int(columns[i])
-        y, x = row // side * side - snap, column // side * side - snap
-        window = Window(y, x, side + 2 * snap, side + 2 * snap).clip((height, width))
+        window = Window(row // side * side, column // side * side, side, side).clip((height, width))
         if read is None or read[0] != window:
             read = window, valid_cells(raster.read(window), raster.nodata)
-        valid = read[1]
-        if valid[row - window.y, column - window.x]:
+        if read[1][row - window.y, column - window.x]:
             continue
         near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
-        around = np.argwhere(valid[near.within(window)]) + np.array([near.y, near.x])
+        valid = valid_cells(raster.read(near), raster.nodata) if snap else np.zeros((1, 1), bool)
+        around = np.argwhere(valid) + np.array([near.y, near.x])
         if not around.size:
             lost.append(i)
             continue

@@ -1,0 +1,101 @@
+"""A tile's costs before it is relaxed on a GPU, and its result after: twins of surface.py's.
+
+Cells are uploaded as they were read, and results are downloaded as they are written: what lies
+between is done by functions of the device's arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.cuda import Buffer, Device, current_device
+from orograph.kernels.relax import TileState
+from orograph.kernels.relax_costs import BARRIER
+from orograph.kernels.surface import ReadOut, barrier_of
+
+Array = npt.NDArray[Any]
+
+
+def pad_costs(
+    cells: Array,
+    nodata: float | None,
+    shape: tuple[int, int],
+    corner: tuple[int, int],
+    dtype: np.dtype[Any],
+    *,
+    device: Device | None = None,
+) -> Buffer:
+    """As `orograph.kernels.surface.pad_costs`, in the device's memory."""
+    device = device or current_device()
+    there = device.upload(cells)
+    known = _known(device.array_module, there, nodata)
+    return _padded(device.array_module, there, known, shape, corner, dtype)
+
+
+def pad_passable(
+    cells: Array,
+    nodata: float | None,
+    shape: tuple[int, int],
+    corner: tuple[int, int],
+    dtype: np.dtype[Any],
+    *,
+    device: Device | None = None,
+) -> Buffer:
+    """As `orograph.kernels.surface.pad_passable`, in the device's memory."""
+    device = device or current_device()
+    there = device.upload(cells)
+    known = _known(device.array_module, there, nodata) & (there != 0)
+    return _padded(device.array_module, 1, known, shape, corner, dtype)
+
+
+def _known(xp: Any, cells: Buffer, nodata: float | None) -> Buffer:
+    if nodata is None or np.isnan(nodata):
+        return xp.isfinite(cells)
+    return xp.isfinite(cells) & (cells != cells.dtype.type(nodata))
+
+
+def _padded(
+    xp: Any,
+    cells: Buffer | int,
+    known: Buffer,
+    shape: tuple[int, int],
+    corner: tuple[int, int],
+    dtype: np.dtype[Any],
+) -> Buffer:
+    padded = xp.full(shape, barrier_of(dtype), dtype)
+    y, x = corner
+    inside = padded[y : y + known.shape[0], x : x + known.shape[1]]
+    xp.copyto(inside, cells, where=known, casting="unsafe")
+    return padded
+
+
+def read_out(
+    state: TileState,
+    dtype: np.dtype[Any],
+    blank: float,
+    per: int = 1,
+    *,
+    device: Device | None = None,
+) -> ReadOut:
+    """As `orograph.kernels.surface.read_out`, of a tile whose arrays are the device's."""
+    device = device or current_device()
+    xp, reach = device.array_module, state.rules.reach
+    inner = np.s_[reach:-reach, reach:-reach]
+    dist = state.dist[inner]
+    there = dist < state.unreached
+    values = xp.where(there, dist // per if per > 1 else dist, dist.dtype.type(blank))
+    passable = xp.ones(dist.shape, bool)
+    for raster in (state.friction, state.elevation):
+        if raster.size:
+            own = raster[inner]
+            passable &= own < BARRIER if state.rules.integer else xp.isfinite(own)
+    reached = int(xp.count_nonzero(there))
+    return ReadOut(
+        device.download(values.astype(dtype)),
+        reached,
+        int(xp.count_nonzero(passable & ~there)),
+        passable.size - int(xp.count_nonzero(passable)),
+    )

@@ -1,10 +1,15 @@
 """A distance index against runs of cost_distance, in one process: build, table, near pair, field.
 
     python benchmarks/index.py --side 4096 --points 256 --runs 5 --repeat 3
+    python benchmarks/index.py --sparsify --side 1024 --points 64 --repeat 5
 
 Friction is drawn from 1 to 10, points anywhere. A run is timed for some of the points, before and
 after the index, and its median multiplied by their number. The build ends when the index has its
 name on disk; the first table reads it from there, later ones find it in memory.
+
+With ``--sparsify``: an index without entries that are sums of others beside a whole one, on slopes
+and on independent friction, each in floats (8 neighbours) and in whole numbers (4 neighbours).
+Builds and tables take turns; figures are medians.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from terrain import fractal
 
 import orograph as og
 
@@ -90,6 +96,52 @@ def compare(options: argparse.Namespace, store: Path) -> None:
     print(f"  update of 10 x 10 cells: {seconds * 1e3:.0f} ms, {count} blocks")
 
 
+def frictions(side: int) -> dict[str, tuple[np.ndarray, str]]:
+    """Surfaces and the dtypes of their costs."""
+    slopes = 1 + 10 * np.hypot(*np.gradient(fractal(side).astype("float64")))
+    loose = np.random.default_rng(0).uniform(1, 10, (side, side))
+    return {
+        f"{name}, {dtype}": (np.floor(friction) if dtype == "int64" else friction, dtype)
+        for name, friction in (("slopes", slopes), ("independent", loose))
+        for dtype in ("float64", "float32", "int64")
+    }
+
+
+def build_and_ask(
+    friction: np.ndarray, points: np.ndarray, place: Path, **options: object
+) -> tuple[dict[str, float], np.ndarray, og.DistanceIndex]:
+    """Seconds of a build, of the first table and of one more; the table, and the index."""
+    built, index = timed(lambda: og.DistanceIndex.build(friction, place, overwrite=True, **options))
+    first, table = timed(lambda: index.distance_matrix(points))
+    again, _ = timed(lambda: index.distance_matrix(points))
+    return {"build": built, "first": first, "again": again}, table.values, index
+
+
+def compare_sparse(options: argparse.Namespace, store: Path) -> None:
+    side = options.side
+    points = np.random.default_rng(1).integers(0, side, (options.points, 2)).astype("float64")
+    sides = {"block": options.block, "levels": options.levels}
+    print(f"{side} x {side} cells, {options.points} points, {sides}")
+    for name, (friction, dtype) in frictions(side).items():
+        own = {"dtype": dtype, "connectivity": 4 if dtype == "int64" else 8, **sides}
+        spent = {}
+        for turn in range(options.repeat + 1):
+            whole = build_and_ask(friction, points, store / "whole", **own)
+            sparse = build_and_ask(friction, points, store / "sparse", sparsify=True, **own)
+            assert whole[1].tobytes() == sparse[1].tobytes()
+            # the first is a rehearsal: kernels are compiled in it
+            if turn:
+                spent[turn] = whole[0], sparse[0]
+        print(
+            f"  {name}: {100 * sparse[2].left_out():.1f} % of the entries left out, "
+            f"{whole[2].bytes_per_cell:.1f} -> {sparse[2].bytes_per_cell:.1f} bytes a cell",
+            flush=True,
+        )
+        for what in whole[0]:
+            times = [spread([pair[i][what] for pair in spent.values()]) for i in range(2)]
+            print(f"    {what}: {' -> '.join(times)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--side", type=int, default=4096)
@@ -99,10 +151,11 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=128)
     parser.add_argument("--levels", type=int, default=1)
     parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--sparsify", action="store_true", help="with and without it, no runs")
     parser.add_argument("--folder", default=None, help="where to put the index for the time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        compare(options, Path(folder))
+        (compare_sparse if options.sparsify else compare)(options, Path(folder))
 
 
 if __name__ == "__main__":

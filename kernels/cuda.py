@@ -45,7 +45,7 @@ class Device(Protocol):
     def use_own_stream(self) -> None:
         """Let what the calling thread launches and copies run beside what others do."""
 
-    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array here, whatever it holds, of memory that copies to and from are quick with."""
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
@@ -100,7 +100,7 @@ class CupyDevice:
         """Let what the calling thread launches and copies run beside what others do."""
         self._cupy.cuda.Stream.ptds.use()
 
-    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array here, of page-locked memory that CuPy keeps for the next of this size."""
         count, dtype = math.prod(shape), np.dtype(dtype)
         if count * dtype.itemsize < SMALL:

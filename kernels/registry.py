@@ -32,6 +32,10 @@ _KERNELS: dict[str, dict[str, str]] = {
         }
         for name in ("pad_costs", "pad_passable", "read_out")
     },
+    "solve_blocks": {
+        "numba": "orograph.kernels.boundary_blocks:solve_blocks",
+        "cuda": "orograph.kernels.boundary_cuda:solve_blocks",
+    },
     "label_tile": {
         "numba": "orograph.kernels.label:label_tile",
         "cuda": "orograph.kernels.label_cuda:label_tile",

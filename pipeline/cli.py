@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
+from orograph.cli_plan import add_plan
 from orograph.tiles.raster import open_raster
 
 if TYPE_CHECKING:
@@ -55,14 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("store")
     info.set_defaults(command=_info)
 
-    plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
-    plan.add_argument("operation", help="such as minimum_spanning_forest")
-    plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
-    plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
-    plan.add_argument("--dtype", default=None)
-    plan.add_argument("--tile", type=int, default=None)
-    plan.add_argument("--workers", type=int, default=2)
-    plan.set_defaults(command=_plan)
+    add_plan(commands)
 
     mst = commands.add_parser("mst", help="minimum spanning forest")
     mst.add_argument("elevation", help="store or raster file")
@@ -173,20 +167,6 @@ def _ingest(options: argparse.Namespace) -> None:
 
 def _info(options: argparse.Namespace) -> None:
     print(og.open(options.store))
-
-
-def _plan(options: argparse.Namespace) -> None:
-    if (options.raster is None) == (options.shape is None):
-        raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
-    print(
-        og.plan(
-            options.operation,
-            options.raster or tuple(options.shape),
-            dtype=options.dtype,
-            tile=options.tile,
-            workers=options.workers,
-        )
-    )
 
 
 def _mst(options: argparse.Namespace) -> None:

@@ -31,6 +31,9 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> Non
     build.add_argument("--cell-size", type=float, default=None)
     build.add_argument("--block", type=int, default=None, help="cells a side of a block")
     build.add_argument("--levels", type=int, default=None, help="how often blocks are merged")
+    build.add_argument(
+        "--sparsify", action="store_true", help="leave out entries that are sums of two others"
+    )
     build.add_argument("--overwrite", action="store_true")
     build.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
     workers = build.add_mutually_exclusive_group()
@@ -94,13 +97,16 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
             connectivity=options.connectivity,
             dtype=options.dtype,
             cell_size=options.cell_size,
+            sparsify=options.sparsify,
             overwrite=options.overwrite,
             resume=options.resume,
             client=cluster,
             **{name: value for name, value in sides.items() if value is not None},
         )
         print(index)
-        print(f"bytes: {index.nbytes}")
+        print(f"bytes: {index.nbytes}, {index.bytes_per_cell:.1f} a cell")
+        if index.sparsified:
+            print(f"entries left out: {100 * index.left_out():.1f} %")
 
 
 def _query(options: argparse.Namespace) -> None:

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.backends import choose_backend
-from orograph.kernels.forest import compile_kernels
+from orograph.kernels import forest, halves
+from orograph.kernels.halves import pack_halves, unpack_halves
 from orograph.kernels.merge import IN, UP, contract
 from orograph.kernels.registry import kernel
 from orograph.launch import Options, Order, check_choice, launch
@@ -33,6 +34,7 @@ from orograph.tiles.costs import WEIGHTS, edge_keys, key_weights
 from orograph.tiles.exact import exact_float, exact_sum
 from orograph.tiles.grid import Window
 from orograph.tiles.keys import valid_cells
+from orograph.tiles.memory import empty
 from orograph.tiles.quadtree import Place
 from orograph.tiles.raster import open_raster
 from orograph.tiles.store import Variable
@@ -88,6 +90,7 @@ class LeafResidue:
     """A tile's edges decided, and those that wait for an answer."""
 
     mask: npt.NDArray[np.uint8]
+    """Two cells a byte, see `orograph.kernels.halves`."""
     first: npt.NDArray[np.int32]
     direction: npt.NDArray[np.uint8]
 
@@ -149,7 +152,7 @@ class Forest:
         )
         count = _count_bits(tile.mask)
         summary = Summary(flat[border], edges, tile.vertex_count, count, tile.total)
-        return summary, LeafResidue(tile.mask, tile.first, tile.direction)
+        return summary, LeafResidue(pack_halves(tile.mask), tile.first, tile.direction)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -236,12 +239,19 @@ class Forest:
 
     def finish(self, place: Place, residue: LeafResidue, answer: Answer) -> dict[str, Array]:
         """The tile's edges, with those that were waiting."""
-        mask = residue.mask.copy()
+        mask = empty(place.window.shape, EDGES.dtype)
+        unpack_halves(residue.mask, mask)
         flat = mask.ravel()
         first, direction = residue.first[answer.kept], residue.direction[answer.kept]
         np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
         flat[border_cells(*place.window.shape, place.sides)] |= answer.seams
         return {EDGES.name: mask}
+
+
+def compile_kernels(dtype: np.dtype[Any], weight: str) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    forest.compile_kernels(dtype, weight)
+    halves.compile_kernels()
 
 
 def _count_bits(mask: npt.NDArray[np.uint8]) -> int:

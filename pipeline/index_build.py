@@ -21,10 +21,15 @@ from dask._task_spec import Task
 from dask.base import tokenize
 
 from orograph import __version__, jobs
-from orograph.index_store import Form, IndexStore
-from orograph.kernels.boundary import BlockCosts, boundary_matrix, merge_blocks
+from orograph.index_input import Wanted
+from orograph.index_store import IndexStore
+from orograph.kernels.boundary import BlockCosts
+from orograph.kernels.boundary_blocks import block_matrix
+from orograph.kernels.cuda import host_memory
 from orograph.kernels.dissection import Rectangle
+from orograph.kernels.registry import kernel
 from orograph.kernels.relax_costs import BARRIER
+from orograph.kernels.thinning import recover, thin
 from orograph.kernels.wave import lay_panels, leaving_costs, new_values, pass_on, visit
 from orograph.layers import Layers
 from orograph.relaxation import Distance
@@ -66,28 +71,6 @@ def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) ->
     return stored
 
 
-def block_matrix(costs: BlockCosts, part: Rectangle, block: int) -> Array:
-    """The boundary matrix of a part: by elimination up to ``block`` cells a side, then merged."""
-    return _solve(costs, part, block)[1]
-
-
-def _solve(costs: BlockCosts, part: Rectangle, block: int) -> tuple[Rectangle, Array]:
-    top, left, height, width = part
-    if max(height, width) <= block:
-        return part, boundary_matrix(costs, part)
-    # cut where the quadtree does; of a quadrant's two cuts the one across the longer side first
-    half = block
-    while 2 * half < max(height, width):
-        half *= 2
-    if height >= width:
-        first = Rectangle(top, left, half, width)
-        second = Rectangle(top + half, left, height - half, width)
-    else:
-        first = Rectangle(top, left, height, half)
-        second = Rectangle(top, left + half, height, width - half)
-    return merge_blocks(costs, _solve(costs, first, block), _solve(costs, second, block))
-
-
 @dataclass(frozen=True)
 class Build:
     """Makes blocks of an index from rasters."""
@@ -96,6 +79,8 @@ class Build:
     rasters: tuple[Raster, ...]
     problem: Distance
     """Distances on them."""
+    backend: str = "numba"
+    """What eliminates: ``"numba"`` or ``"cuda"``."""
     cancelled: Event | None = field(default=None, compare=False)
 
     @property
@@ -113,14 +98,21 @@ class Build:
         frame = with_halo(window, form.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         self.problem.check(cells, frame)
-        for block in form.blocks_in(window):
-            if self.cancelled is not None and self.cancelled.is_set():
-                raise Cancelled("the build was cancelled")
-            if not self.store.has(block):
-                part = form.window(block)
-                self.make(block, costs_of(self.problem, cells, part, frame, form.shape))
+        todo = [block for block in form.blocks_in(window) if not self.store.has(block)]
+        places = [form.window(block) for block in todo]
+        parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
+        costs = costs_of(self.problem, cells, window, frame, form.shape)
+        self._stop_if_cancelled()
+        for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
+            own = costs_of(self.problem, cells, places[i], frame, form.shape)
+            self.store.write(todo[i], matrix, leaving_costs(own))
+            self._stop_if_cancelled()
         for name, raster, nodata in zip(names, cells, self.problem.nodata, strict=True):
             sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))
+
+    def _stop_if_cancelled(self) -> None:
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise Cancelled("the build was cancelled")
 
     def make(self, block: int, costs: BlockCosts, target: Path | None = None) -> None:
         """Make one block and keep it."""
@@ -143,16 +135,21 @@ class Build:
 
 def _perform(handle: Any, window: Window) -> None:
     """Do one task: the only function that Dask sees."""
-    jobs.load(handle).task_shard(window)
+    build: Build = jobs.load(handle)
+    with host_memory(build.backend):
+        build.task_shard(window)
 
 
-def warm_up(problem: Distance, rasters: int) -> None:
+def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
     """Compile the kernels before several threads or workers want them."""
     shape = 4, 8
     whole = Window(0, 0, *shape)
     costs = costs_of(problem, [np.ones(shape)] * rasters, whole, whole, shape)
     matrix = block_matrix(costs, Rectangle(0, 0, *shape), 4)
     panels = lay_panels(matrix.reshape(-1), len(matrix), symmetric=False)
+    if sparsify:
+        for symmetric in (False, True):
+            recover(*thin(matrix, symmetric=symmetric), len(matrix), symmetric=symmetric)
     leaving_costs(costs)
     held, fresh = new_values(1, len(matrix), problem.dtype)
     visit(panels, len(matrix), held, fresh)
@@ -162,22 +159,24 @@ def warm_up(problem: Distance, rasters: int) -> None:
 
 
 def build_index(
-    form: Form,
-    rasters: tuple[Raster, ...],
-    problem: Distance,
+    wanted: Wanted,
     out: Path,
     overwrite: bool,
     resume: bool,
+    backend: str,
     client: Client | None,
 ) -> None:
     """Make the store of an index and give it its name."""
+    rasters, problem = wanted.rasters, wanted.problem
+    fingerprint = " ".join(raster.fingerprint() for raster in rasters)
+    form = replace(wanted.form, fingerprint=fingerprint)
     identity = {"operation": "distance-index", "form": repr(form), "orograph": __version__}
     identity["lengths"] = repr(problem.lengths.tolist())
     space = Workspace(out, identity, overwrite=overwrite, resume=resume)
     if space.finished:
         space.clear()
         return
-    warm_up(problem, len(rasters))
+    warm_up(problem, len(rasters), form.sparsify)
     place = rasters[0].georeference
 
     def create(path: Path, run: str) -> None:
@@ -194,6 +193,6 @@ def build_index(
         reachable.append(raster)
     cancelled = Event()
     store = IndexStore(space.result, form, unfinished=True)
-    build = Build(store, tuple(reachable), problem, cancelled)
+    build = Build(store, tuple(reachable), problem, backend, cancelled)
     build.run(client, space.work, tokenize(space.token, time.time_ns()), cancelled)
     space.publish()

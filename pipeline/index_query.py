@@ -102,8 +102,7 @@ class Blocks:
 
     def cells(self, number: int) -> int:
         """How many border cells a block has."""
-        window = self.store.form.window(number)
-        return len(border_cells(window.height, window.width))
+        return self.store.form.cells(number)
 
     def _read(self, number: int) -> Block:
         form = self.store.form

@@ -4,7 +4,9 @@ Beside the rasters of costs (as they are walked on: barriers are nodata) there a
 
 - ``matrices`` (block, entry): for each block, row by row over the grid, its boundary matrix (its
   lower half where costs are the same both ways), then what the steps out of each border cell cost
-  in the eight directions of `orograph.kernels.wave.MOVES`; one object a block.
+  in the eight directions of `orograph.kernels.wave.MOVES`; one object a block. If entries are left
+  out (``sparsify``), those kept of a block stand one behind the other in the matrix's place, zeros
+  behind them, and behind the steps a bit for each entry: see `orograph.kernels.thinning`.
 - ``lengths`` (kind, row): of steps; see `orograph.tiles.lengths`.
 
 An update writes its objects into a folder beside them, then says that they are all there, and only
@@ -17,128 +19,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
-from numcodecs import blosc
 
-from orograph.kernels.dissection import border_cells
-from orograph.kernels.relax_costs import BARRIER, CostModel
-from orograph.kernels.wave import MOVES, lower_half
-from orograph.relaxation import Distance
+from orograph.index_form import READABLE, Form, decode_record, encode_block, marks_of, split_record
 from orograph.tiles.errors import DamagedChunkError, InputError, full_storage_reported
 from orograph.tiles.georeference import Georeference
-from orograph.tiles.grid import Window
 from orograph.tiles.publish import MARK, group_attributes, replace_file
 from orograph.tiles.raster import StoreRaster
-from orograph.tiles.store import Layout, Variable, create_store
+from orograph.tiles.store import Variable, create_store
 
 Array = npt.NDArray[Any]
 
-FORMAT = 1
 HEADER = "distance_index"
 PENDING = ".update"
 COMMITTED = "committed.json"
-
-
-@dataclass(frozen=True)
-class Form:
-    """What an index is of, and how it is cut."""
-
-    shape: tuple[int, int]
-    block: int
-    """Cells a side of the blocks that matrices are eliminated in."""
-    levels: int
-    """How often four of them are merged before they are stored."""
-    cost: str
-    coefficients: tuple[float, ...]
-    connectivity: int
-    dtype: str
-    rasters: tuple[str, ...]
-    """Which of friction and elevation costs come from."""
-    fingerprint: str
-    """Name of the input's cells."""
-    format: int = FORMAT
-
-    @property
-    def side(self) -> int:
-        """Cells a side of a stored block."""
-        return self.block << self.levels
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether a path costs the same both ways."""
-        return self.cost in ("friction", "absolute_difference")
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Blocks down and across."""
-        return -(-self.shape[0] // self.side), -(-self.shape[1] // self.side)
-
-    @property
-    def count(self) -> int:
-        """Blocks."""
-        return self.grid[0] * self.grid[1]
-
-    @property
-    def layout(self) -> Layout:
-        """A tile of a raster is a block; a shard has up to 1024 cells a side."""
-        shard = self.side
-        while shard < min(1024, max(self.shape)) and shard < 16 * self.side:
-            shard *= 2
-        return Layout(self.side, shard)
-
-    @property
-    def barrier(self) -> float | int | None:
-        """What barriers are in the stored rasters."""
-        return BARRIER if np.dtype(self.dtype).kind == "i" else None
-
-    def window(self, block: int) -> Window:
-        """The cells of a block."""
-        row, column = divmod(block, self.grid[1])
-        return Window(row * self.side, column * self.side, self.side, self.side).clip(self.shape)
-
-    def blocks_in(self, window: Window) -> list[int]:
-        """The blocks that a window meets."""
-        rows = range(window.y // self.side, -(-(window.y + window.height) // self.side))
-        columns = range(window.x // self.side, -(-(window.x + window.width) // self.side))
-        return [row * self.grid[1] + column for row in rows for column in columns]
-
-    def block_of(self, rows: Array, columns: Array) -> Array:
-        """The blocks that cells lie in."""
-        blocks: Array = rows // self.side * self.grid[1] + columns // self.side
-        return blocks
-
-    def entries(self, cells: int) -> int:
-        """How many numbers are stored of a matrix with so many rows."""
-        return cells * (cells + 1) // 2 if self.symmetric else cells * cells
-
-    @property
-    def record(self) -> int:
-        """Numbers stored of the largest block."""
-        cells = len(border_cells(min(self.side, self.shape[0]), min(self.side, self.shape[1])))
-        return self.entries(cells) + len(MOVES) * cells
-
-    def problem(self, lengths: Array, *, reverse: bool = False) -> Distance:
-        """Distances on the stored rasters."""
-        return Distance(
-            model=CostModel(self.cost, reverse, self.coefficients),
-            dtype=np.dtype(self.dtype),
-            connectivity=self.connectivity,
-            max_cost=float("inf"),
-            lengths=lengths,
-            nodata=(self.barrier,) * len(self.rasters),
-            has_friction="friction" in self.rasters,
-            has_elevation="elevation" in self.rasters,
-            sources=None,
-            targets=None,
-            cells=self.shape[0] * self.shape[1],
-        )
 
 
 class IndexStore:
@@ -205,10 +105,10 @@ class IndexStore:
         if not attributes.get(MARK, {}).get("complete"):
             raise InputError(f"{path} is unfinished; build the index again with overwrite=True")
         stated = json.loads(attributes[HEADER])
-        if stated.get("format") != FORMAT:
+        if stated.get("format") not in READABLE:
             raise InputError(
                 f"{path} holds a distance index of format {stated.get('format')}, this version "
-                f"reads {FORMAT}; build it again"
+                f"reads {' and '.join(map(str, READABLE))}; build it again"
             )
         lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
         store = cls(path, Form(**{**stated, **lists}))
@@ -241,14 +141,7 @@ class IndexStore:
 
     def write(self, block: int, matrix: Array, leaving: Array, target: Path | None = None) -> None:
         """Keep a block's matrix and what steps out of it cost."""
-        form = self.form
-        record = np.zeros(form.record, form.dtype)
-        entries = form.entries(len(matrix))
-        if form.symmetric:
-            lower_half(matrix, record[:entries])
-        else:
-            record[:entries] = matrix.reshape(-1)
-        record[entries : entries + leaving.size] = leaving.reshape(-1)
+        content = encode_block(self.form, matrix, leaving)
         pending = target is not None
         target = self.matrix_path(block) if target is None else target
         with full_storage_reported(target):
@@ -257,7 +150,7 @@ class IndexStore:
             # else not its parents: if those are gone, so is the run
             target.parent.parent.mkdir(exist_ok=True)
             target.parent.mkdir(exist_ok=True)
-            replace_file(target, encode_record(record))
+            replace_file(target, content)
 
     def has(self, block: int) -> bool:
         """Has a block been written?"""
@@ -265,21 +158,31 @@ class IndexStore:
 
     def read(self, block: int) -> tuple[Array, Array, int]:
         """A block's matrix as it is stored, (8, n) costs of steps out of it, and bytes read."""
-        form = self.form
+        record, size = self._record(block)
+        return *split_record(self.form, record, self.form.cells(block)), size
+
+    def _record(self, block: int) -> tuple[Array, int]:
+        """The numbers of a block's object, and its bytes."""
         path = self.matrix_path(block)
         try:
             content = path.read_bytes()
-            record = decode_record(content, form.record, np.dtype(form.dtype))
+            return decode_record(content, self.form.record, np.dtype(self.form.dtype)), len(content)
         except (OSError, ValueError, RuntimeError) as error:
             raise DamagedChunkError(
                 f"{path}: the matrix of block {block} cannot be read: {error}; build the index "
                 "again, or update a window inside the block"
             ) from error
-        window = form.window(block)
-        cells = len(border_cells(window.height, window.width))
-        entries = form.entries(cells)
-        leaving = record[entries : entries + len(MOVES) * cells].reshape(len(MOVES), cells)
-        return record[:entries], leaving, len(content)
+
+    def left_out(self) -> float:
+        """Share of all entries that are not stored; all blocks are read for it."""
+        form = self.form
+        kept = entries = 0
+        for block in range(form.count if form.sparsify else 0):
+            record, _ = self._record(block)
+            cells = form.cells(block)
+            kept += int(np.bitwise_count(marks_of(form, record, cells)).sum())
+            entries += form.entries(cells)
+        return 1 - kept / entries if entries else 0.0
 
     def bytes(self) -> int:
         """Of all objects."""
@@ -323,32 +226,3 @@ class IndexStore:
         lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
         self.form = Form(**{**stated, **lists})
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def encode_record(record: Array) -> bytes:
-    """A block's object: Blosc (lz4 behind a shuffle) and crc32c, as its metadata say."""
-    # Blosc takes less than 2 GiB; Form.record is kept below by what block and levels may be
-    blosc.use_threads = False
-    packed: bytes = blosc.compress(record, b"lz4", 1, blosc.SHUFFLE, 0)
-    return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
-
-
-def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
-    """The numbers of an object.
-
-    Raises
-    ------
-    ValueError
-        If they are not those that were written.
-    """
-    blosc.use_threads = False
-    if len(content) < 20:
-        raise ValueError(f"{len(content)} bytes are too few")
-    body = content[:-4]
-    if int(google_crc32c.value(body)) != int.from_bytes(content[-4:], "little"):
-        raise ValueError("its checksum does not match")
-    if int.from_bytes(body[4:8], "little") != entries * dtype.itemsize:
-        raise ValueError(f"it does not hold {entries} numbers")
-    record = np.empty(entries, dtype)
-    blosc.decompress(body, record)
-    return record

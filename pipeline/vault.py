@@ -19,19 +19,22 @@ import numpy.typing as npt
 from numcodecs import blosc
 
 from orograph.tiles.errors import full_storage_reported
+from orograph.tiles.memory import empty
 from orograph.tiles.publish import replace_file
 from orograph.tiles.quadtree import Node
 
 # Arrays from here on are kept apart from what holds them: packed from where they lie, by the size
-# of their elements, and unpacked to where they will lie.
+# of their elements, and unpacked to where they will lie. Bytes are kept as they are: who has many
+# of them packs them better.
 _APART = 2**16
 _PIECE = 2**30  # bytes; Blosc takes less than 2 GiB at a time
 _HEAD = struct.Struct("<IQQ")  # checksum of all that follows it, bytes of the pickle, arrays
-_PART = struct.Struct("<Q")  # before each array: its bytes; then the bytes of each packed piece
+_ARRAY = struct.Struct("<QB")  # before each array: its bytes, and the size of its elements
+_PIECE_HEAD = struct.Struct("<Q")  # before each piece of one that is packed: its bytes
 
 
-def _pack(entry: Any) -> list[bytes]:
-    """The parts of a file."""
+def _pack(entry: Any) -> list[Any]:
+    """The parts of a file: bytes, and arrays of bytes."""
     arrays: list[npt.NDArray[Any]] = []
 
     def keep_apart(buffer: pickle.PickleBuffer) -> bool:
@@ -42,13 +45,15 @@ def _pack(entry: Any) -> list[bytes]:
         return False
 
     pickled = pickle.dumps(entry, protocol=5, buffer_callback=keep_apart)
-    parts = [pickled]
+    parts: list[Any] = [pickled]
     for array in arrays:
+        parts.append(_ARRAY.pack(array.nbytes, array.itemsize))
+        if array.itemsize == 1:
+            parts.append(array)
+            continue
         step = _PIECE // array.itemsize
-        pieces = [_compress(array[i : i + step]) for i in range(0, array.size, step)]
-        parts.append(_PART.pack(array.nbytes))
-        for piece in pieces:
-            parts += [_PART.pack(len(piece)), piece]
+        for piece in (_compress(array[i : i + step]) for i in range(0, array.size, step)):
+            parts += [_PIECE_HEAD.pack(len(piece)), piece]
     checksum = google_crc32c.value(_HEAD.pack(0, len(pickled), len(arrays))[4:])
     for part in parts:
         checksum = google_crc32c.extend(checksum, part)
@@ -56,7 +61,7 @@ def _pack(entry: Any) -> list[bytes]:
 
 
 def _compress(array: npt.NDArray[Any]) -> bytes:
-    """Residues are mostly masks and labels: their bits, shuffled, pack as fast as a copy."""
+    """Residues are mostly labels and numbers: their bits, shuffled, pack as fast as a copy."""
     blosc.use_threads = False
     packed: bytes = blosc.compress(array, b"lz4", 5, blosc.BITSHUFFLE, 0)
     return packed
@@ -79,12 +84,16 @@ def _unpack(content: npt.NDArray[np.uint8]) -> Any:
     blosc.use_threads = False
     arrays = []
     for _ in range(count):
-        (size,) = _PART.unpack_from(content.data, at)
-        at += _PART.size
-        array = np.empty(size, np.uint8)
+        size, width = _ARRAY.unpack_from(content.data, at)
+        at += _ARRAY.size
+        if width == 1:
+            arrays.append(content[at : at + size])
+            at += size
+            continue
+        array = empty((size,), np.uint8)
         for begin in range(0, size, _PIECE):
-            (packed,) = _PART.unpack_from(content.data, at)
-            at += _PART.size
+            (packed,) = _PIECE_HEAD.unpack_from(content.data, at)
+            at += _PIECE_HEAD.size
             blosc.decompress(content[at : at + packed], array[begin : begin + _PIECE])
             at += packed
         arrays.append(array)

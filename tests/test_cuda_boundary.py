@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_kernel_boundary import all_pairs, assert_same, costs_of, expected_matrix, rasters
 
-from orograph.index_build import block_matrix
+import orograph as og
 from orograph.kernels import boundary_cuda, minplus
 from orograph.kernels.boundary import BlockCosts, block_costs
+from orograph.kernels.boundary_blocks import block_matrix
 from orograph.kernels.boundary_steps import last_uses, room, steps_of
 from orograph.kernels.dissection import LEAF, Rectangle, elimination_plan
 from orograph.kernels.relax_costs import BARRIER, CostModel, edge_lengths
@@ -231,3 +232,34 @@ def test_both_files_agree() -> None:
     assert int(values["STRIDE_OF_STEPS"]) == minplus.STRIDE_OF_STEPS
     across = boundary_cuda.MOST_BORDER // (16 * boundary_cuda.SPAN)
     assert across * across < 2**16
+
+
+@pytest.mark.parametrize(
+    ("cost", "dtype"), [("friction", "float64"), ("tobler", "float32"), ("friction", "int64")]
+)
+def test_an_index_built_on_a_gpu_is_that_of_the_twin(
+    cost: str, dtype: str, emulated_gpu: Emulator, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(2)
+    friction = rng.integers(1, 9, (45, 70)).astype(np.float64)
+    friction[rng.random(friction.shape) < 0.1] = np.nan
+    elevation = None if cost == "friction" else rng.uniform(0, 5, friction.shape)
+    for backend in ("numba", "cuda"):
+        launches = emulated_gpu.launches
+        og.DistanceIndex.build(
+            friction,
+            tmp_path / backend,
+            elevation=elevation,
+            cost=cost,
+            dtype=dtype,
+            connectivity=4 if dtype == "int64" else 8,
+            cell_size=1,
+            block=8,
+            levels=1,
+            backend=backend,
+        )
+        assert (emulated_gpu.launches > launches) == (backend == "cuda")
+    for path in (tmp_path / "numba").rglob("c/**/*"):
+        if path.is_file():
+            twin = tmp_path / "cuda" / path.relative_to(tmp_path / "numba")
+            assert twin.read_bytes() == path.read_bytes(), path

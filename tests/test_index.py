@@ -162,6 +162,54 @@ def test_table_against_scipy(tmp_path: Path) -> None:
     assert_same(index.distance_matrix(points).values, expected)
 
 
+SPARSE = {
+    "friction": ("friction", "float64", 8),
+    "friction, single precision": ("friction", "float32", 8),
+    "friction, integers": ("friction", "int64", 4),
+    "flat ground": ("absolute_difference", "float64", 8),
+    "tobler": ("tobler", "float64", 8),
+}
+
+
+@pytest.mark.parametrize("case", SPARSE.values(), ids=SPARSE.keys())
+def test_what_is_left_out_changes_no_bit(case: tuple[str, str, int], tmp_path: Path) -> None:
+    cost, dtype, connectivity = case
+    friction, elevation = rasters(17)
+    elevation = np.floor(elevation / 4)
+    options: dict[str, Any] = {"cost": cost, "dtype": dtype, "connectivity": connectivity}
+    options |= {"cell_size": 1, "block": 8, "elevation": None if cost == "friction" else elevation}
+    whole = DistanceIndex.build(friction, tmp_path / "whole", **options)
+    sparse = DistanceIndex.build(friction, tmp_path / "sparse", sparsify=True, **options)
+    points = some_points(friction, 16)
+    changed = np.where(np.isfinite(friction), friction + 1, np.nan)
+    heights = {} if cost == "friction" else {"elevation": elevation[10:30, 5:50] * 2}
+    if cost == "absolute_difference":
+        new: Any = None
+    else:
+        new = changed[10:30, 5:50]
+    for _ in range(2):
+        assert sparse.sparsified
+        assert 0.05 < sparse.left_out() < 1
+        assert (whole.sparsified, whole.left_out()) == (False, 0.0)
+        assert sparse.nbytes < whole.nbytes
+        assert repr(sparse) == repr(whole).replace(">", ", sparsified>")
+        for one, two in (
+            (whole.distance_matrix(points), sparse.distance_matrix(points)),
+            (whole.nearest(points, 3), sparse.nearest(points, 3)),
+            (whole.query(points[:2]), sparse.query(points[:2])),
+            (whole.query(points[:2], (3, 5, 9, 9)), sparse.query(points[:2], (3, 5, 9, 9))),
+        ):
+            xr.testing.assert_identical(one, two)
+        assert whole.path(*points[:2]).cells.tolist() == sparse.path(*points[:2]).cells.tolist()
+        stores = IndexStore.open(tmp_path / "whole"), IndexStore.open(tmp_path / "sparse")
+        for block in range(whole.blocks):
+            for one, two in zip(*(store.read(block)[:2] for store in stores), strict=True):
+                assert one.tobytes() == two.tobytes()
+        assert whole.update((10, 5, 20, 45), new, **heights) == sparse.update(
+            (10, 5, 20, 45), new, **heights
+        )
+
+
 def test_many_points_in_several_groups(tmp_path: Path) -> None:
     friction, _ = rasters(4, gaps=0.1)
     points = some_points(friction, 16, 150)
@@ -359,10 +407,11 @@ def test_another_process_opens_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(json.loads(told.stdout)), table)
 
 
-def test_workers_of_a_cluster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sparsify", [False, True])
+def test_workers_of_a_cluster(sparsify: bool, tmp_path: Path) -> None:
     friction, _ = rasters(13)
     points = some_points(friction, 8, 100)
-    options: dict[str, Any] = {"block": 4, "levels": 1}
+    options: dict[str, Any] = {"block": 4, "levels": 1, "sparsify": sparsify}
     alone = DistanceIndex.build(friction, tmp_path / "alone", **options)
     expected = alone.distance_matrix(points).values
     cluster = LocalCluster(
@@ -428,6 +477,11 @@ def test_foreign_stores_are_refused(tmp_path: Path) -> None:
     index = DistanceIndex.build(np.ones((4, 4)), tmp_path / "i", block=2)
     document = json.loads((tmp_path / "i" / "zarr.json").read_text())
     header = json.loads(document["attributes"]["distance_index"])
+    # the first format did not know of entries that are left out
+    old = {name: value for name, value in header.items() if name != "sparsify"} | {"format": 1}
+    document["attributes"]["distance_index"] = json.dumps(old)
+    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    assert DistanceIndex.open(index._store.path).distance_matrix([(0, 0), (3, 3)]).shape == (2, 2)
     document["attributes"]["distance_index"] = json.dumps(header | {"format": 99})
     (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
     with pytest.raises(og.InputError, match="format 99"):
@@ -440,6 +494,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no such dtype": ({"dtype": "float16"}, "dtype: 'float16'"),
     "blocks of nothing": ({"block": 0}, "block: 0; it must be"),
     "large blocks": ({"block": 512, "levels": 2}, "block: 512 with levels=2"),
+    "half sparse": ({"sparsify": 0.5}, "sparsify: 0.5"),
     "levels below 0": ({"levels": -1}, "levels: -1"),
     "no heights": ({"cost": "tobler"}, "elevation: None"),
     "integers, diagonals": ({"dtype": "int64"}, "'int64' needs steps of whole length"),
@@ -520,6 +575,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     table = np.loadtxt(said.out.splitlines(), delimiter=",", skiprows=1)[:, 1:]
     assert_same(table, expected)
     assert "the index has" in said.err
+    sparse = [str(tmp_path / "friction"), str(tmp_path / "sparse"), *options, "--sparsify"]
+    assert main(["index", "build", *sparse]) == 0
+    told = capsys.readouterr().out
+    assert "48 blocks of 8, sparsified" in told
+    assert "entries left out: " in told
     first = [str(value) for value in points[0]]
     for name in ("field.tif", "field.zarr"):
         out = str(tmp_path / name)

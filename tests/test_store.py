@@ -680,4 +680,6 @@ def test_a_shard_is_written_tile_by_tile_or_not_at_all(tmp_path: Path) -> None:
                 writer.put(Window(window.y, window.x + 1, window.height, 2), cells[:, :2])
             writer.put(rest, cells[rest.slices])
         writer.close()
-    np.testing.assert_array_equal(StoreRaster(path, unfinished=True).read(Window(0, 0, 7, 9)), cells)
+    np.testing.assert_array_equal(
+        StoreRaster(path, unfinished=True).read(Window(0, 0, 7, 9)), cells
+    )

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Allocate = Callable[[Any, Any], npt.NDArray[Any]]
+Allocate = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
 """From a shape and a dtype an array, C-contiguous, whatever it holds."""
 
 _allocate: ContextVar[Allocate] = ContextVar("orograph_allocate", default=np.empty)
 
 
-def empty(shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """A C-contiguous array, whatever it holds."""
     return _allocate.get()(shape, dtype)
 

@@ -105,8 +105,11 @@ def write_group_metadata(path: Path, document: dict[str, Any]) -> None:
     replace_file(path / "zarr.json", json.dumps(document, indent=2).encode())
 
 
-def replace_file(path: Path, *parts: bytes | memoryview) -> None:
-    """Write a whole file or nothing: readers and a kill at any moment see old or new bytes."""
+def replace_file(path: Path, *parts: Any) -> None:
+    """Write a whole file or nothing: readers and a kill at any moment see old or new bytes.
+
+    ``parts``, bytes or arrays of bytes, come one behind the other.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         with temporary.open("wb") as file:

@@ -285,7 +285,7 @@ def _runs(
 
 def _pread(file: int, offset: int, length: int) -> NDArray[np.uint8]:
     # An array and no bytes: slices of it are no copies, and google_crc32c takes no memoryview.
-    content = empty(length, np.uint8)
+    content = empty((length,), np.uint8)
     done = 0
     while done < length:
         count = os.preadv(file, [content.data[done:]], offset + done)

@@ -234,7 +234,7 @@ class Emulator:
     def use_own_stream(self) -> None:
         """Launches are done when they return: there is nothing that could run beside them."""
 
-    def host_array(self, shape: Any, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array full of rubbish: whoever wants one of memory used before must fill it."""
         values = np.empty(shape, dtype)
         values.view(np.uint8).fill(0xA5)

@@ -1,0 +1,54 @@
+"""The command line of plans: ``orograph plan``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import orograph as og
+
+OPTIONS = (
+    "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
+    "sparsify",
+)  # fmt: skip
+
+
+def add_plan(commands: Any) -> None:
+    """Add the command."""
+    plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
+    plan.add_argument("operation", help="such as minimum_spanning_forest or distance_index")
+    plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
+    plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
+    plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
+    plan.add_argument("--tile", type=int, default=None)
+    plan.add_argument("--workers", type=int, default=2)
+    components = plan.add_argument_group("connected_components")
+    components.add_argument("--components", type=int, help="how many there will be")
+    index = plan.add_argument_group("distance_index")
+    index.add_argument("--elevation", help="store or raster file")
+    index.add_argument("--cost", choices=("friction", "absolute_difference", "tobler", "walk"))
+    index.add_argument("--connectivity", type=int, choices=(4, 8))
+    index.add_argument("--block", type=int, help="cells a side of a block")
+    index.add_argument("--levels", type=int, help="how often blocks are merged")
+    index.add_argument("--cell-size", type=float)
+    index.add_argument("--nodata", type=float)
+    index.add_argument("--sparsify", action="store_const", const=True, help="leave out sums")
+    plan.set_defaults(command=_plan)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name) for name in OPTIONS}
+    if options.shape is not None and (options.raster, options.elevation) != (None, None):
+        raise og.InputError("plan: a raster and --shape are given; give one of them")
+    if options.shape is None and options.raster is None and options.elevation is None:
+        raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
+    print(
+        og.plan(
+            options.operation,
+            options.raster if options.shape is None else tuple(options.shape),
+            dtype=options.dtype,
+            tile=options.tile,
+            workers=options.workers,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+    )

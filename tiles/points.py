@@ -126,16 +126,16 @@ def on_valid_cells(
     height, width = raster.shape
     side = raster.tile or READ_SIDE
     order = np.lexsort((columns // side, rows // side))
-    read: tuple[Window, npt.NDArray[np.bool_]] | None = None
+    tile, wide = (_Validity(raster) for _ in range(2))
     for i in order.tolist():
         row, column = int(rows[i]), int(columns[i])
-        window = Window(row // side * side, column // side * side, side, side).clip((height, width))
-        if read is None or read[0] != window:
-            read = window, valid_cells(raster.read(window), raster.nodata)
-        if read[1][row - window.y, column - window.x]:
+        y, x = row // side * side, column // side * side
+        if tile.of(Window(y, x, side, side))[row - y, column - x]:
             continue
+        # what lies around the tile is read only now: most points need none of it
+        window = Window(y - snap, x - snap, side + 2 * snap, side + 2 * snap).clip((height, width))
         near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
-        valid = valid_cells(raster.read(near), raster.nodata) if snap else np.zeros((1, 1), bool)
+        valid = (wide if snap else tile).of(window)[near.within(window)]
         around = np.argwhere(valid) + np.array([near.y, near.x])
         if not around.size:
             lost.append(i)
@@ -147,6 +147,22 @@ def on_valid_cells(
             step = f"and no valid cell within {snap} cells: raise snap="
         raise InputError(f"{name}: {_listed(points, np.sort(lost))} on {what}; {step}")
     return rows, columns
+
+
+class _Validity:
+    """Which cells of a window are valid, read again only for another window."""
+
+    def __init__(self, raster: Raster) -> None:
+        self._raster = raster
+        self._window: Window | None = None
+        self._valid = np.empty((0, 0), np.bool_)
+
+    def of(self, window: Window) -> npt.NDArray[np.bool_]:
+        window = window.clip(self._raster.shape)
+        if window != self._window:
+            cells = self._raster.read(window)
+            self._window, self._valid = window, valid_cells(cells, self._raster.nodata)
+        return self._valid
 
 
 def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indices:

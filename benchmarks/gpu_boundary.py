@@ -55,7 +55,7 @@ def same(what: str, one: np.ndarray, other: np.ndarray) -> None:
 
 def bits(side: int) -> None:
     """Matrices of blocks and of pairs of them, against the Numba twin."""
-    side = max(side // 8, 256)
+    side = max(side // 8, 512)
     for dtype, model, connectivity in (
         *((dtype, "friction", 8) for dtype in DTYPES),
         ("int64", "absolute_difference", 4),

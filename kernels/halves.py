@@ -37,7 +37,7 @@ def unpack_halves(packed: Mask, mask: Mask) -> None:
     _unpack(packed, mask.reshape(-1))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _pack(cells: Any, packed: Any) -> None:
     for i in range(cells.size // 2):
         packed[i] = cells[2 * i] & 15 | cells[2 * i + 1] << 4
@@ -45,7 +45,7 @@ def _pack(cells: Any, packed: Any) -> None:
         packed[-1] = cells[-1] & 15
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _unpack(packed: Any, cells: Any) -> None:
     for i in range(cells.size // 2):
         cells[2 * i] = packed[i] & 15

@@ -96,14 +96,14 @@ class ResidentTile:
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.seed`."""
         rules, block = self._state.rules, self._state.block
-        rows, columns, values = checked_seeds(self._state, rows, columns, values)
-        kept = values <= rules.limit
-        rows, columns, values = rows[kept], columns[kept], values[kept]
+        rows, columns, starts = checked_seeds(self._state, rows, columns, values)
+        kept = starts <= rules.limit
+        rows, columns, starts = rows[kept], columns[kept], starts[kept]
         if rows.size == 0:
             return
-        lowered = self._lower(self._dist, rows + rules.reach, columns + rules.reach, values)
-        rows, columns, values = rows[lowered], columns[lowered], values[lowered]
-        self._lower(self._keys, rows // block, columns // block, values)
+        lowered = self._lower(self._dist, rows + rules.reach, columns + rules.reach, starts)
+        rows, columns, starts = rows[lowered], columns[lowered], starts[lowered]
+        self._lower(self._keys, rows // block, columns // block, starts)
         upload = self._device.upload
         self._fresh[upload(rows // block), upload(columns // block)] = 1
         self.reached = self._count_reached()

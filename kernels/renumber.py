@@ -24,7 +24,7 @@ def renumber(
     _look_up(labels.reshape(-1), table, out.reshape(-1))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _look_up(labels: Any, table: Any, out: Any) -> None:
     for i in range(labels.size):
         out[i] = table[labels[i]]

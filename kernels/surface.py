@@ -67,7 +67,7 @@ def pad_costs(
     return padded
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _pad_costs(
     cells: Any, stated: bool, nodata: Any, barrier: Any, top: int, left: int, padded: Any
 ) -> None:
@@ -102,7 +102,7 @@ def pad_passable(
     return padded
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _pad_passable(
     cells: Any, stated: bool, nodata: Any, barrier: Any, top: int, left: int, padded: Any
 ) -> None:
@@ -132,8 +132,8 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
     return int(_first_outside(cells, *_nodata(cells, nodata), most))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> int:
+@njit(cache=True, nogil=True)
+def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> Any:
     for y in range(cells.shape[0]):
         row = cells[y]
         found = False
@@ -172,7 +172,7 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
     return ReadOut(values, *counts)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _read_out(
     dist: Any,
     one: Any,

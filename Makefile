@@ -24,8 +24,9 @@ lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
+# Two processes, each with whole files: their fixtures are made once.
 pytest: $(INSTALLED) $(FRESH) ## all tests, among them those of docs, kernels and the wheel
-	$(BIN)/python -m pytest $(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 docs: $(INSTALLED) $(FRESH) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)

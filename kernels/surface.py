@@ -62,31 +62,7 @@ def pad_costs(
     -------
     array of ``shape`` and ``dtype``
     """
-    padded = np.empty(shape, dtype)
-    _pad_costs(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, padded)
-    return padded
-
-
-@njit(cache=True, nogil=True)
-def _pad_costs(
-    cells: Any, stated: bool, nodata: Any, barrier: Any, top: int, left: int, padded: Any
-) -> None:
-    height, width = cells.shape
-    for y in range(padded.shape[0]):
-        row = padded[y]
-        if y < top or y >= top + height:
-            row[:] = barrier
-            continue
-        row[:left] = barrier
-        row[left + width :] = barrier
-        inside = row[left : left + width]
-        known = cells[y - top]
-        for x in range(width):
-            value = known[x]
-            if np.isfinite(value) and not (stated and value == nodata):
-                inside[x] = value
-            else:
-                inside[x] = barrier
+    return _padded(cells, nodata, shape, corner, dtype, False)
 
 
 def pad_passable(
@@ -97,14 +73,32 @@ def pad_passable(
     dtype: np.dtype[Any],
 ) -> Array:
     """Costs of one where cells are neither 0 nor nodata, barriers elsewhere; see `pad_costs`."""
+    return _padded(cells, nodata, shape, corner, dtype, True)
+
+
+def _padded(
+    cells: Array,
+    nodata: float | None,
+    shape: tuple[int, int],
+    corner: tuple[int, int],
+    dtype: np.dtype[Any],
+    passable: bool,
+) -> Array:
     padded = np.empty(shape, dtype)
-    _pad_passable(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, padded)
+    _pad(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, passable, padded)
     return padded
 
 
 @njit(cache=True, nogil=True)
-def _pad_passable(
-    cells: Any, stated: bool, nodata: Any, barrier: Any, top: int, left: int, padded: Any
+def _pad(
+    cells: Any,
+    stated: bool,
+    nodata: Any,
+    barrier: Any,
+    top: int,
+    left: int,
+    passable: bool,
+    padded: Any,
 ) -> None:
     height, width = cells.shape
     for y in range(padded.shape[0]):
@@ -118,10 +112,13 @@ def _pad_passable(
         known = cells[y - top]
         for x in range(width):
             value = known[x]
-            if np.isfinite(value) and value != 0 and not (stated and value == nodata):
+            there = np.isfinite(value) and not (stated and value == nodata)
+            if not there or (passable and value == 0):
+                inside[x] = barrier
+            elif passable:
                 inside[x] = 1
             else:
-                inside[x] = barrier
+                inside[x] = value
 
 
 def first_outside(cells: Array, nodata: float | None, most: float) -> int:

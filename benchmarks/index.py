@@ -41,6 +41,8 @@ def compare(options: argparse.Namespace, store: Path) -> None:
     rng = np.random.default_rng(0)
     side, dtype = options.side, options.dtype
     friction = rng.integers(1, 11, (side, side)).astype("float64")
+    if options.surface == "slopes":
+        friction = slopes(side)
     points = rng.integers(0, side, (options.points, 2)).astype("float64")
     og.cost_distance(friction[:256, :256], [(0, 0)], dtype=dtype)
     small = og.DistanceIndex.build(friction[:300, :300], store / "small", dtype=dtype)
@@ -96,13 +98,18 @@ def compare(options: argparse.Namespace, store: Path) -> None:
     print(f"  update of 10 x 10 cells: {seconds * 1e3:.0f} ms, {count} blocks")
 
 
+def slopes(side: int) -> np.ndarray:
+    """Friction on fractal terrain."""
+    friction: np.ndarray = 1 + 10 * np.hypot(*np.gradient(fractal(side).astype("float64")))
+    return friction
+
+
 def frictions(side: int) -> dict[str, tuple[np.ndarray, str]]:
     """Surfaces and the dtypes of their costs."""
-    slopes = 1 + 10 * np.hypot(*np.gradient(fractal(side).astype("float64")))
     loose = np.random.default_rng(0).uniform(1, 10, (side, side))
     return {
         f"{name}, {dtype}": (np.floor(friction) if dtype == "int64" else friction, dtype)
-        for name, friction in (("slopes", slopes), ("independent", loose))
+        for name, friction in (("slopes", slopes(side)), ("independent", loose))
         for dtype in ("float64", "float32", "int64")
     }
 
@@ -151,6 +158,7 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=128)
     parser.add_argument("--levels", type=int, default=1)
     parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--surface", choices=("independent", "slopes"), default="independent")
     parser.add_argument("--sparsify", action="store_true", help="with and without it, no runs")
     parser.add_argument("--folder", default=None, help="where to put the index for the time")
     options = parser.parse_args()

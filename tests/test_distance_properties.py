@@ -23,6 +23,7 @@ import xarray as xr
 from distributed import Client, LocalCluster, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from watched_raster import mortal_cluster
 
 import orograph as og
 
@@ -718,9 +719,7 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
 ) -> None:
     """Five times, at several places of the front; each time the nanny starts another worker."""
     with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
+        mortal_cluster(2) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         cluster.scheduler.allowed_failures = 20

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from distributed import Client, LocalCluster
-from watched_raster import WatchedRaster, read_tiles
+from distributed import Client
+from watched_raster import WatchedRaster, mortal_cluster, read_tiles
 
 import orograph as og
 from orograph.index import DistanceIndex
@@ -84,8 +84,11 @@ def test_a_worker_killed_in_a_build_changes_nothing(
 ) -> None:
     diary, out = tmp_path / "diary.txt", tmp_path / "i"
     slow = WatchedRaster(friction, diary, 0.1)
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
-    with cluster, Client(cluster, set_as_default=False) as client, ThreadPoolExecutor(1) as pool:
+    with (
+        mortal_cluster(2) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
         victim = next(iter(client.run(os.getpid).values()))
         build = pool.submit(DistanceIndex.build, slow, out, client=client, **OPTIONS)
         wait_until(lambda: len(blocks_of(out)) > BLOCKS // 3, lambda: not build.done())

@@ -33,6 +33,7 @@ from watched_raster import (
     SlowSink,
     WatchedRaster,
     keys_held,
+    mortal_cluster,
     read_tiles,
     small_shards,
     tasks_at_work,
@@ -78,9 +79,7 @@ def dem(tmp_path: Path, ingested: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as local:
+    with mortal_cluster(2) as local:
         yield local
 
 

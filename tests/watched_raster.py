@@ -10,10 +10,12 @@ import signal
 import sys
 import time
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from distributed import LocalCluster
 from numpy.typing import NDArray
 
 import orograph as og
@@ -51,6 +53,23 @@ class SlowSink(StoreSink):
     def writer(self, variable: str, window: Window) -> ShardWriter:
         time.sleep(0.03)
         return super().writer(variable, window)
+
+
+@contextmanager
+def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
+    """Processes of one thread, to be killed.
+
+    When it is closed a LocalCluster stumbles over a worker whose end it has heard of before its
+    beginning; by then everything has ended.
+    """
+    cluster = LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+    )
+    try:
+        yield cluster
+    finally:
+        with suppress(KeyError):
+            cluster.close()
 
 
 def small_shards(shape: tuple[int, int], tile: int) -> Layout:

@@ -66,8 +66,8 @@ def bits(side: int) -> None:
         for block in (64, 32, 101):
             parts = tiling(side - 5, block)
             chosen = [*parts[: TWINS // 2], *parts[-TWINS // 2 :]]
-            found = boundary_cuda.boundary_matrices(costs, parts)
-            alone = boundary_cuda.boundary_matrices(costs, chosen)
+            found = boundary_cuda.block_matrices(costs, parts)
+            alone = boundary_cuda.block_matrices(costs, chosen)
             numbers = [parts.index(part) for part in chosen]
             for part, number, mine in zip(chosen, numbers, alone, strict=True):
                 expected = boundary_matrix(costs, part)
@@ -115,7 +115,7 @@ def speed(side: int) -> None:
             call = partial(resident.solve, steps, places)
             spent = statistics.median(milliseconds(call, repeat=7)) / 1e3
             twin = TWINS / seconds(partial(by_the_twin, costs, parts[:TWINS]))
-            whole = len(parts) / seconds(partial(boundary_cuda.boundary_matrices, costs, parts))
+            whole = len(parts) / seconds(partial(boundary_cuda.block_matrices, costs, parts))
             sums = sums_of(steps, symmetric=True)
             print(
                 f"{dtype}, blocks of {block}, {together} at a time: "

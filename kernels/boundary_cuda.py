@@ -316,13 +316,6 @@ def block_matrices(
     return [found[number] for number in range(len(parts))]
 
 
-def boundary_matrices(
-    costs: BlockCosts, parts: Sequence[Rectangle], *, device: Device | None = None
-) -> list[Array]:
-    """`orograph.kernels.boundary.boundary_matrix` of many parts, in their order."""
-    return block_matrices(costs, parts, device=device)
-
-
 def boundary_matrix(
     costs: BlockCosts, block: Rectangle | None = None, *, device: Device | None = None
 ) -> Array:
@@ -334,7 +327,6 @@ __all__ = [
     "ResidentCosts",
     "block_matrices",
     "blocks_at_once",
-    "boundary_matrices",
     "boundary_matrix",
     "solve_blocks",
 ]

@@ -30,7 +30,7 @@ _KERNELS: dict[str, dict[str, str]] = {
             "numba": f"orograph.kernels.surface:{name}",
             "cuda": f"orograph.kernels.surface_cuda:{name}",
         }
-        for name in ("pad_costs", "pad_passable", "read_out")
+        for name in ("pad_costs", "read_out")
     },
     "solve_blocks": {
         "numba": "orograph.kernels.boundary_blocks:solve_blocks",

@@ -44,6 +44,7 @@ def pad_costs(
     shape: tuple[int, int],
     corner: tuple[int, int],
     dtype: np.dtype[Any],
+    mask: bool = False,
 ) -> Array:
     """Costs with their halo.
 
@@ -57,35 +58,15 @@ def pad_costs(
     corner : (int, int)
         Where the first of the cells lies in it.
     dtype : float64, float32 or int64
+    mask : bool
+        Cells only say whether one may pass: a barrier where they are 0, else a cost of one.
 
     Returns
     -------
     array of ``shape`` and ``dtype``
     """
-    return _padded(cells, nodata, shape, corner, dtype, False)
-
-
-def pad_passable(
-    cells: Array,
-    nodata: float | None,
-    shape: tuple[int, int],
-    corner: tuple[int, int],
-    dtype: np.dtype[Any],
-) -> Array:
-    """Costs of one where cells are neither 0 nor nodata, barriers elsewhere; see `pad_costs`."""
-    return _padded(cells, nodata, shape, corner, dtype, True)
-
-
-def _padded(
-    cells: Array,
-    nodata: float | None,
-    shape: tuple[int, int],
-    corner: tuple[int, int],
-    dtype: np.dtype[Any],
-    passable: bool,
-) -> Array:
     padded = np.empty(shape, dtype)
-    _pad(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, passable, padded)
+    _pad(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, mask, padded)
     return padded
 
 
@@ -97,7 +78,7 @@ def _pad(
     barrier: Any,
     top: int,
     left: int,
-    passable: bool,
+    mask: bool,
     padded: Any,
 ) -> None:
     height, width = cells.shape
@@ -113,9 +94,9 @@ def _pad(
         for x in range(width):
             value = known[x]
             there = np.isfinite(value) and not (stated and value == nodata)
-            if not there or (passable and value == 0):
+            if not there or (mask and value == 0):
                 inside[x] = barrier
-            elif passable:
+            elif mask:
                 inside[x] = 1
             else:
                 inside[x] = value

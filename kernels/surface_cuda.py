@@ -25,50 +25,22 @@ def pad_costs(
     shape: tuple[int, int],
     corner: tuple[int, int],
     dtype: np.dtype[Any],
+    mask: bool = False,
     *,
     device: Device | None = None,
 ) -> Buffer:
     """As `orograph.kernels.surface.pad_costs`, in the device's memory."""
     device = device or current_device()
-    there = device.upload(cells)
-    known = _known(device.array_module, there, nodata)
-    return _padded(device.array_module, there, known, shape, corner, dtype)
-
-
-def pad_passable(
-    cells: Array,
-    nodata: float | None,
-    shape: tuple[int, int],
-    corner: tuple[int, int],
-    dtype: np.dtype[Any],
-    *,
-    device: Device | None = None,
-) -> Buffer:
-    """As `orograph.kernels.surface.pad_passable`, in the device's memory."""
-    device = device or current_device()
-    there = device.upload(cells)
-    known = _known(device.array_module, there, nodata) & (there != 0)
-    return _padded(device.array_module, 1, known, shape, corner, dtype)
-
-
-def _known(xp: Any, cells: Buffer, nodata: float | None) -> Buffer:
-    if nodata is None or np.isnan(nodata):
-        return xp.isfinite(cells)
-    return xp.isfinite(cells) & (cells != cells.dtype.type(nodata))
-
-
-def _padded(
-    xp: Any,
-    cells: Buffer | int,
-    known: Buffer,
-    shape: tuple[int, int],
-    corner: tuple[int, int],
-    dtype: np.dtype[Any],
-) -> Buffer:
+    xp, there = device.array_module, device.upload(cells)
+    known = xp.isfinite(there)
+    if nodata is not None and not np.isnan(nodata):
+        known &= there != there.dtype.type(nodata)
+    if mask:
+        known &= there != 0
     padded = xp.full(shape, barrier_of(dtype), dtype)
     y, x = corner
-    inside = padded[y : y + known.shape[0], x : x + known.shape[1]]
-    xp.copyto(inside, cells, where=known, casting="unsafe")
+    inside = padded[y : y + cells.shape[0], x : x + cells.shape[1]]
+    xp.copyto(inside, 1 if mask else there, where=known, casting="unsafe")
     return padded
 
 

@@ -47,6 +47,7 @@ class Hops(Distance):
     """Hop distance as a problem of the frontier engine; the first raster is the mask."""
 
     name = "hop-distance"
+    by_mask = True
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -57,8 +58,6 @@ class Hops(Distance):
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Whatever a mask holds is passable or not."""
-
-    padding = "pad_passable"
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's hops."""

@@ -217,18 +217,21 @@ def _tasks_of_pass(tree: Quadtree, layout: Layout) -> tuple[int, int]:
     return 2 * shards + 2 * above + 1, shards
 
 
+def _kept_tiles(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout) -> int:
+    """Bytes of tiles at a ragged edge, which are decoded apart from the result and kept a while."""
+    ragged = any(n % layout.tile for n in shape)
+    return min(LIMIT_BYTES, shape[0] * shape[1] * dtype.itemsize) if ragged else 0
+
+
 def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, workers: int) -> Plan:
     tree = Quadtree(shape, layout.tile)
     tasks, shards = _tasks_of_pass(tree, layout)
     tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
     shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
     border = 4 * (shape[0] + shape[1])
-    # tiles at a ragged edge are decoded apart from the result, and kept for a while
-    ragged = any(n % layout.tile for n in shape)
-    kept = min(LIMIT_BYTES, shape[0] * shape[1] * dtype.itemsize) if ragged else 0
     worker = (
         WORKER_BYTES
-        + kept
+        + _kept_tiles(shape, dtype, layout)
         + tile_cells * (2 * dtype.itemsize + 24)
         + shard_cells * 3
         + border * 160
@@ -307,13 +310,11 @@ def _components(
     shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
     band_cells = min(layout.shard, shape[0]) * shape[1]
     border = 4 * (shape[0] + shape[1])
-    ragged = any(n % layout.tile for n in shape)
-    kept = min(LIMIT_BYTES, cells * dtype.itemsize) if ragged else 0
     # evenly spread; those of a row of shards are put in order by the client, and written by chunks
     of_shard, of_band = (-(-count * part // cells) for part in (shard_cells, band_cells))
     worker = (
         WORKER_BYTES
-        + kept
+        + _kept_tiles(shape, dtype, layout)
         + tile_cells * (2 * dtype.itemsize + 16)
         + shard_cells * 13
         + of_shard * 150

@@ -66,6 +66,8 @@ class Distance:
     """
 
     name = "cost-distance"
+    by_mask = False
+    """Whether cells only say where one may pass."""
 
     model: CostModel
     dtype: np.dtype[Any]
@@ -180,9 +182,6 @@ class Distance:
     def _names(self) -> list[str]:
         return ["friction"] * self.has_friction + ["elevation"] * self.has_elevation
 
-    padding = "pad_costs"
-    """The kernel that makes costs of a raster's cells."""
-
     def _padded(
         self, cells: Array, nodata: float | int | None, window: Window, frame: Window
     ) -> Any:
@@ -190,7 +189,8 @@ class Distance:
         reach = self.reach
         shape = window.height + 2 * reach, window.width + 2 * reach
         corner = frame.y - window.y + reach, frame.x - window.x + reach
-        return kernel(self.padding, self.backend)(cells, nodata, shape, corner, self.dtype)
+        pad = kernel("pad_costs", self.backend)
+        return pad(cells, nodata, shape, corner, self.dtype, self.by_mask)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
         rows = window.height + 2 * self.reach

@@ -208,10 +208,10 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = block_costs(np.ones((5, 7)))
     device = Emulator()
     with pytest.raises(ValueError, match="lies outside the raster of 3 x 5"):
-        boundary_cuda.boundary_matrices(costs, [Rectangle(0, 0, 3, 6)], device=device)
+        boundary_cuda.block_matrices(costs, [Rectangle(0, 0, 3, 6)], device=device)
     with pytest.raises(ValueError, match="block=0"):
         boundary_cuda.block_matrices(costs, [], 0, device=device)
-    assert boundary_cuda.boundary_matrices(costs, [], device=device) == []
+    assert boundary_cuda.block_matrices(costs, [], device=device) == []
     with monkeypatch.context() as patch:
         patch.setattr(boundary_cuda, "MOST_BORDER", 11)
         with pytest.raises(BackendError, match="parts of 12 border cells"):

@@ -8,19 +8,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from distributed import Client
-from watched_raster import WatchedRaster, mortal_cluster, read_tiles
+from watched_raster import (
+    WatchedRaster,
+    kill_session,
+    mortal_cluster,
+    read_tiles,
+    wait_until,
+)
 
 import orograph as og
 from orograph.index import DistanceIndex
@@ -69,14 +71,6 @@ def blocks_of(out: Path) -> dict[str, int]:
     """The blocks that an unfinished build has on disk, and when each was written."""
     folders = out.parent.glob(f"{out.name}.partial/*/result.zarr/matrices/c/*/0")
     return {path.parent.name: path.stat().st_mtime_ns for path in folders}
-
-
-def wait_until(met: Callable[[], object], alive: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not met():
-        assert alive(), "it ended too early"
-        assert time.monotonic() < limit, "it did not come so far within a minute"
-        time.sleep(0.01)
 
 
 def test_a_worker_killed_in_a_build_changes_nothing(
@@ -131,23 +125,8 @@ def test_a_build_whose_session_is_killed_is_resumed(
 ) -> None:
     diary, out = tmp_path / "diary.txt", tmp_path / "i"
     arguments = [friction, out, diary, workers, json.dumps(OPTIONS)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: len(blocks_of(out)) > BLOCKS // 3, lambda: process.poll() is None)
-        children = psutil.Process(process.pid).children(recursive=True)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-        _, left = psutil.wait_procs(children, timeout=30)
-        assert not left, "workers outlive their session"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    command = [sys.executable, "-c", SCRIPT, *arguments]
+    kill_session(command, lambda: len(blocks_of(out)) > BLOCKS // 3, workers)
     assert not out.exists()
     kept = blocks_of(out)
     assert BLOCKS // 3 < len(kept) < BLOCKS

@@ -68,15 +68,15 @@ def test_costs_are_laid_into_a_halo_of_barriers(
     where = np.s_[top : top + height, left : left + width]
     barrier = BARRIER if target == "int64" else np.nan
     valid = valid_cells(cells, nodata)
-    for name, inside in (
-        ("pad_costs", np.where(valid, cells, 0).astype(target)),
-        ("pad_passable", np.ones(cells.shape, target)),
+    for mask, inside in (
+        (False, np.where(valid, cells, 0).astype(target)),
+        (True, np.ones(cells.shape, target)),
     ):
-        known = valid if name == "pad_costs" else valid & (cells != 0)
+        known = valid & (cells != 0) if mask else valid
         expected = np.full(shape, barrier, target)
         np.copyto(expected[where], inside, where=known)
-        found = getattr(kernels, name)(
-            cells, nodata, shape, (top, left), np.dtype(target), **options
+        found = kernels.pad_costs(
+            cells, nodata, shape, (top, left), np.dtype(target), mask, **options
         )
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(found, expected)

@@ -22,7 +22,6 @@ from typing import Any
 import dask
 import numpy as np
 import oracle_forest as oracle
-import psutil
 import pytest
 import watched_raster
 import xarray as xr
@@ -33,10 +32,12 @@ from watched_raster import (
     SlowSink,
     WatchedRaster,
     keys_held,
+    kill_session,
     mortal_cluster,
     read_tiles,
     small_shards,
     tasks_at_work,
+    wait_until,
 )
 
 import orograph as og
@@ -126,14 +127,6 @@ def has(out: Path, kind: str) -> set[int]:
     except FileNotFoundError:
         return set()
     return {int(name) for name in names if name.isdigit()}
-
-
-def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
-    limit = time.monotonic() + 60
-    while not met():
-        assert alive(), "it ended too early"
-        assert time.monotonic() < limit, "it did not come so far within a minute"
-        time.sleep(0.002)
 
 
 def going_on(run: og.Run) -> Callable[[], bool]:
@@ -256,27 +249,7 @@ def test_a_session_killed_is_resumed(
     out = dem.with_name("forest.zarr")
     before = digest(dem)
     script = [sys.executable, watched_raster.__file__, dem, out, dem.with_name("d.txt"), workers]
-    process = subprocess.Popen(
-        list(map(str, script)),
-        env={**os.environ, "PYTHONPATH": str(HERE)},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: len(has(out, kind)) >= number, lambda: process.poll() is None)
-        children = psutil.Process(process.pid).children(recursive=True)
-        assert len(children) >= workers
-        if alone:
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-        _, left = psutil.wait_procs(children, timeout=30)
-        assert not left, "workers outlive their session"
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    kill_session(script, lambda: len(has(out, kind)) >= number, workers, alone=alone)
     assert not out.exists()
     assert_resumes(dem, out, expected)
     assert digest(dem) == before

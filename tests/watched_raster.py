@@ -1,4 +1,4 @@
-"""A run that can be watched and caught in the middle: a slow raster with a diary, a slow sink.
+"""A run that can be watched, caught in the middle and killed: slow rasters and sinks, sessions.
 
 Also a script, ``watched_raster.py INPUT OUT DIARY WORKERS``: such a run in a process of its own.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from distributed import LocalCluster
 from numpy.typing import NDArray
 
@@ -70,6 +72,42 @@ def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
     finally:
         with suppress(KeyError):
             cluster.close()
+
+
+def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
+    """Wait for something, a minute at most, while what brings it about is alive."""
+    limit = time.monotonic() + 60
+    while not met():
+        assert alive(), "it ended too early"
+        assert time.monotonic() < limit, "it did not come so far within a minute"
+        time.sleep(0.002)
+
+
+def kill_session(
+    command: Sequence[object], ready: Callable[[], object], workers: int, *, alone: bool = False
+) -> None:
+    """Start a session, and kill it with its workers, or ``alone``, when it has come so far."""
+    process = subprocess.Popen(
+        list(map(str, command)),
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(ready, lambda: process.poll() is None)
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= workers
+        if alone:
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+        _, left = psutil.wait_procs(children, timeout=30)
+        assert not left, "workers outlive their session"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def small_shards(shape: tuple[int, int], tile: int) -> Layout:

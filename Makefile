@@ -40,7 +40,7 @@ races: $(INSTALLED) $(FRESH) ## run every .cu on the CPU under ThreadSanitizer, 
 	CUDA_ON_CPU_RACES=1 LD_PRELOAD=$$($(CXX) -print-file-name=libtsan.so) \
 	TSAN_OPTIONS="exitcode=66 $$TSAN_OPTIONS" setarch -R \
 	$(BIN)/python -m pytest --capture=no -k forward \
-	$(filter-out tests/test_cuda_on_cpu.py,$(wildcard tests/test_cuda_*.py)) $(PYTEST)
+	$(filter-out tests/kernels/test_cuda_on_cpu.py,$(wildcard tests/test_cuda_*.py)) $(PYTEST)
 
 wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 	rm -rf dist

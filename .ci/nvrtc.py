@@ -23,7 +23,7 @@ LAUNCHER = Path(__file__).resolve().parents[1] / "kernels" / "cuda.py"
 
 
 def options_of_the_launcher() -> tuple[str, ...]:
-    """``OPTIONS`` of kernels/cuda.py; read, since orograph need not be installed here."""
+    """``OPTIONS`` of kernels/device.py; read, since orograph need not be installed here."""
     for node in ast.parse(LAUNCHER.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "OPTIONS":
             return tuple(ast.literal_eval(node.value))

@@ -153,10 +153,8 @@ def traffic() -> tuple[int, int, int]:
 
 
 def _work(run: og.Run, side: int) -> str:
-    facts = run.facts()
-    return (
-        f"{facts['cells_settled'] / side**2:.2f} settled a cell, {facts['tile_visits']} tile visits"
-    )
+    statistics = run.statistics()
+    return f"{statistics['cells_settled'] / side**2:.2f} settled a cell, {statistics['tile_visits']} tile visits"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 import cupy
 
-from orograph.kernels.cuda import CupyDevice
+from orograph.kernels.device import CupyDevice
 
 COPIED = 4.3e12  # bytes a second, read and written, that an H200 copies
 WARM_UP = 3

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from terrain import fractal, noise
 
-from orograph.kernels.forest import tile_forest
+from orograph.kernels.forest.tile import tile_forest
 
 INSIDE = (False, False, False, False)
 ALL_OPEN = (True, True, True, True)

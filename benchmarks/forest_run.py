@@ -19,7 +19,7 @@ import numpy as np
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
-from orograph.kernels.forest import tile_forest
+from orograph.kernels.forest.tile import tile_forest
 
 
 def main() -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import orograph as og
-from orograph import executors, frontier
+from orograph.engines import executors
+from orograph.engines.frontier import driver as frontier
 
 
 def main() -> None:
@@ -57,7 +58,7 @@ def main() -> None:
                 store, sources, out=Path(folder) / out, client=client, cell_size=1, wait=False
             )
             run.result()
-    visits = run.facts()["tile_visits"]
+    visits = run.statistics()["tile_visits"]
     busy = spent["settle"] - spent["waiting"]
     print(
         f"{options.side}^2 in tiles of {options.tile}, {options.workers} workers: {visits} visits "

@@ -10,11 +10,16 @@ from functools import partial
 import numpy as np
 from device_time import TimedDevice, milliseconds
 
-from orograph.kernels import boundary_cuda
-from orograph.kernels.boundary import BlockCosts, block_costs, boundary_matrix, merge_blocks
-from orograph.kernels.boundary_steps import steps_of, sums_of
-from orograph.kernels.dissection import Rectangle
-from orograph.kernels.relax_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.boundary import cuda as boundary_cuda
+from orograph.kernels.boundary.dissection import Rectangle
+from orograph.kernels.boundary.elimination import (
+    BlockCosts,
+    block_costs,
+    boundary_matrix,
+    merge_blocks,
+)
+from orograph.kernels.boundary.steps import steps_of, sums_of
+from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
 
 DTYPES = ("float32", "float64", "int64")
 TWINS = 12  # blocks that the CPU does

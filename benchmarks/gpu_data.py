@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import orograph as og
-from orograph.tiles.grid import Window
-from orograph.tiles.raster import open_raster
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
 
 TILE = 512
 MODELS = ("absolute_difference", "tobler", "walk")

@@ -12,7 +12,8 @@ import numpy as np
 from device_time import TimedDevice, milliseconds, report
 from terrain import fractal, noise
 
-from orograph.kernels import forest, forest_cuda
+from orograph.kernels.forest import cuda as forest_cuda
+from orograph.kernels.forest import tile as forest
 
 INSIDE = (False, False, False, False)
 ALL_OPEN = (True, True, True, True)

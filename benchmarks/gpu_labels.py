@@ -11,7 +11,10 @@ import numpy as np
 from device_time import TimedDevice, milliseconds, report
 from scipy import ndimage
 
-from orograph.kernels import label, label_cuda, unionfind, unionfind_cuda
+from orograph.kernels.label import cuda as label_cuda
+from orograph.kernels.label import tile as label
+from orograph.kernels.label import union_find as unionfind
+from orograph.kernels.label import union_find_cuda as unionfind_cuda
 
 BYTES = 5  # a cell: a class read, a label written
 

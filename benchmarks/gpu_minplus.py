@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 from device_time import TimedDevice, milliseconds
 
-from orograph.kernels import minplus, minplus_cuda
-from orograph.kernels.minplus_cuda import Part
+from orograph.kernels.minplus import cuda as minplus_cuda
+from orograph.kernels.minplus import product as minplus
+from orograph.kernels.minplus.cuda import Part
 
 DTYPES = ("float32", "float64", "int64")
 

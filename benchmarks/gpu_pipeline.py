@@ -19,10 +19,10 @@ from distributed import Client, LocalCluster
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
-from orograph.kernels.cuda import host_memory
-from orograph.tiles.grid import Window
-from orograph.tiles.raster import StoreRaster
-from orograph.tiles.store import Layout, StoreSink, Variable, create_store
+from orograph.kernels.device import host_memory
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import StoreRaster
+from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
 
 PATCH = 4096
 COUNTS = ("_cells", "_count")  # attributes of results that end so
@@ -145,12 +145,12 @@ def reading_and_writing(
 
     ``memory``: arrays of tiles as a run of that backend has them.
     """
-    raster, answer = StoreRaster(source), StoreRaster(result, variable)
-    layout = Layout.default(answer.shape, answer.dtype, TILE)
+    raster, message = StoreRaster(source), StoreRaster(result, variable)
+    layout = Layout.default(message.shape, message.dtype, TILE)
     copy = folder / "copy.zarr"
     shutil.rmtree(copy, ignore_errors=True)
-    create_store(copy, answer.shape, layout, [Variable(variable, answer.dtype)])
-    windows = list(layout.windows(answer.shape))
+    create_store(copy, message.shape, layout, [Variable(variable, message.dtype)])
+    windows = list(layout.windows(message.shape))
 
     def seconds(function: Callable[..., None], *arguments: Any) -> float:
         begin = time.perf_counter()
@@ -161,8 +161,8 @@ def reading_and_writing(
 
     for _ in range(2):
         reading = seconds(read, memory, raster)
-        rereading = seconds(read, memory, answer)
-        copying = seconds(rewrite, memory, answer, StoreSink(copy), variable)
+        rereading = seconds(read, memory, message)
+        copying = seconds(rewrite, memory, message, StoreSink(copy), variable)
     return reading + copying - rereading
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from relax_kernel import GRIDS
 from terrain import fractal
 
-from orograph.kernels import cuda, relax_cuda
-from orograph.kernels.relax import TileState, relax, seed, tile_state
-from orograph.kernels.relax_costs import BARRIER, CostModel, edge_lengths
-from orograph.kernels.relax_cuda import ResidentTile
+from orograph.kernels import device as cuda
+from orograph.kernels.relax import cuda as relax_cuda
+from orograph.kernels.relax.cuda import ResidentTile
+from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
 
 REPEAT = 5
 BITS = (  # on a side, on a sixteenth of it: kernels of the twin are slow to compile, not to run

@@ -25,8 +25,8 @@ from scipy.sparse.csgraph import connected_components
 from skimage import measure
 from terrain import fractal
 
-from orograph.kernels.label import label_tile
-from orograph.kernels.unionfind import METHODS, components
+from orograph.kernels.label.tile import label_tile
+from orograph.kernels.label.union_find import METHODS, components
 
 EIGHT = np.ones((3, 3), bool)
 GRAPHS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "graphs"

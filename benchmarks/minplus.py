@@ -18,10 +18,10 @@ import numpy as np
 from forest_kernel import time_interleaved
 from numba import njit
 
-from orograph.kernels.boundary import block_costs, boundary_matrix
-from orograph.kernels.boundary_dijkstra import boundary_by_dijkstra
-from orograph.kernels.minplus import floyd_warshall_block, minplus
-from orograph.kernels.relax_costs import edge_lengths
+from orograph.kernels.boundary.dijkstra import boundary_by_dijkstra
+from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
+from orograph.kernels.minplus.product import floyd_warshall_block, minplus
+from orograph.kernels.relax.edge_costs import edge_lengths
 
 
 @njit(nogil=True)

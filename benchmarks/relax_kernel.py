@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from terrain import fractal
 
-from orograph.kernels.relax import RelaxStats, relax, seed, tile_state
-from orograph.kernels.relax_costs import MODELS, CostModel, edge_lengths
-from orograph.kernels.relax_lanes import LANES
+from orograph.kernels.relax.edge_costs import MODELS, CostModel, edge_lengths
+from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.tile import RelaxStats, relax, seed, tile_state
 
 Grid = npt.NDArray[np.float64]
 

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 import orograph as og
-from orograph.tiles.grid import Window
-from orograph.tiles.raster import open_raster
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
 
 
 def middle_cells(cores: np.ndarray) -> dict[int, tuple[int, int]]:

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
-    from orograph.apsp import all_pairs
-    from orograph.clusters import cluster
     from orograph.components import connected_components
-    from orograph.distance import cost_distance
+    from orograph.dense_paths.all_pairs import all_pairs
+    from orograph.distance.cost_distance import cost_distance
+    from orograph.distance.hop_distance import hop_distance
+    from orograph.distance.paths import LeastCostPath, corridor, least_cost_path, path_mask
+    from orograph.execution.clusters import cluster
+    from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
-    from orograph.hops import hop_distance
-    from orograph.index import DistanceIndex
-    from orograph.paths import LeastCostPath, corridor, least_cost_path, path_mask
-    from orograph.planning import Plan, plan
-    from orograph.reach import Reach, st_connected
-    from orograph.run import Progress, Run
+    from orograph.index.distance_index import DistanceIndex
+    from orograph.planning.plan import Plan, plan
+    from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
-    from orograph.tiles.dataset import open_dataset as open
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -38,23 +37,24 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
-    from orograph.tiles.export import to_geotiff
-    from orograph.tiles.ingest import ingest
+    from orograph.tiles.store.dataset import open_dataset as open
+    from orograph.tiles.store.export import to_geotiff
+    from orograph.tiles.store.ingest import ingest
 
 _HOMES = {
-    "orograph.apsp": ("all_pairs",),
-    "orograph.clusters": ("cluster",),
+    "orograph.dense_paths.all_pairs": ("all_pairs",),
+    "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
     "orograph.components": ("connected_components",),
-    "orograph.distance": ("cost_distance",),
+    "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
-    "orograph.hops": ("hop_distance",),
-    "orograph.index": ("DistanceIndex",),
-    "orograph.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
-    "orograph.planning": ("Plan", "plan"),
-    "orograph.reach": ("Reach", "st_connected"),
-    "orograph.run": ("Progress", "Run"),
-    "orograph.tiles.dataset": ("open",),
+    "orograph.distance.hop_distance": ("hop_distance",),
+    "orograph.index.distance_index": ("DistanceIndex",),
+    "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
+    "orograph.planning.plan": ("Plan", "plan"),
+    "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.execution.run": ("Progress", "Run"),
+    "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
         "BackendError",
         "Cancelled",
@@ -66,8 +66,8 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
-    "orograph.tiles.export": ("to_geotiff",),
-    "orograph.tiles.ingest": ("ingest",),
+    "orograph.tiles.store.export": ("to_geotiff",),
+    "orograph.tiles.store.ingest": ("ingest",),
 }
 _TRUE_NAME = {"open": "open_dataset"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -2,6 +2,6 @@
 
 import sys
 
-from orograph.cli import main
+from orograph.cli.main import main
 
 sys.exit(main())

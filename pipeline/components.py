@@ -1,7 +1,7 @@
 """Connected components of a raster of classes, numbered as if it had been scanned in one piece.
 
 A tile labels its own components; those that touch its border are handed up, and every node joins
-what its children hand up across their seams (Rem's union-find, see `orograph.kernels.unionfind`).
+what its children hand up across their seams (Rem's union-find, see `orograph.kernels.label.union_find`).
 A component that no longer touches the border of a node is complete there.
 
 *Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
@@ -26,25 +26,26 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from orograph.backends import choose_backend
-from orograph.kernels import label, renumber
-from orograph.kernels.registry import kernel
-from orograph.kernels.unionfind import rem_components
-from orograph.launch import Options, Order, check_choice, launch
-from orograph.passes import Pass, Table
-from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
+from orograph.engines.quadtree_pass import QuadtreePass, Table
+from orograph.execution.backends import choose_backend
+from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.kernels.backends import kernel
+from orograph.kernels.label import renumber
+from orograph.kernels.label import tile as label
+from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid import Window
+from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
-from orograph.tiles.quadtree import Place
-from orograph.tiles.raster import open_raster
-from orograph.tiles.store import Variable
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.run import Run
+    from orograph.execution.run import Run
 
 LABELS = Variable(
     "labels",
@@ -87,7 +88,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class LeafResidue:
+class LeafState:
     """A tile's labels; ``part`` is, for each label, its place among the parts handed up, or -1."""
 
     labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
@@ -99,7 +100,7 @@ class LeafResidue:
 
 
 @dataclass(frozen=True)
-class MergeResidue:
+class MergeState:
     """The groups into which a node has joined its children's parts."""
 
     groups: Parts
@@ -115,7 +116,7 @@ class MergeResidue:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Message:
     """The numbers a node's components bear."""
 
     base: Integers
@@ -139,7 +140,7 @@ class Components:
     name = "components"
     outputs: ClassVar[tuple[Variable, ...]] = (LABELS,)
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafResidue]:
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Label a tile and hand up what touches its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
@@ -164,11 +165,11 @@ class Components:
             whole.take(touching),
             _starts(first[kept], window, grid_width),
         )
-        return summary, LeafResidue(tile.labels, whole, kept, part)
+        return summary, LeafState(tile.labels, whole, kept, part)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
-    ) -> tuple[Summary, MergeResidue]:
+    ) -> tuple[Summary, MergeState]:
         """Join the children's parts across their seams."""
         window, grid_width = place.window, place.grid[1]
         places = [child for child, _ in children]
@@ -216,7 +217,7 @@ class Components:
             groups.take(touching),
             starts + _starts(complete, window, grid_width),
         )
-        residue = MergeResidue(
+        saved = MergeState(
             groups,
             kept,
             part,
@@ -224,7 +225,7 @@ class Components:
             tuple(s.parts.first for _, s in children),
             tuple(s.starts for _, s in children),
         )
-        return summary, residue
+        return summary, saved
 
     def _left_of(
         self, places: Sequence[Place], children: Sequence[tuple[Place, Summary]]
@@ -240,7 +241,7 @@ class Components:
             counts.append(children[left][1].starts[rows])
         return np.concatenate(counts)
 
-    def root(self, summary: Summary) -> tuple[Answer, dict[str, Any]]:
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """Number the rows of the grid."""
         before = np.cumsum(summary.starts) - summary.starts
         attributes = {
@@ -248,50 +249,50 @@ class Components:
             "min_size": self.min_size,
             "component_count": int(summary.starts.sum()),
         }
-        return Answer(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
+        return Message(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
 
     def down(
-        self, place: Place, residue: MergeResidue, answer: Answer, children: Sequence[Place]
-    ) -> list[Answer]:
+        self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
         """Number the groups, and the rows of the children."""
         width = place.grid[1]
-        labels, owned, told = _numbers(
-            residue.groups, residue.kept, residue.part, answer, place.window, width
+        labels, owned, sent = _numbers(
+            saved.groups, saved.kept, saved.part, message, place.window, width
         )
-        firsts = np.sort(np.concatenate([residue.groups.first[residue.kept], told]))
-        answers = []
+        firsts = np.sort(np.concatenate([saved.groups.first[saved.kept], sent]))
+        messages = []
         for i, child in enumerate(children):
             rows = slice(child.window.y - place.window.y, None)
-            base = answer.base[rows][: child.window.height]
+            base = message.base[rows][: child.window.height]
             left = _left_sibling(child, children)
             if left is not None:
                 sibling = children[left].window
                 y, x = np.divmod(firsts, width)
                 there = (y >= sibling.y) & (y < sibling.y + sibling.height)
                 there &= (x >= sibling.x) & (x < sibling.x + sibling.width)
-                base = base + residue.starts[left] + _starts(firsts[there], sibling, width)
-            members = residue.members[i]
-            mine = owned[members] & (residue.member_firsts[i] == residue.groups.first[members])
-            answers.append(Answer(base, labels[members], mine))
-        return answers
+                base = base + saved.starts[left] + _starts(firsts[there], sibling, width)
+            members = saved.members[i]
+            mine = owned[members] & (saved.member_firsts[i] == saved.groups.first[members])
+            messages.append(Message(base, labels[members], mine))
+        return messages
 
-    def finish(self, place: Place, residue: LeafResidue, answer: Answer) -> dict[str, Array]:
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
         """The tile with its final numbers."""
         labels, _, _ = _numbers(
-            residue.whole, residue.kept, residue.part, answer, place.window, place.grid[1]
+            saved.whole, saved.kept, saved.part, message, place.window, place.grid[1]
         )
         table = np.concatenate([np.zeros(1, np.int64), labels])
-        numbered = empty(residue.labels.shape, LABELS.dtype)
-        renumber.renumber(residue.labels, table, numbered)
+        numbered = empty(saved.labels.shape, LABELS.dtype)
+        renumber.renumber(saved.labels, table, numbered)
         return {LABELS.name: numbered}
 
-    def rows_of_tile(self, place: Place, residue: LeafResidue, answer: Answer) -> Table:
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
         """The components that are complete in a tile."""
-        return self._rows(residue.whole, residue.kept, residue.part, place, answer)
+        return self._rows(saved.whole, saved.kept, saved.part, place, message)
 
-    def rows_of_node(self, place: Place, residue: MergeResidue, answer: Answer) -> Table:
+    def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
         """The components that are complete in a node, and in none of its children."""
-        return self._rows(residue.groups, residue.kept, residue.part, place, answer)
+        return self._rows(saved.groups, saved.kept, saved.part, place, message)
 
     def _rows(
         self,
@@ -299,9 +300,9 @@ class Components:
         kept: npt.NDArray[np.bool_],
         part: Integers,
         place: Place,
-        answer: Answer,
+        message: Message,
     ) -> Table:
-        labels, _, _ = _numbers(parts, kept, part, answer, place.window, place.grid[1])
+        labels, _, _ = _numbers(parts, kept, part, message, place.window, place.grid[1])
         return {
             "label": labels[kept],
             "component_size": parts.size[kept],
@@ -336,7 +337,7 @@ def _numbers(
     parts: Parts,
     kept: npt.NDArray[np.bool_],
     part: Integers,
-    answer: Answer,
+    message: Message,
     window: Window,
     grid_width: int,
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
@@ -348,14 +349,14 @@ def _numbers(
     handed_up = part >= 0
     labels = np.zeros(part.size, np.int64)
     owned = kept.copy()
-    labels[handed_up] = answer.labels[part[handed_up]]
-    owned[handed_up] = answer.owned[part[handed_up]]
-    told = np.sort(parts.first[handed_up & owned & (labels > 0)])
+    labels[handed_up] = message.labels[part[handed_up]]
+    owned[handed_up] = message.owned[part[handed_up]]
+    sent = np.sort(parts.first[handed_up & owned & (labels > 0)])
     first = parts.first[kept]
     rows = first // grid_width - window.y
-    between = _ahead(first, told, window, grid_width)
-    labels[kept] = answer.base[rows] + parts.ahead[kept] + between
-    return labels, owned, told
+    between = _ahead(first, sent, window, grid_width)
+    labels[kept] = message.base[rows] + parts.ahead[kept] + between
+    return labels, owned, sent
 
 
 def _ahead(first: Integers, others: Integers, window: Window, grid_width: int) -> Integers:
@@ -489,7 +490,7 @@ def connected_components(
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
     raster = open_raster(classes, nodata=nodata)
-    options = Options(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, wait, client)
     backend = choose_backend("label_tile", backend, (raster,), options)
     problem = Components(raster.dtype, raster.nodata, connectivity, int(min_size), backend)
     parameters = {
@@ -498,5 +499,5 @@ def connected_components(
         "nodata": repr(raster.nodata),
     }
     warm_up = partial(compile_kernels, raster.dtype) if backend == "numba" else None
-    order = Order(Pass, problem, (raster,), parameters, warm_up)
+    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

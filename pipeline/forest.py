@@ -1,8 +1,8 @@
 """The minimum spanning forest of an elevation grid.
 
 Every tile decides the edges that it can decide alone and hands up the rest, contracted to its
-border cells (`orograph.kernels.forest`); every node above does the same with what its children
-hand up and the seams between them (`orograph.kernels.merge`); the root, which has no border,
+border cells (`orograph.kernels.forest.tile`); every node above does the same with what its children
+hand up and the seams between them (`orograph.kernels.forest.contract`); the root, which has no border,
 decides all. On the way down only booleans travel: which of a node's edges are kept, and which
 seam edges start at its border cells.
 
@@ -22,28 +22,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.backends import choose_backend
-from orograph.kernels import forest, halves
-from orograph.kernels.halves import pack_halves, unpack_halves
-from orograph.kernels.merge import IN, UP, contract
-from orograph.kernels.registry import kernel
-from orograph.launch import Options, Order, check_choice, launch
-from orograph.passes import Pass
-from orograph.tiles.border import border_cells, join_borders, seam_edges, split_of
-from orograph.tiles.costs import WEIGHTS, edge_keys, key_weights
-from orograph.tiles.exact import exact_float, exact_sum
-from orograph.tiles.grid import Window
-from orograph.tiles.keys import valid_cells
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.backends import choose_backend
+from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.kernels.backends import kernel
+from orograph.kernels.forest import nibbles as halves
+from orograph.kernels.forest import tile as forest
+from orograph.kernels.forest.contract import IN, UP, contract
+from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
+from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
+from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
-from orograph.tiles.quadtree import Place
-from orograph.tiles.raster import open_raster
-from orograph.tiles.store import Variable
+from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.run import Run
+    from orograph.execution.run import Run
 
 EDGES = Variable(
     "edges",
@@ -86,17 +87,17 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class LeafResidue:
+class LeafState:
     """A tile's edges decided, and those that wait for an answer."""
 
     mask: npt.NDArray[np.uint8]
-    """Two cells a byte, see `orograph.kernels.halves`."""
+    """Two cells a byte, see `orograph.kernels.forest.nibbles`."""
     first: npt.NDArray[np.int32]
     direction: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class MergeResidue:
+class MergeState:
     """What became of the edges that a node's children and seams brought together."""
 
     decided_in: npt.NDArray[np.bool_]
@@ -107,7 +108,7 @@ class MergeResidue:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Message:
     """Which of the edges handed up are kept, and the seam edges that start at border cells."""
 
     kept: npt.NDArray[np.bool_]
@@ -127,7 +128,7 @@ class Forest:
     name = "forest"
     outputs = (EDGES,)
 
-    def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafResidue]:
+    def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """The forest of a tile, its undecided edges contracted to the tile's border."""
         sides = place.sides
         tile = kernel("tile_forest", self.backend)(
@@ -152,11 +153,11 @@ class Forest:
         )
         count = _count_bits(tile.mask)
         summary = Summary(flat[border], edges, tile.vertex_count, count, tile.total)
-        return summary, LeafResidue(pack_halves(tile.mask), tile.first, tile.direction)
+        return summary, LeafState(pack_nibbles(tile.mask), tile.first, tile.direction)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
-    ) -> tuple[Summary, MergeResidue]:
+    ) -> tuple[Summary, MergeState]:
         """The forest of the children's contracted graphs and their seams, contracted again."""
         window = place.window
         cells, positions = join_borders(window, [child for child, _ in children])
@@ -203,10 +204,10 @@ class Forest:
             sum(s.edge_count for _, s in children) + int(decided.sum()),
             sum(s.total for _, s in children) + exact_sum(weights),
         )
-        residue = MergeResidue(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
-        return summary, residue
+        saved = MergeState(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
+        return summary, saved
 
-    def root(self, summary: Summary) -> tuple[Answer, dict[str, Any]]:
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """The root has no border: everything is decided, nothing is left to answer."""
         attributes = {
             "weight": self.weight,
@@ -216,35 +217,35 @@ class Forest:
             "edge_count": summary.edge_count,
             "tree_count": summary.vertex_count - summary.edge_count,
         }
-        return Answer(np.empty(0, np.bool_), np.empty(0, np.uint8)), attributes
+        return Message(np.empty(0, np.bool_), np.empty(0, np.uint8)), attributes
 
     def down(
-        self, place: Place, residue: MergeResidue, answer: Answer, children: Sequence[Place]
-    ) -> list[Answer]:
+        self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
         """Tell each child which of its edges are kept and which seam edges are its own."""
-        kept = residue.decided_in.copy()
-        kept[residue.passed_up] = answer.kept
+        kept = saved.decided_in.copy()
+        kept[saved.passed_up] = message.kept
         cells, positions = join_borders(place.window, children)
         border = border_cells(*place.window.shape, place.sides)
         seams = np.zeros(cells.size, np.uint8)
-        seams[np.searchsorted(cells, border)] = answer.seams
+        seams[np.searchsorted(cells, border)] = message.seams
 
-        *of_children, of_seams = np.split(kept, np.cumsum(residue.edges_per_child))
-        bits = (1 << residue.seam_direction).astype(np.uint8)
-        np.bitwise_or.at(seams, residue.seam_first[of_seams], bits[of_seams])
+        *of_children, of_seams = np.split(kept, np.cumsum(saved.edges_per_child))
+        bits = (1 << saved.seam_direction).astype(np.uint8)
+        np.bitwise_or.at(seams, saved.seam_first[of_seams], bits[of_seams])
         return [
-            Answer(kept_of_child, seams[position])
+            Message(kept_of_child, seams[position])
             for kept_of_child, position in zip(of_children, positions, strict=True)
         ]
 
-    def finish(self, place: Place, residue: LeafResidue, answer: Answer) -> dict[str, Array]:
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
         """The tile's edges, with those that were waiting."""
         mask = empty(place.window.shape, EDGES.dtype)
-        unpack_halves(residue.mask, mask)
+        unpack_nibbles(saved.mask, mask)
         flat = mask.ravel()
-        first, direction = residue.first[answer.kept], residue.direction[answer.kept]
+        first, direction = saved.first[message.kept], saved.direction[message.kept]
         np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
-        flat[border_cells(*place.window.shape, place.sides)] |= answer.seams
+        flat[border_cells(*place.window.shape, place.sides)] |= message.seams
         return {EDGES.name: mask}
 
 
@@ -381,10 +382,10 @@ def minimum_spanning_forest(
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata)
-    options = Options(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, wait, client)
     backend = choose_backend("tile_forest", backend, (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     warm_up = partial(compile_kernels, raster.dtype, weight) if backend == "numba" else None
-    order = Order(Pass, problem, (raster,), parameters, warm_up)
+    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

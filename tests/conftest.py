@@ -30,7 +30,8 @@ def emulator(request: pytest.FixtureRequest) -> Emulator:
 @pytest.fixture
 def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
     """Let this process find a GPU, which is one on the CPU, so that ``backend="cuda"`` works."""
-    from orograph.kernels import cuda, registry
+    from orograph.kernels import backends as registry
+    from orograph.kernels import device as cuda
 
     if find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")

@@ -22,8 +22,8 @@ import numpy as np
 import xarray as xr
 
 import orograph as og
-from orograph import launch
-from orograph.tiles.store import Layout
+from orograph.execution import launch
+from orograph.tiles.store.create import Layout
 
 TILE = 4
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
@@ -65,11 +65,11 @@ def forked(work: Callable[[], Any], die_before: int | None = None) -> Any:
         try:
             if die_before is not None:
                 die_before_change(die_before)
-            told = work()
+            sent = work()
         except BaseException:
-            told = f"raised {traceback.format_exc()}"
+            sent = f"raised {traceback.format_exc()}"
         with os.fdopen(writer, "w") as pipe:
-            json.dump(told, pipe)
+            json.dump(sent, pipe)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
@@ -159,8 +159,8 @@ def sweep(prepare: Callable[[Path], None], options: dict[str, Any]) -> dict[str,
         out = folder / "out.zarr"
         if forked(lambda out=out: forest(out, **options), number) is not None:
             wrong.append(f"{number}: it was not killed")
-        told = forked(lambda out=out: aftermath(out, options, expected, before))
-        wrong += [f"{number}: {t}" for t in (told if isinstance(told, list) else [told])]
+        sent = forked(lambda out=out: aftermath(out, options, expected, before))
+        wrong += [f"{number}: {t}" for t in (sent if isinstance(sent, list) else [sent])]
         shutil.rmtree(folder)
     shutil.rmtree(prepared)
     shutil.rmtree(counting)

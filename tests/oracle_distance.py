@@ -47,7 +47,7 @@ def back(code: int) -> int:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Message:
     """What is to be found."""
 
     cost: np.ndarray
@@ -189,7 +189,7 @@ def cost_distance(
     *,
     max_cost: float = np.inf,
     cost: np.ndarray | None = None,
-) -> Answer:
+) -> Message:
     """Cost, who serves and in how many steps; over a ``cost`` already known if it is given."""
     sources = list(sources)
     size = shape[0] * shape[1]
@@ -216,7 +216,7 @@ def cost_distance(
     assert (np.isfinite(key) == reached).all(), "a cost that no path has"
     key[~reached] = far
     rank, hops = np.divmod(key, far)
-    return Answer(
+    return Message(
         cost=np.where(reached, found, np.nan).reshape(shape),
         allocation=np.where(reached, np.array(labels)[rank.astype(int) - 1], 0).reshape(shape),
         hops=np.where(reached, hops, -1).astype(np.int64).reshape(shape),

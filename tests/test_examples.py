@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import orograph as og
-from orograph.tiles.grid import Window
-from orograph.tiles.raster import open_raster
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 

@@ -106,7 +106,7 @@ def test_commands_of_the_wheel_exist_in_it(wheel: Path) -> None:
         (listing,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
         points = configparser.ConfigParser()
         points.read_string(archive.read(listing).decode())
-    assert dict(points["console_scripts"]) == {"orograph": "orograph.cli:main"}
+    assert dict(points["console_scripts"]) == {"orograph": "orograph.cli.main:main"}
     assert "orograph/cli.py" in names
 
 

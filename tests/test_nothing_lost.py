@@ -42,8 +42,8 @@ from watched_raster import (
 
 import orograph as og
 from orograph import forest as forest_module
-from orograph import launch
-from orograph.tiles.quadtree import Quadtree
+from orograph.execution import launch
+from orograph.tiles.grid.quadtree import Quadtree
 
 SHAPE = (70, 90)
 TREE = Quadtree(SHAPE, TILE)
@@ -265,8 +265,8 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         timeout=200,
         check=True,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    sent: dict[str, Any] = json.loads(done.stdout)
+    return sent
 
 
 @pytest.mark.parametrize("scenario", ["nothing", "finished", "unfinished"])
@@ -274,9 +274,9 @@ def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
     scenario: str, crashes: dict[str, Any]
 ) -> None:
     """From nothing; over a finished result of another run; over an unfinished one of the same."""
-    told = crashes[scenario]
-    assert told["killed"] > 10
-    assert not told["wrong"], "\n".join(told["wrong"])
+    sent = crashes[scenario]
+    assert sent["killed"] > 10
+    assert not sent["wrong"], "\n".join(sent["wrong"])
 
 
 # --- a run that was interrupted, and what may have happened to its folder since ----------------
@@ -595,7 +595,7 @@ import resource, signal, sys
 from pathlib import Path
 import orograph as og
 from orograph import forest as forest_module
-from orograph import launch
+from orograph.execution import launch
 from watched_raster import small_shards
 launch.run_layout = small_shards
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -609,7 +609,7 @@ except og.StorageFullError as error:
 
 def test_a_file_size_limit_is_said(dem: Path, expected: np.ndarray) -> None:
     out = dem.with_name("forest.zarr")
-    told = subprocess.run(
+    sent = subprocess.run(
         [sys.executable, "-c", FILE_LIMIT, str(dem), str(out), "300"],
         env={**os.environ, "PYTHONPATH": str(HERE)},
         capture_output=True,
@@ -617,8 +617,8 @@ def test_a_file_size_limit_is_said(dem: Path, expected: np.ndarray) -> None:
         timeout=60,
         check=False,
     )
-    assert "full:" in told.stdout, told.stderr
-    assert "File too large" in told.stdout
+    assert "full:" in sent.stdout, sent.stderr
+    assert "File too large" in sent.stdout
     np.testing.assert_array_equal(forest(dem, out, resume=True)["edges"].values, expected)
 
 

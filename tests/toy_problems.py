@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from orograph.tiles.grid import Window
-from orograph.tiles.quadtree import Place
-from orograph.tiles.store import Variable
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Variable
 
 BASE, PRIME = 1_000_003, (1 << 61) - 1
 NODATA = -1
@@ -63,17 +63,17 @@ class Prefix:
         return Word(), {"length": summary.length, "digest": summary.digest}
 
     def down(
-        self, place: Place, residue: list[Word], answer: Word, children: Sequence[Place]
+        self, place: Place, saved: list[Word], message: Word, children: Sequence[Place]
     ) -> list[Word]:
-        assert len(children) == len(residue)
-        return [sum(residue[:i], answer) for i in range(len(residue))]
+        assert len(children) == len(saved)
+        return [sum(saved[:i], message) for i in range(len(saved))]
 
-    def finish(self, place: Place, residue: np.ndarray, answer: Word) -> dict[str, np.ndarray]:
+    def finish(self, place: Place, saved: np.ndarray, message: Word) -> dict[str, np.ndarray]:
         out = {v.name: np.full(place.window.shape, -1, v.dtype) for v in self.outputs}
-        word = answer
-        for index in zip(*np.nonzero(residue != NODATA), strict=True):
+        word = message
+        for index in zip(*np.nonzero(saved != NODATA), strict=True):
             out["rank"][index] = word.length
-            word += Word(1, int(residue[index]))
+            word += Word(1, int(saved[index]))
             out["digest"][index] = word.digest
         return out
 
@@ -95,10 +95,10 @@ class Idle:
     def root(self, summary: int) -> tuple[int, dict[str, Any]]:
         return 0, {"tiles": summary}
 
-    def down(self, place: Place, residue: int, answer: int, children: Sequence[Place]) -> list[int]:
-        return [answer] * len(children)
+    def down(self, place: Place, saved: int, message: int, children: Sequence[Place]) -> list[int]:
+        return [message] * len(children)
 
-    def finish(self, place: Place, residue: int, answer: int) -> dict[str, np.ndarray]:
+    def finish(self, place: Place, saved: int, message: int) -> dict[str, np.ndarray]:
         time.sleep(0.003)
         return {"nothing": np.zeros(place.window.shape, np.uint8)}
 

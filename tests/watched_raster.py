@@ -21,11 +21,11 @@ from distributed import LocalCluster
 from numpy.typing import NDArray
 
 import orograph as og
-from orograph import launch
-from orograph.tiles.grid import Window
-from orograph.tiles.sink import ShardWriter, StoreSink
-from orograph.tiles.store import Layout
-from orograph.tiles.store_raster import StoreRaster
+from orograph.execution import launch
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Layout
+from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.sink import ShardWriter, StoreSink
 
 TILE = 8
 SHARD = 16

@@ -159,10 +159,10 @@ def full_storage_reported(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = storage_error(error, path)
-        if told is error:
+        sent = storage_error(error, path)
+        if sent is error:
             raise
-        raise told from error
+        raise sent from error
 
 
 def free_bytes(path: str | os.PathLike[str]) -> int:

@@ -1,4 +1,4 @@
-"""A `Device` of orograph.kernels.cuda that runs kernels on this machine's CPU.
+"""A `Device` of orograph.kernels.device that runs kernels on this machine's CPU.
 
 A ``.cu`` is compiled by g++ or clang++ with cuda_on_cpu.h, once for each set of definitions, into a
 folder of this user's in the folder of temporary files. Its buffers are NumPy arrays. Launches are
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.cuda import SOURCES
+from orograph.kernels.device import SOURCES
 
 HERE = Path(__file__).parent
 HEADERS = (HERE / "cuda_on_cpu.h", HERE / "cuda_functions.h")

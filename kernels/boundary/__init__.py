@@ -1,0 +1,1 @@
+"""Distances between the border cells of blocks."""

@@ -1,0 +1,346 @@
+"""Minimum spanning forest of one tile on a GPU: the host's side of ``forest.cu``.
+
+The answer is that of `orograph.kernels.forest.tile`, to the bit. Listed edges, components and rounds
+stay on the device; the host looks at a few counters once a batch of rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar
+from orograph.kernels.forest.tile import (
+    WEIGHTS,
+    Array,
+    TileForest,
+    check_arguments,
+    check_magnitude,
+    fold_sum,
+    key_limits,
+    native_values,
+    unused_key,
+)
+
+SOURCE = "forest/forest.cu"
+THREADS = 256
+MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length
+BATCH = 8  # rounds between two looks at the counters
+SUM_CELLS = 8192  # cells whose weights a block sums: SUM_WORDS words a thread
+# The words of state in forest.cu.
+VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, LENGTHS, HOOKED = 0, 1, 2, 3, 4, 5, 8, 108
+STATE_WORDS = 208
+LAST_ROUND = HOOKED - LENGTHS - 2
+UNSEEN = 0xFFFFFFFF
+TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
+
+
+@dataclass(frozen=True)
+class Squares:
+    """How the kernels cut a tile; results do not depend on it."""
+
+    side: int = 64
+    rows: int = 8
+    """Rows of a column that one thread holds."""
+    capacity: int = 384
+    """Edges that a warp lists in shared memory; the rest costs more time."""
+    wide_capacity: int = 256
+    """The same for keys of 8 bytes: so much fits the 64 KiB of a Turing."""
+
+    @property
+    def threads(self) -> int:
+        """Threads a block."""
+        return self.side**2 // self.rows
+
+    def listed(self, key_bytes: int) -> int:
+        """Edges a warp."""
+        return self.capacity if key_bytes == 4 else self.wide_capacity
+
+    def shared(self, key_bytes: int) -> int:
+        """Bytes of shared memory a block: notes, keys, a word a cell, marks, lists."""
+        lists = self.threads // 32 * self.listed(key_bytes) * 2
+        return 40 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + lists
+
+    def resident(self, key_bytes: int) -> int:
+        """Blocks that a multiprocessor of 2,048 threads and 227 KiB can hold at once."""
+        return max(1, min(2048 // self.threads, 227 * 1024 // (self.shared(key_bytes) + 1024), 16))
+
+
+SQUARES = Squares()
+
+
+class DeviceForest(NamedTuple):
+    """A tile's forest in the device's memory; cells are row-major indices in the tile."""
+
+    mask: Buffer
+    """(h, stride) uint8: final edges; stride is the least multiple of 4 that holds w cells."""
+    vertex_count: int
+    clashes: int
+    """Valid cells with the key that stands for nodata: if there are any, the rest is void."""
+    total: int
+    """Sum of the weights of the mask's edges, in units of 2**-1074."""
+    tag: Buffer
+    """(k,) uint32: first end * 4 + direction of the tentative edges, in no order."""
+    a: Buffer
+    """(k,) int32: number of the border cell of the first end's component (see border_cell)."""
+    b: Buffer
+    """(k,) int32: that of the other end's."""
+
+
+def border_cell(number: Array, h: int, w: int) -> Array:
+    """Cells from their numbers as border cells: those of the north, south, west and east side."""
+    y = np.where(number < 2 * w + h, number - 2 * w, number - 2 * w - h)
+    side = np.where(number < 2 * w + h, y * w, y * w + w - 1)
+    row = np.where(number < w, number, number - w + (h - 1) * w)
+    return np.where(number < 2 * w, row, side).astype(np.int32)
+
+
+def _scale(greatest: float) -> float:
+    """A power of two that brings magnitudes up to ``greatest`` below 2**46."""
+    return math.ldexp(1.0, min(46 - math.frexp(greatest)[1], 1000))
+
+
+class _Rounds:
+    """Boruvka rounds on the listed edges."""
+
+    def __init__(
+        self,
+        device: Device,
+        defines: Mapping[str, object],
+        edges: tuple[Buffer, ...],
+        state: Buffer,
+    ) -> None:
+        self.device, self.defines, self.state = device, defines, state
+        self.a, self.b, self.high, self.low, self.tag = edges
+        xp = device.array_module
+        self.lists = (xp.empty(self.a.size, np.uint32), xp.empty(self.a.size, np.uint32))
+        self.round = 0
+
+    def launch(self, kernel: str, count: int, *arguments: Any) -> None:
+        """Launch a kernel whose blocks stride over up to ``count`` things."""
+        blocks = min(blocks_for(count, THREADS)[0], MAX_BLOCKS)
+        self.device.launch(SOURCE, kernel, (blocks,), (THREADS,), arguments, defines=self.defines)
+
+    def run(
+        self, parent: Buffer, count: int, fixed: int, every: bool, mask: tuple[Any, ...]
+    ) -> Array:
+        """Rounds until none hooks; returns the state, and leaves the list in ``self.round``'s.
+
+        parent : components; ``count`` of them at most, of which the first ``fixed`` never choose.
+        every : whether roots are among them, or border cells alone.
+        mask : what hook_components does with chosen edges.
+        """
+        xp = self.device.array_module
+        best = (xp.full(count, UNSEEN, np.uint32), xp.full(count, UNSEEN, np.uint32))
+        first = self.round
+        ends = (self.a, self.b)
+        while True:
+            for _ in range(BATCH):
+                if self.round > LAST_ROUND:
+                    raise RuntimeError(f"no end after {self.round} rounds of Boruvka")
+                now, then = self.lists[self.round % 2], self.lists[(self.round + 1) % 2]
+                numbers = (scalar(np.int32, self.round), scalar(np.int32, first))
+                of_round, of_next = best[self.round % 2], best[(self.round + 1) % 2]
+                self.launch(
+                    *("propose_edges", now.size, *ends, self.high, self.low, self.tag, now, then),
+                    *(self.state, *numbers, parent, of_round, scalar(np.int32, fixed)),
+                )
+                self.launch(
+                    *("hook_components", count, *ends, self.tag, self.state, *numbers, parent),
+                    *(of_round, of_next, scalar(np.int32, fixed if every else count)),
+                    *(scalar(np.int32, every), *mask),
+                )
+                self.round += 1
+            state = self.device.download(self.state)
+            hooked = state[HOOKED + first : HOOKED + self.round]
+            if not hooked.all():
+                self.round = first + int(hooked.argmin()) + 1
+                return state
+
+
+def forest_on_device(
+    values: Buffer,
+    nodata: Any,
+    sides: tuple[bool, bool, bool, bool],
+    weight: str = "max",
+    connectivity: int = 8,
+    *,
+    device: Device | None = None,
+    squares: Squares = SQUARES,
+    gap: int | None = None,
+) -> DeviceForest:
+    """The forest of a tile that is in the device's memory.
+
+    Parameters
+    ----------
+    values : (h, w) C-contiguous buffer of a native integer dtype, float32 or float64
+    nodata : scalar of that dtype, or None
+    sides, weight, connectivity
+        As `tile_forest` takes them.
+    device : Device
+        Where ``values`` is; by default the current one.
+    squares : Squares
+        How the tile is cut.
+    gap : int
+        A key that no value has, if a value's key is that of nodata.
+
+    Raises
+    ------
+    InputError
+        If a weight could overflow.
+    """
+    device = device or current_device()
+    xp = device.array_module
+    h, w = values.shape
+    dtype = np.dtype(values.dtype)
+    bits = 8 * dtype.itemsize
+    mode = WEIGHTS.index(weight)
+    key = np.dtype(np.float64 if mode else np.uint64 if bits == 64 else np.uint32)
+    defines = {
+        "VALUE": f"{TYPES[dtype.kind]}{bits}",
+        "VALUE_BITS": bits,
+        "WEIGHT": mode,
+        "DIAGONAL": int(connectivity == 8),
+        "SIDE": squares.side,
+        "ROWS": squares.rows,
+        "CAPACITY": squares.listed(key.itemsize),
+        "RESIDENT": squares.resident(key.itemsize),
+    }
+    size, border = (scalar(np.int32, h), scalar(np.int32, w)), 2 * (h + w)
+    count = -(-h // squares.side) * -(-w // squares.side)
+    rim = count * 4 * squares.side
+    most = count * (4 * squares.side + 4) + border
+    stride = -(-w // 4) * 4
+
+    state = xp.zeros(STATE_WORDS, np.uint64)
+    mask = xp.zeros((h, stride), np.uint8)
+    words = mask.view(np.uint32)
+    link = xp.empty(rim, np.int32)
+    wide = mode == 0 and bits == 64
+    edges = (
+        *(xp.empty(most, np.int32), xp.empty(most, np.int32), xp.empty(most, np.uint64)),
+        *(xp.empty(most if wide else 1, np.uint64), xp.empty(most, np.uint32)),
+    )
+    rounds = _Rounds(device, defines, edges, state)
+    limits = [int(limit) for limit in key_limits(dtype, nodata)]
+    limits.append(gap if gap is not None else 2**64 - 1)
+    missing = scalar(key, np.inf if mode else 2 ** (8 * key.itemsize) - 1)
+    device.launch(
+        *(SOURCE, "contract_squares", (count,), (squares.threads,)),
+        (
+            *(values, *size, scalar(np.int32, sum(1 << k for k in range(4) if sides[k]))),
+            *(missing, *(scalar(np.uint64, limit) for limit in limits)),
+            *(scalar(np.int32, nodata is not None), words, scalar(np.int32, stride)),
+            *(link, *edges, state),
+        ),
+        defines=defines,
+        shared=squares.shared(key.itemsize),
+    )
+    cells = scalar(np.int32, rim)
+    rounds.launch("number_roots", rim, link, cells, scalar(np.int32, border), state)
+    device.launch(
+        *(SOURCE, "lead_rim", blocks_for(rim, THREADS), (THREADS,), (link, cells)), defines=defines
+    )
+    rounds.launch("number_ends", most, *edges[:2], link, rounds.lists[0], state)
+    # Of two border cells that lead to each other one is a root.
+    components = border + rim // 2
+    parent = xp.arange(components, dtype=np.int32)
+    width = (scalar(np.int32, stride), scalar(np.int32, w))
+    seen = rounds.run(parent, components, border, True, (words, *width, None))
+    greatest = float(seen[MAGNITUDE : MAGNITUDE + 1].view(np.float64)[0])
+    if mode:
+        check_magnitude(greatest, weight)
+
+    scale = _scale(2 * greatest if mode else greatest)
+    sums = xp.zeros(4 + 2 * 2 * 2048, np.uint64)
+    device.launch(
+        *(SOURCE, "sum_weights", blocks_for(h * stride, SUM_CELLS), (THREADS,)),
+        (
+            *(values, words, *size, scalar(np.int32, stride)),
+            *(scalar(np.float64, scale), scalar(np.float64, 1 / scale), sums),
+        ),
+        defines=defines,
+    )
+    left = int(seen[LENGTHS + rounds.round])
+    picked = xp.empty(max(1, min(left, border)), np.uint32)
+    chosen = 0
+    if left:
+        list_now = rounds.lists[rounds.round % 2]
+        number = scalar(np.int32, rounds.round)
+        rounds.launch("settle_ends", left, *edges[:2], list_now, state, number, parent)
+        # The mask is given as none, so that what is chosen is picked.
+        seen = rounds.run(parent, border, 0, False, (None, *width, picked))
+        chosen = int(seen[PICKED])
+    added = device.download(sums).view(np.int64)
+    return DeviceForest(
+        mask,
+        int(seen[VALID]),
+        int(seen[CLASHES]),
+        fold_sum(scale, added[:4], added[4:].reshape(2, 2, 2048)),
+        *(column[picked[:chosen]] for column in (edges[4], edges[0], edges[1])),
+    )
+
+
+def _find_gap(values: Array, nodata: Any) -> int:
+    """A key that no value has."""
+    bits = values.view(f"u{values.dtype.itemsize}")
+    low, high, sign, *_ = key_limits(values.dtype, nodata)
+    keys = bits ^ np.where(bits >= sign, high, low)
+    return unused_key(np.unique(keys if nodata is None else keys[values != nodata]))
+
+
+def tile_forest(
+    values: Array,
+    nodata: float | None,
+    sides: tuple[bool, bool, bool, bool],
+    weight: str = "max",
+    connectivity: int = 8,
+    *,
+    device: Device | None = None,
+    squares: Squares = SQUARES,
+) -> TileForest:
+    """Minimum spanning forest of one tile, compressed to its border, on a GPU.
+
+    Parameters, results and errors are those of `orograph.kernels.forest.tile.tile_forest`, and
+
+    Parameters
+    ----------
+    device : Device
+        What computes; by default the GPU of this process.
+    squares : Squares
+        How the tile is cut; the result does not depend on it.
+
+    Notes
+    -----
+    Besides the values and the mask the device needs about 2.5 bytes a cell. Of a tile in which an
+    integer takes the whole range of its dtype of 32 or 64 bits, so that a value has the key that
+    stands for nodata, an unused key is looked for here and the work done twice.
+    """
+    check_arguments(values, weight, connectivity)
+    device = device or current_device()
+    values, mark = native_values(values, nodata)
+    h, w = values.shape
+    uploaded = device.upload(values)
+
+    call = partial(forest_on_device, device=device, squares=squares)
+    found = call(uploaded, mark, sides, weight, connectivity)
+    if found.clashes:
+        gap = _find_gap(values, mark)
+        found = call(uploaded, mark, sides, weight, connectivity, gap=gap)
+    tags = device.download(found.tag)
+    order = np.argsort(tags)
+    tags = tags[order]
+    return TileForest(
+        np.ascontiguousarray(device.download(found.mask)[:, :w]),
+        found.vertex_count,
+        found.total,
+        (tags >> np.uint32(2)).astype(np.int32),
+        (tags & np.uint32(3)).astype(np.uint8),
+        border_cell(device.download(found.a)[order], h, w),
+        border_cell(device.download(found.b)[order], h, w),
+    )

@@ -1,0 +1,59 @@
+"""Masks of four bits a cell, two cells a byte: how a tile's edges are kept for the way down.
+
+Half as much to keep, and quicker than any compressor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Mask = npt.NDArray[np.uint8]
+
+
+def pack_nibbles(mask: Mask) -> Mask:
+    """Two cells a byte.
+
+    Parameters
+    ----------
+    mask : array of uint8, C order
+        The lower four bits of its cells are kept.
+
+    Returns
+    -------
+    (ceil(cells / 2),) uint8
+        The first of two cells in the lower half.
+    """
+    packed = np.empty(-(-mask.size // 2), np.uint8)
+    _pack(mask.reshape(-1), packed)
+    return packed
+
+
+def unpack_nibbles(packed: Mask, mask: Mask) -> None:
+    """Put what was packed into ``mask``, an array of the same shape as before."""
+    _unpack(packed, mask.reshape(-1))
+
+
+@njit(cache=True, nogil=True)
+def _pack(cells: Any, packed: Any) -> None:
+    for i in range(cells.size // 2):
+        packed[i] = cells[2 * i] & 15 | cells[2 * i + 1] << 4
+    if cells.size % 2:
+        packed[-1] = cells[-1] & 15
+
+
+@njit(cache=True, nogil=True)
+def _unpack(packed: Any, cells: Any) -> None:
+    for i in range(cells.size // 2):
+        cells[2 * i] = packed[i] & 15
+        cells[2 * i + 1] = packed[i] >> 4
+    if cells.size % 2:
+        cells[-1] = packed[-1] & 15
+
+
+def compile_kernels() -> None:
+    """Compile, or load from the cache."""
+    unpack_nibbles(pack_nibbles(np.zeros(3, np.uint8)), np.zeros(3, np.uint8))

@@ -1,0 +1,52 @@
+"""Edge weights of the minimum spanning forest, and the total order of the edges.
+
+The order does not depend on how the grid is cut into tiles: by weight, then, for ``max``, by the
+lower of the two cells, and last by the edge's identity, which is unique.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.forest.order_keys import Keys, key_values, order_keys
+
+WEIGHTS = ("max", "absolute_difference", "mean")
+
+Values = npt.NDArray[Any]
+
+
+def edge_keys(weight: str, a: Values, b: Values) -> tuple[Keys, Keys]:
+    """The two leading keys of the order of edges between cells of heights ``a`` and ``b``.
+
+    Parameters
+    ----------
+    weight
+        ``"max"``, ``"absolute_difference"`` or ``"mean"``.
+    a, b
+        Heights of the two ends, one shape, one real dtype.
+
+    Returns
+    -------
+    major, minor : uint64 arrays
+        Edges compare by ``major``, then ``minor``, then their identity.
+
+    Notes
+    -----
+    ``absolute_difference`` is ``|float64(a) - float64(b)|`` and ``mean`` is
+    ``(float64(a) + float64(b)) / 2``: both ends are rounded to float64 first, which changes only
+    64-bit integers beyond 2**53.
+    """
+    if weight == "max":
+        keys_a, keys_b = order_keys(a), order_keys(b)
+        return np.maximum(keys_a, keys_b), np.minimum(keys_a, keys_b)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    weights = np.abs(x - y) if weight == "absolute_difference" else (x + y) / 2
+    return order_keys(weights), np.zeros(weights.shape, np.uint64)
+
+
+def key_weights(weight: str, major: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
+    """The weights, as float64, of edges whose cells have ``dtype``, from their major keys."""
+    return key_values(major, dtype if weight == "max" else np.float64)

@@ -1,0 +1,42 @@
+"""Order-preserving keys: any real dtype as unsigned integers that compare as the values do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[Any]
+Keys = npt.NDArray[np.uint64]
+
+_TOP_BIT = np.uint64(1 << 63)
+
+
+def order_keys(values: Values) -> Keys:
+    """Map values to uint64 so that ``key(a) < key(b)`` exactly when ``a < b``.
+
+    -0.0 and 0.0 have one key. NaN has a key of no meaning.
+
+    Examples
+    --------
+    >>> keys = order_keys(np.array([-2.5, -0.0, 0.0, 1.0]))
+    >>> bool(keys[0] < keys[1] == keys[2] < keys[3])
+    True
+    """
+    if values.dtype.kind == "u":
+        return values.astype(np.uint64)
+    if values.dtype.kind == "i":
+        return values.astype(np.int64).view(np.uint64) ^ _TOP_BIT
+    bits = (values.astype(np.float64) + 0.0).view(np.uint64)
+    return np.where(bits & _TOP_BIT, ~bits, bits | _TOP_BIT)
+
+
+def key_values(keys: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
+    """The values, as float64, of keys that ``order_keys`` made from ``dtype``."""
+    kind = np.dtype(dtype).kind
+    if kind == "u":
+        return keys.astype(np.float64)
+    if kind == "i":
+        return (keys ^ _TOP_BIT).view(np.int64).astype(np.float64)
+    return np.where(keys & _TOP_BIT, keys & ~_TOP_BIT, ~keys).view(np.float64)

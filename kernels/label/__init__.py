@@ -1,0 +1,1 @@
+"""Connected components of tiles and of edge lists."""

@@ -1,0 +1,85 @@
+// Connected components of a graph given as a list of edges: Rem's algorithm, and hook and compress.
+//
+// The twin of unionfind.py, which tells the algorithms and their sources; a thread an edge in
+// join_edges, hook_parents and hook_roots, a thread a vertex in start_parents and compress_paths.
+//
+// Arrays: parent (n,), edges a (m,) and b (m,), all of unsigned words of VERTEX_BITS: 32 bits
+// while n is at most 2^32, else 64. n and m are 64 bits wide. Atomics: minimum and
+// compare-and-swap on parents. Each turn of a loop goes on from smaller vertices, so loops end;
+// what a change takes away is joined by whoever took it (see unionfind.cuh), so one root a
+// component is left, its smallest vertex: the answer is the same in whatever order threads run.
+// variant: -DVERTEX_BITS=64
+#include "label/union_find.cuh"
+
+#ifndef VERTEX_BITS
+#define VERTEX_BITS 32
+#endif
+
+#if VERTEX_BITS == 32
+typedef unsigned int vertex;
+#else
+typedef unsigned long long vertex;
+#endif
+
+__device__ inline long long thread_number() {
+  return (long long)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Make each vertex a root.
+extern "C" __global__ void start_parents(vertex* parent, long long n) {
+  long long v = thread_number();
+  if (v < n) parent[v] = (vertex)v;
+}
+
+// Rem's algorithm with splicing over all edges. A root is hung, or a vertex spliced into the other
+// path, only if its parent is still the one that was seen.
+extern "C" __global__ void join_edges(vertex* parent, const vertex* a, const vertex* b,
+                                      long long m) {
+  long long e = thread_number();
+  if (e >= m) return;
+  volatile vertex* up = parent;
+  vertex x = a[e], y = b[e], up_x = up[x], up_y = up[y];
+  while (up_x != up_y) {
+    if (up_x < up_y) {
+      vertex swapped = x;
+      x = y;
+      y = swapped;
+      swapped = up_x;
+      up_x = up_y;
+      up_y = swapped;
+    }
+    bool same = atomicCAS(parent + x, up_x, up_y) == up_x;
+    if (same && x == up_x) return;
+    if (same) x = up_x;
+    up_x = up[x];
+    up_y = up[y];
+  }
+}
+
+// Hang the greater of each edge's two parents on the smaller one, whatever hung there.
+extern "C" __global__ void hook_parents(vertex* parent, const vertex* a, const vertex* b,
+                                        long long m) {
+  long long e = thread_number();
+  if (e >= m) return;
+  volatile vertex* up = parent;
+  vertex high = up[a[e]], low = up[b[e]];
+  if (high < low) up[low] = high;
+  else if (low < high) up[high] = low;
+}
+
+// Join the components of each edge's ends.
+extern "C" __global__ void hook_roots(vertex* parent, const vertex* a, const vertex* b,
+                                      long long m) {
+  long long e = thread_number();
+  if (e >= m) return;
+  volatile vertex* up = parent;
+  hook<vertex>(parent, up[a[e]], up[b[e]]);
+}
+
+// Make each vertex's parent its root.
+extern "C" __global__ void compress_paths(vertex* parent, long long n) {
+  long long v = thread_number();
+  if (v >= n) return;
+  volatile vertex* up = parent;
+  up[v] = climb<vertex>(parent, (vertex)v);
+}

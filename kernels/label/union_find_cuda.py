@@ -1,0 +1,64 @@
+"""The host's side of unionfind.cu: components of a graph given as a list of edges, on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orograph.kernels.device import Buffer, Device, blocks_for, current_device
+from orograph.kernels.label.union_find import Ends, Roots, checked_ends
+
+THREADS = 256
+SOURCE = "label/union_find.cu"
+
+
+def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = "rem") -> Buffer:
+    """The smallest vertex of each vertex's component, (n,), of an edge list on the device.
+
+    Parameters
+    ----------
+    a, b : (m,) uint32 on the device, or uint64 if n is more than 2**32
+        The two ends of each edge, vertices from 0 to n - 1; not checked.
+    method : {"rem", "hook", "hook-twice"}
+    """
+    word = np.dtype(a.dtype)
+    defines = {"VERTEX_BITS": word.itemsize * 8}
+    parent = device.array_module.empty(n, word)
+
+    def over_vertices(kernel: str) -> None:
+        if n:
+            grid, arguments = blocks_for(n, THREADS), (parent, np.int64(n))
+            device.launch(SOURCE, kernel, grid, (THREADS,), arguments, defines=defines)
+
+    def over_edges(kernel: str) -> None:
+        if a.size:
+            grid, arguments = blocks_for(a.size, THREADS), (parent, a, b, np.int64(a.size))
+            device.launch(SOURCE, kernel, grid, (THREADS,), arguments, defines=defines)
+
+    over_vertices("start_parents")
+    if method == "rem":
+        over_edges("join_edges")
+    else:
+        if method == "hook-twice":
+            over_edges("hook_parents")
+            over_vertices("compress_paths")
+        over_edges("hook_roots")
+    over_vertices("compress_paths")
+    return parent
+
+
+def components(
+    n: int, a: Ends, b: Ends, method: str = "rem", *, device: Device | None = None
+) -> Roots:
+    """The connected component of each vertex, named by its smallest vertex.
+
+    The same as `orograph.kernels.label.union_find.components`, whose parameters, errors and answer it has;
+    ``device`` is where it runs, the process's GPU by default.
+
+    References
+    ----------
+    Komura (2015), doi:10.1016/j.cpc.2015.04.015.
+    """
+    first, second = checked_ends(n, a, b, method)
+    where = device or current_device()
+    parent = join_components(where, n, where.upload(first), where.upload(second), method)
+    return where.download(parent).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Min-plus products and closures of dense matrices."""

@@ -1,0 +1,485 @@
+"""The min-plus product C = min(C, A (+) B), and the closure of a block by Floyd and Warshall.
+
+*Method.* C[i, j] = min(C[i, j], min over k of A[i, k] + B[k, j]) is done as matrix products are: B
+is cut into panels of two vectors' width and A into panels of a few rows, both copied so that the
+innermost loop reads them from end to end, and that loop keeps a tile of C in registers (12 x 2
+vectors of 64 bytes with AVX-512, 6 x 2 of 32 without): Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication", doi:10.1145/1356052.1356053. The innermost loop is LLVM
+vector code; an addition and a minimum each. The closure goes through its diagonal in steps of
+``STEP``: Venkataraman et al., "A blocked all-pairs shortest-paths algorithm",
+doi:10.1145/996546.996553.
+
+*Why it is deterministic.* Each sum is rounded once and the least of them is taken, so the bits of a
+product depend on no tile size. In a closure, sums associate as the steps fall: float results agree
+within rounding with those of other block sizes, integers exactly. NaN (infinity minus infinity)
+is not less than anything, so it changes nothing.
+
+*Arrays.* float64, float32 or int64. Where there is no path: infinity, or ``BARRIER`` (2**60) and
+more in integers. There a barrier plus anything is a barrier: packing lifts it to 2**61, so weights
+between -2**59 and 2**59 bring no sum below 2**60 again. Offsets are 64 bits wide.
+
+*Predecessors.* ``before[i, j]`` is the vertex before j on the path from i; of equal sums the one
+with the least k counts, and an equal sum never takes the place of a known path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit, uint64
+
+from orograph.kernels.minplus.lanes import (
+    BARRIER,
+    TILE_ROWS,
+    TRACED_ROWS,
+    VECTOR_BYTES,
+    lower_signed,
+    lower_traced,
+    lower_unsigned,
+    nothing,
+    packed,
+    stand_apart,
+)
+
+# Start of the SHA-256 of minplus_lanes.py: its code is compiled into what is cached for this file.
+LANES_SOURCE = "36b6fc0239b1da38"
+
+STEP, STRIDE_OF_STEPS = 64, 256  # of the closure: of small matrices, and of large ones
+DEPTH = 512  # k's a panel holds
+ROWS = 96  # of A that are packed at once, to stay in the second cache
+COLUMNS = 1024  # of B that are packed at once
+NO_VERTEX = -9999  # as SciPy has it
+
+Array = npt.NDArray[Any]
+
+
+@njit(cache=True, nogil=True)
+def _pack_rows(a, start, stride, rows, depth, out, tall):
+    """Lay out ``rows`` x ``depth`` of A in panels of ``tall`` rows, padded with barriers."""
+    stand_apart()
+    at = 0
+    for first in range(0, rows, tall):
+        for r in range(tall):
+            source = start + (first + r) * stride
+            if first + r < rows:
+                for k in range(depth):
+                    out[uint64(at + k * tall + r)] = packed(a[uint64(source + k)])
+            else:
+                for k in range(depth):
+                    out[uint64(at + k * tall + r)] = nothing(a)
+        at += depth * tall
+
+
+@njit(cache=True, nogil=True)
+def _pack_columns(b, start, stride, depth, columns, out, wide):
+    """Lay out ``depth`` x ``columns`` of B in panels of ``wide`` columns, padded with barriers."""
+    stand_apart()
+    at = 0
+    for first in range(0, columns, wide):
+        full = min(wide, columns - first)
+        for k in range(depth):
+            source = start + k * stride + first
+            for j in range(full):
+                out[uint64(at + j)] = packed(b[uint64(source + j)])
+            for j in range(full, wide):
+                out[uint64(at + j)] = nothing(b)
+            at += wide
+
+
+@njit(cache=True, nogil=True)
+def _copy(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
+    stand_apart()
+    for i in range(rows):
+        for j in range(columns):
+            target[uint64(t_at + i * t_stride + j)] = source[uint64(s_at + i * s_stride + j)]
+
+
+@njit(cache=True, nogil=True)
+def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, above):
+    """Lower a block of C by packed panels.
+
+    ``above``: its first row less its first column, where tiles above the diagonal are left out.
+    """
+    stand_apart()
+    wide = 2 * VECTOR_BYTES // c.itemsize
+    tall = TILE_ROWS
+    for x in range(0, columns, wide):
+        for y in range(0, rows, tall):
+            if above + y + tall <= x:
+                continue
+            h = min(tall, rows - y)
+            w = min(wide, columns - x)
+            start = at + y * stride + x
+            whole = h == tall and w == wide
+            if not whole:
+                _copy(corner, 0, wide, c, start, stride, h, w)
+            tile = c if whole else corner
+            first = start if whole else 0
+            step = stride if whole else wide
+            if signed:
+                lower_signed(a, y * steps, b, x * steps, steps, tile, first, step, 0)
+            else:
+                lower_unsigned(a, y * steps, b, x * steps, steps, tile, first, step, 0)
+            if not whole:
+                _copy(c, start, stride, corner, 0, wide, h, w)
+
+
+@njit(cache=True, nogil=True)
+def product(
+    c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, rows, columns, depth, signed, lower
+):
+    """Lower part of a matrix by a product, all given as flat arrays, offsets and strides.
+
+    ``signed``: A or B may hold negative floats. ``lower``: leave out tiles of C that lie above its
+    diagonal. C may be B itself where ``depth`` is at most ``DEPTH``, and A itself where
+    ``columns`` is at most ``COLUMNS`` too: what is replaced has been packed by then.
+    """
+    stand_apart()
+    if rows == 0 or columns == 0 or depth == 0:
+        return
+    wide = 2 * VECTOR_BYTES // c.itemsize
+    tall = TILE_ROWS
+    deep = min(DEPTH, depth)
+    high = min(ROWS, -(-rows // tall) * tall)
+    broad = min(COLUMNS, -(-columns // wide) * wide)
+    packed_a = np.empty(high * deep, c.dtype)
+    packed_b = np.empty(broad * deep, c.dtype)
+    corner = np.empty(tall * wide, c.dtype)
+    for k in range(0, depth, deep):
+        steps = min(deep, depth - k)
+        for x in range(0, columns, broad):
+            w = min(broad, columns - x)
+            _pack_columns(b, b_at + k * b_stride + x, b_stride, steps, w, packed_b, wide)
+            for y in range(0, rows, high):
+                h = min(high, rows - y)
+                above = y - x if lower else columns
+                if above + h <= 0:
+                    continue
+                _pack_rows(a, a_at + y * a_stride + k, a_stride, h, steps, packed_a, tall)
+                at = c_at + y * c_stride + x
+                _lower_block(
+                    c, at, c_stride, h, w, packed_a, packed_b, steps, corner, signed, above
+                )
+
+
+@njit(cache=True, nogil=True)
+def _lower_block_traced(
+    c,
+    c_at,
+    c_stride,
+    p,
+    p_at,
+    p_stride,
+    q,
+    q_at,
+    q_stride,
+    rows,
+    columns,
+    a,
+    b,
+    steps,
+    corner,
+    which,
+):
+    """Lower a block of C and set its predecessors (p) from those of B (q)."""
+    stand_apart()
+    wide = 2 * VECTOR_BYTES // c.itemsize
+    tall = TRACED_ROWS
+    for x in range(0, columns, wide):
+        for y in range(0, rows, tall):
+            h = min(tall, rows - y)
+            w = min(wide, columns - x)
+            start = c_at + y * c_stride + x
+            whole = h == tall and w == wide
+            if not whole:
+                _copy(corner, 0, wide, c, start, c_stride, h, w)
+            tile = c if whole else corner
+            first = start if whole else 0
+            step = c_stride if whole else wide
+            lower_traced(a, y * steps, b, x * steps, steps, tile, first, step, which)
+            if not whole:
+                _copy(c, start, c_stride, corner, 0, wide, h, w)
+            for i in range(h):
+                target = p_at + (y + i) * p_stride + x
+                for j in range(w):
+                    k = which[uint64(i * wide + j)]
+                    if k >= 0:
+                        p[uint64(target + j)] = q[uint64(q_at + k * q_stride + x + j)]
+
+
+@njit(cache=True, nogil=True)
+def product_traced(
+    c,
+    c_at,
+    c_stride,
+    a,
+    a_at,
+    a_stride,
+    b,
+    b_at,
+    b_stride,
+    rows,
+    columns,
+    depth,
+    p,
+    p_at,
+    p_stride,
+    q,
+    q_at,
+    q_stride,
+):
+    """`product` that sets predecessors: p goes with C, and q with B.
+
+    C may be A or B as there; p must share no memory with q.
+    """
+    stand_apart()
+    if rows == 0 or columns == 0 or depth == 0:
+        return
+    wide = 2 * VECTOR_BYTES // c.itemsize
+    tall = TRACED_ROWS
+    deep = min(DEPTH, depth)
+    high = min(ROWS, -(-rows // tall) * tall)
+    broad = min(COLUMNS, -(-columns // wide) * wide)
+    packed_a = np.empty(high * deep, c.dtype)
+    packed_b = np.empty(broad * deep, c.dtype)
+    corner = np.empty(tall * wide, c.dtype)
+    found = np.empty(tall * wide, np.int32)
+    for k in range(0, depth, deep):
+        steps = min(deep, depth - k)
+        for x in range(0, columns, broad):
+            w = min(broad, columns - x)
+            _pack_columns(b, b_at + k * b_stride + x, b_stride, steps, w, packed_b, wide)
+            for y in range(0, rows, high):
+                h = min(high, rows - y)
+                _pack_rows(a, a_at + y * a_stride + k, a_stride, h, steps, packed_a, tall)
+                at = c_at + y * c_stride + x
+                to = p_at + y * p_stride + x
+                source = q_at + k * q_stride + x
+                _lower_block_traced(
+                    c,
+                    at,
+                    c_stride,
+                    p,
+                    to,
+                    p_stride,
+                    q,
+                    source,
+                    q_stride,
+                    h,
+                    w,
+                    packed_a,
+                    packed_b,
+                    steps,
+                    corner,
+                    found,
+                )
+
+
+# Where ``before`` is None below, Numba leaves out what has to do with predecessors.
+
+
+@njit(cache=True, nogil=True)
+def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
+    """Floyd and Warshall's three loops; the first vertex on a negative cycle, or -1."""
+    stand_apart()
+    pivot = np.empty(n, a.dtype)
+    for k in range(n):
+        through = at + k * stride
+        if a[through + k] < 0:
+            if a[through + k] < -tolerance:
+                return k
+            a[through + k] = 0
+        for j in range(n):
+            pivot[uint64(j)] = packed(a[uint64(through + j)])
+        for i in range(n):
+            row = at + i * stride
+            first = packed(a[row + k])
+            if i == k or first >= nothing(a):
+                continue
+            if before is not None:
+                for j in range(n):
+                    total = first + pivot[uint64(j)]
+                    if total < a[uint64(row + j)]:
+                        a[uint64(row + j)] = total
+                        last = before[uint64(b_at + k * b_stride + j)]
+                        before[uint64(b_at + i * b_stride + j)] = last
+            else:
+                for j in range(n):
+                    total = first + pivot[uint64(j)]
+                    old = a[uint64(row + j)]
+                    a[uint64(row + j)] = total if total < old else old
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel):
+    """Let paths of an n x n matrix pass through the m vertices from k on, which are closed."""
+    stand_apart()
+    end = k + m
+    # the rows of these vertices, then their columns, then all the rest: each part (top, left,
+    # rows, columns) by the product of what is in its rows and what is in its columns
+    for turn in range(8):
+        y, h = k, m
+        if turn >= 2:
+            second = turn & 1 if turn < 4 else turn & 2
+            y, h = (end, n - end) if second else (0, k)
+        x, w = k, m
+        if turn < 2 or turn >= 4:
+            x, w = (end, n - end) if turn & 1 else (0, k)
+        c_at = at + y * stride + x
+        x_at = at + y * stride + k
+        y_at = at + k * stride + x
+        if before is not None:
+            if turn == 0 or turn == 2:
+                _copy(panel, 0, n, before, b_at + k * b_stride, b_stride, m, n)
+            p_at = b_at + y * b_stride + x
+            product_traced(
+                a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m,
+                before, p_at, b_stride, panel, x, n,
+            )  # fmt: skip
+        else:
+            whole = turn < 0  # no constant: `product` would be compiled for it once more
+            product(a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m, signed, whole)
+
+
+@njit(cache=True, nogil=True)
+def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
+    """The least sums along all paths of an n x n matrix, in place, given flat.
+
+    ``before``: predecessors, or None. Returns a vertex on a negative cycle, or -1. A negative
+    diagonal element of no more than ``tolerance`` is taken for a zero that was rounded.
+    """
+    stand_apart()
+    large = STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else n
+    panel = None if before is None else np.empty(large * n, np.int32)
+    for first in range(0, n, large):
+        size = min(large, n - first)
+        d = at + first * (stride + 1)
+        p = b_at + first * (b_stride + 1)
+        for k in range(0, size, STEP):
+            m = min(STEP, size - k)
+            d_k = d + k * (stride + 1)
+            p_k = p + k * (b_stride + 1)
+            bad = _close_small(a, d_k, stride, m, tolerance, before, p_k, b_stride)
+            if bad >= 0:
+                return first + k + bad
+            _pass_through(a, d, stride, size, k, m, signed, before, p, b_stride, panel)
+        if size < n:
+            _pass_through(a, at, stride, n, first, size, signed, before, b_at, b_stride, panel)
+    return -1
+
+
+def _check(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+        raise ValueError(
+            f"{name} is {array.dtype} of shape {array.shape}; "
+            f"must be {np.dtype(dtype)} of shape {shape}, in C order"
+        )
+
+
+def _check_element(dtype: np.dtype[Any]) -> None:
+    if dtype not in (np.float64, np.float32, np.int64):
+        raise ValueError(f"elements are {dtype}; must be float64, float32 or int64")
+
+
+def has_signs(*arrays: Array) -> bool:
+    """Whether a float array has an element whose sign is minus; integers need not be told."""
+    return any(
+        a.dtype.kind == "f" and a.size > 0 and bool(a.view(f"i{a.itemsize}").min() < 0)
+        for a in arrays
+    )
+
+
+def minplus(
+    a: Array,
+    b: Array,
+    out: Array | None = None,
+    *,
+    before_b: Array | None = None,
+    before: Array | None = None,
+    signed: bool | None = None,
+) -> Array:
+    """The min-plus product: ``out[i, j] = min(out[i, j], min over k of a[i, k] + b[k, j])``.
+
+    Parameters
+    ----------
+    a : (n, k) float64, float32 or int64, C order
+    b : (k, m) of the same dtype
+        Infinity, or ``BARRIER`` in integers, where there is no path. Integers lie between -2**59
+        and 2**59, or are barriers.
+    out : (n, m) of the same dtype, optional
+        Lowered in place; without it the product alone is made. Shares no memory with a or b.
+    before_b, before : (k, m) and (n, m) int32, optional
+        With both, predecessors: where an element of ``out`` is lowered through k,
+        ``before[i, j]`` becomes ``before_b[k, j]``. Of equal sums the one with the least k counts.
+    signed : bool, optional
+        Whether a or b may hold a float whose sign is minus; they are searched for one if it is not
+        said. Without any, the product is faster.
+
+    Returns
+    -------
+    (n, m)
+        ``out``.
+
+    Raises
+    ------
+    ValueError
+        If shapes, dtypes or memory order do not fit.
+
+    Notes
+    -----
+    The bits depend on nothing but the values: each sum is rounded once.
+    """
+    _check_element(a.dtype)
+    n, m, depth = a.shape[0], b.shape[1], b.shape[0]
+    if out is None:
+        out = np.full((n, m), BARRIER if a.dtype.kind == "i" else np.inf, a.dtype)
+    for name, array, shape in (("a", a, (n, depth)), ("b", b, (depth, m)), ("out", out, (n, m))):
+        _check(name, array, a.dtype, shape)
+    c = (out.reshape(-1), 0, m, a.reshape(-1), 0, depth, b.reshape(-1), 0, m, n, m, depth)
+    if before is None or before_b is None:
+        product(*c, has_signs(a, b) if signed is None else signed, False)
+        return out
+    _check("before_b", before_b, np.int32, (depth, m))
+    _check("before", before, np.int32, (n, m))
+    p = (before.reshape(-1), 0, m, before_b.reshape(-1), 0, m)
+    product_traced(*c, *p)
+    return out
+
+
+def floyd_warshall_block(
+    a: Array, *, before: Array | None = None, tolerance: float = 0.0
+) -> int | None:
+    """Replace a matrix of edge lengths by that of least path lengths, in place.
+
+    Parameters
+    ----------
+    a : (n, n) float64, float32 or int64, C order
+        Lengths; infinity (integers: ``BARRIER``) where there is no edge. The diagonal is 0, or the
+        length of a loop if that is negative.
+    before : (n, n) int32, optional
+        Predecessors to keep in step: at first i where there is an edge from i to j, else -9999.
+    tolerance : float
+        A cycle that is longer than ``-tolerance`` counts as one of length 0.
+
+    Returns
+    -------
+    int or None
+        A vertex on a cycle of negative length, at which the work was given up, or None.
+
+    Raises
+    ------
+    ValueError
+        If shapes, dtypes or memory order do not fit.
+    """
+    _check_element(a.dtype)
+    n = a.shape[0]
+    _check("a", a, a.dtype, (n, n))
+    if before is not None:
+        _check("before", before, np.int32, (n, n))
+    p = None if before is None else before.reshape(-1)
+    limit = a.dtype.type(tolerance)
+    bad = close(a.reshape(-1), 0, n, n, has_signs(a), limit, p, 0, n)
+    return None if bad < 0 else int(bad)

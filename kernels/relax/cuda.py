@@ -1,0 +1,390 @@
+"""Shortest paths in one tile on a GPU: the host's side of relax.cu, and of the border around it.
+
+A `ResidentTile` keeps a tile's costs and distances in the device's memory from visit to visit:
+what neighbours tell goes up, the border and the keys come down, and the whole tile once, at the end.
+`relax`, `wake` and `probe_border` are the Numba functions of these names, done there and back, with
+the same distances to the bit. A tile's rounds are launched in batches; the host waits once a batch.
+
+Pending keys are those of the Numba twin where both are at rest, and bounds as good elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels import device as cuda
+from orograph.kernels.relax.border import halo_strips
+from orograph.kernels.relax.edge_costs import ABSOLUTE_DIFFERENCE, Rules
+from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds
+
+Array = npt.NDArray[Any]
+
+SOURCE = "relax/relax.cu"
+THREADS = 128
+MOST_WARPS = {4: 2112, 8: 1320}  # by the bytes of a value: as many as an H200 can hold
+TARGET = 1056  # blocks of the tile worked on in a round, where there are more
+FIRST_BATCH, LAST_BATCH = 8, 64  # rounds between two looks at the counters
+SHARE = 0.5  # of the memory that is free when a run begins
+
+_TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
+
+# control words of relax.cu
+_COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS = 0, 3, 9, 10, 14, 15, 16
+_WORDS = 20
+
+
+class ResidentTile:
+    """A tile of a shortest-path problem in the memory of a device.
+
+    Parameters
+    ----------
+    state : TileState
+        The tile as it is now. Arrays that are the device's already are worked on as they are, the
+        others are copied there and left alone until `store`.
+    device : Device, optional
+        Where to keep it; by default this process's GPU.
+    """
+
+    def __init__(self, state: TileState, device: cuda.Device | None = None) -> None:
+        self._device = device = device or cuda.current_device()
+        self._state = state
+        rules = state.rules
+        self._defines = definitions(rules)
+        self._height, self._width = (n - 2 * rules.reach for n in state.dist.shape)
+        rasters = (state.friction, state.elevation)
+        friction, elevation = (self._put(r) if r.size else r for r in rasters)
+        self.there = TileState(
+            self._put(state.dist),
+            self._put(state.keys),
+            self._put(state.fresh),
+            friction,
+            elevation,
+            state.block,
+            rules,
+        )
+        """The tile in the device's memory."""
+        self._dist, self._keys, self._fresh = self.there.dist, self.there.keys, self.there.fresh
+        coefficients = np.zeros(6)
+        coefficients[: rules.coefficients.size] = rules.coefficients
+        lengths = device.upload(np.ascontiguousarray(rules.factors))
+        costs = (raster if raster.size else self._dist for raster in (friction, elevation))
+        self._costs = *costs, lengths, device.upload(coefficients)
+        self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
+        self.reached = self._count_reached()
+        """Cells that hold a value."""
+
+    def _put(self, array: Any) -> cuda.Buffer:
+        return self._device.upload(array) if isinstance(array, np.ndarray) else array
+
+    def _count_reached(self) -> int:
+        rules = self._state.rules
+        inner = self._dist[rules.reach : -rules.reach, rules.reach : -rules.reach]
+        return int(self._device.array_module.count_nonzero(inner < rules.unreached))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the device's memory."""
+        state = self._state
+        rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
+        return int(rasters + state.keys.size * (state.keys.itemsize + 13))
+
+    def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
+        """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
+        rules, block = self._state.rules, self._state.block
+        rows, columns, starts = checked_seeds(self._state, rows, columns, values)
+        kept = starts <= rules.limit
+        rows, columns, starts = rows[kept], columns[kept], starts[kept]
+        if rows.size == 0:
+            return
+        lowered = self._lower(self._dist, rows + rules.reach, columns + rules.reach, starts)
+        rows, columns, starts = rows[lowered], columns[lowered], starts[lowered]
+        self._lower(self._keys, rows // block, columns // block, starts)
+        upload = self._device.upload
+        self._fresh[upload(rows // block), upload(columns // block)] = 1
+        self.reached = self._count_reached()
+
+    def _lower(self, buffer: cuda.Buffer, rows: Array, columns: Array, values: Array) -> Array:
+        """Lower elements of a buffer; the places in ``values`` of those that did."""
+        order = np.lexsort((values, columns, rows))
+        first = np.ones(order.size, bool)
+        first[1:] = (np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0)
+        least = order[first]
+        upload, xp = self._device.upload, self._device.array_module
+        where = upload(rows[least]), upload(columns[least])
+        news, known = upload(values[least]), buffer[where]
+        buffer[where] = xp.minimum(known, news)
+        lowered: Array = least[self._device.download(news < known)]
+        return lowered
+
+    def wake(self, sides: int = 15, strips: list[Array] | None = None) -> None:
+        """Take in a halo, and key the blocks that it can improve.
+
+        Parameters
+        ----------
+        sides : int
+            As for `orograph.kernels.relax.tile.wake`.
+        strips : four arrays
+            The halo, as `halo_strips` gives it; by default that of the state.
+        """
+        if strips is None:
+            strips = halo_strips(self._state.dist, self._state.rules.reach)
+        halo = pack_strips(strips)
+        self._launch(
+            "wake_blocks",
+            cuda.blocks_for(halo.size, THREADS),
+            (THREADS,),
+            (self._keys, self._device.upload(halo)),
+            (self._value(self._state.rules.limit), *self._ints(self._state.rules.reverse, sides)),
+            block=True,
+        )
+
+    def relax(self, bound: float = math.inf) -> RelaxStats:
+        """As `orograph.kernels.relax.tile.relax`, but the state is not changed."""
+        state, device = self._state, self._device
+        rules = state.rules
+        limit = _first_kept(bound, state)
+        control = device.upload(self._fresh_control())
+        blocks = state.keys.size
+        device.launch(
+            SOURCE,
+            "list_blocks",
+            cuda.blocks_for(blocks, THREADS),
+            (THREADS,),
+            (self._keys, np.int32(blocks), self._lists, control),
+            defines=self._defines,
+        )
+        warps = int(str(self._defines["WARPS"]))
+        grid = cuda.blocks_for(min(MOST_WARPS[state.dist.itemsize], blocks), warps)
+        tail = (self._value(limit), self._value(rules.limit))
+        tail += self._ints(rules.reverse, TARGET)
+        shared = warps * _warp_bytes(rules)
+        rounds, batch = 0, FIRST_BATCH
+        while True:
+            for _ in range(batch):
+                self._launch(
+                    "relax_blocks",
+                    grid,
+                    (LANES, warps),
+                    (self._keys, self._fresh, self._lists, control),
+                    (*tail, np.int32(rounds)),
+                    block=True,
+                    shared=shared,
+                )
+                rounds = (rounds + 1) % 3
+            words = device.download(control)
+            waiting = int(words[_COUNT + rounds])
+            least = self._from_bits(words[_PENDING if waiting == 0 else _LEAST + rounds])
+            if waiting == 0 or least >= limit:
+                break
+            batch = min(2 * batch, LAST_BATCH)
+        self.rounds = int(words[_ROUNDS])
+        self.reached += int(words[_FOUND])
+        tally = [int(n) for n in words[_VISITS : _SIDES + 1]]
+        pending = math.inf if least >= rules.unreached else float(least)
+        return RelaxStats(pending, *tally)
+
+    def improve(self, bound: float = math.inf) -> tuple[RelaxStats, int]:
+        """As `relax`, and how many cells hold less than before.
+
+        On a GPU a cell may be lowered many times in a call: there is time for it.
+        """
+        xp = self._device.array_module
+        before = xp.array(self._dist)
+        stats = self.relax(bound)
+        return stats, int(xp.count_nonzero(self._dist < before))
+
+    def probe_border(self, sent: list[Array]) -> tuple[list[Array], npt.NDArray[np.float64]]:
+        """The tile's border, and by which value what is new on it may improve each neighbour.
+
+        Parameters
+        ----------
+        told : four arrays
+            As for `orograph.kernels.relax.border.probe_border`.
+
+        Returns
+        -------
+        four arrays
+            Distances of the border: north (r, w), south (r, w), west (h, r), east (h, r).
+        (8,) float64
+            As `orograph.kernels.relax.border.probe_border` returns them.
+        """
+        state, device = self._state, self._device
+        rules = state.rules
+        known = pack_strips(sent).astype(state.dist.dtype, copy=False)
+        border = device.array_module.empty(known.size, known.dtype)
+        outward = device.upload(np.full(8, rules.unreached, state.dist.dtype))
+        self._launch(
+            "probe_border",
+            cuda.blocks_for(known.size, THREADS),
+            (THREADS,),
+            (device.upload(known), border, outward),
+            (self._value(rules.limit), *self._ints(rules.reverse)),
+        )
+        keys = device.download(outward)
+        found = keys.astype(np.float64)
+        found[keys >= rules.unreached] = np.inf
+        return _unpack_strips(device.download(border), sent), found
+
+    def store(self) -> None:
+        """Write distances and keys back to the state."""
+        state = self._state
+        state.dist[...], state.keys[...], state.fresh[...] = self.pack()
+
+    def pack(self) -> tuple[Array, Array, Array]:
+        """Distances, keys, and which blocks were seeded, as they are now."""
+        download = self._device.download
+        return download(self._dist), download(self._keys), download(self._fresh)
+
+    def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
+        """Take in what was packed."""
+        upload, xp = self._device.upload, self._device.array_module
+        xp.minimum(self._dist, upload(dist), out=self._dist)
+        xp.minimum(self._keys, upload(keys), out=self._keys)
+        xp.maximum(self._fresh, upload(fresh), out=self._fresh)
+        self.reached = self._count_reached()
+
+    def _launch(
+        self,
+        kernel: str,
+        grid: tuple[int],
+        threads: tuple[int, ...],
+        buffers: tuple[Any, ...],
+        tail: tuple[Any, ...],
+        *,
+        block: bool = False,
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel on the tile and its costs."""
+        sizes = self._ints(self._height, self._width, *((self._state.block,) if block else ()))
+        self._device.launch(
+            SOURCE,
+            kernel,
+            grid,
+            threads,
+            (self._dist, *self._costs, *buffers, *sizes, *tail),
+            defines=self._defines,
+            shared=shared,
+        )
+
+    def _fresh_control(self) -> npt.NDArray[np.uint64]:
+        words = np.zeros(_WORDS, np.uint64)
+        unreached = np.array([self._state.unreached], self._state.dist.dtype)
+        bits = unreached.view(f"u{unreached.itemsize}")[0]
+        words[_LEAST : _LEAST + 3] = bits
+        words[_PENDING] = bits
+        return words
+
+    def _from_bits(self, word: Any) -> Any:
+        dtype = self._state.dist.dtype
+        return np.array([word], np.uint64).astype(f"u{dtype.itemsize}").view(dtype)[0]
+
+    def _value(self, value: Any) -> Any:
+        return cuda.scalar(self._state.dist.dtype, value)
+
+    @staticmethod
+    def _ints(*values: Any) -> tuple[np.int32, ...]:
+        return tuple(np.int32(value) for value in values)
+
+
+def memory_for_tiles(device: cuda.Device | None = None) -> int:
+    """Bytes of a device that the tiles of a run may keep between visits."""
+    device = device or cuda.current_device()
+    gpu = getattr(device.array_module, "cuda", None)
+    if gpu is None:
+        return 2**62  # this machine's memory, in tests
+    free, _ = gpu.Device().mem_info
+    return int(SHARE * (free + device.array_module.get_default_memory_pool().free_bytes()))
+
+
+def definitions(rules: Rules) -> dict[str, object]:
+    """What relax.cu is compiled with for a tile."""
+    return {
+        "VALUE": _TYPES[rules.factors.dtype.name],
+        "INTEGER": int(rules.integer),
+        "MODEL": rules.model,
+        "FRICTION": int(rules.has_friction),
+        "STEPS": rules.steps,
+        "UNIFORM": int(_uniform(rules)),
+        "WARPS": 2 if 2 * _warp_bytes(rules) <= cuda.STATIC_SHARED else 1,
+    }
+
+
+def _uniform(rules: Rules) -> bool:
+    """Whether lengths are the same in all rows, or do not count."""
+    return rules.uniform or rules.model == ABSOLUTE_DIFFERENCE
+
+
+def _warp_bytes(rules: Rules) -> int:
+    """Shared memory of a warp, as relax.cu lays it out."""
+    span = LANES + 2 * rules.reach
+    planes = 1 + int(rules.has_friction) + int(rules.has_elevation)
+    lengths = 0 if _uniform(rules) else 5 * span
+    return int((planes * span * (span | 1) + lengths) * rules.factors.itemsize)
+
+
+def _first_kept(bound: float, state: TileState) -> Any:
+    """The bound in the state's dtype, as `orograph.kernels.relax.tile.relax` takes it."""
+    limit = state.rules.unreached
+    if bound < limit:
+        limit = state.dist.dtype.type(math.ceil(bound) if state.rules.integer else bound)
+        if float(limit) < bound:  # rounded down, maybe to the least key itself
+            limit = np.nextafter(limit, state.rules.unreached)
+    return max(limit, state.dist.dtype.type(0))
+
+
+def pack_strips(strips: list[Array]) -> Array:
+    """Strips one behind the other."""
+    return np.concatenate([strip.ravel() for strip in strips])
+
+
+def _unpack_strips(packed: Array, like: list[Array]) -> list[Array]:
+    ends = np.cumsum([strip.size for strip in like])
+    parts = np.split(packed, ends[:-1])
+    return [part.reshape(strip.shape) for part, strip in zip(parts, like, strict=True)]
+
+
+def relax(
+    state: TileState, bound: float = math.inf, *, device: cuda.Device | None = None
+) -> RelaxStats:
+    """Work on the tile until nothing below a bound can improve in it.
+
+    Parameters
+    ----------
+    state : TileState
+        Changed in place.
+    bound : float
+        As for `orograph.kernels.relax.tile.relax`.
+    device : Device, optional
+        Where to do it; by default this process's GPU.
+
+    Returns
+    -------
+    RelaxStats
+    """
+    tile = ResidentTile(state, device)
+    stats = tile.relax(bound)
+    tile.store()
+    return stats
+
+
+def wake(state: TileState, sides: int = 15, *, device: cuda.Device | None = None) -> float:
+    """Key the blocks that the halo can improve; as `orograph.kernels.relax.tile.wake`."""
+    tile = ResidentTile(state, device)
+    tile.wake(sides)
+    tile.store()
+    return state.pending
+
+
+def probe_border(
+    state: TileState, sent: list[Array], *, device: cuda.Device | None = None
+) -> npt.NDArray[np.float64]:
+    """By which value the border may improve each neighbour; as `orograph.kernels.relax.border.probe_border`."""
+    return ResidentTile(state, device).probe_border(sent)[1]
+
+
+__all__ = ["ResidentTile", "definitions", "probe_border", "relax", "wake"]

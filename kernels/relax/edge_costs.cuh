@@ -1,0 +1,176 @@
+// What an edge costs: the models of the shortest-path kernel, as orograph/kernels/relax/edge_costs.py.
+//
+// Every expression is evaluated in the order written there, without fused multiply-add, so that
+// the bits are the same. The formulas and their sources stand there. ``u`` is where the step
+// starts, ``v`` where it ends. A NaN cost (integers: one of BARRIER and more) is never taken.
+#pragma once
+
+typedef long long int64;
+
+// Type of distances and rasters: float, double or int64 (then INTEGER is 1).
+#ifndef VALUE
+#define VALUE double
+#endif
+#ifndef INTEGER
+#define INTEGER 0
+#endif
+// 0 friction, 1 absolute_difference, 2 tobler, 3 walk
+#ifndef MODEL
+#define MODEL 0
+#endif
+// Whether the model has friction (the two anisotropic ones go without as well).
+#ifndef FRICTION
+#define FRICTION 1
+#endif
+// Edges of a row to the rows before it: 1, 3 or 7 for 4, 8 or 16 neighbours.
+#ifndef STEPS
+#define STEPS 3
+#endif
+// Whether all rows have the same lengths.
+#ifndef UNIFORM
+#define UNIFORM 1
+#endif
+
+constexpr int REACH = STEPS == 7 ? 2 : 1;
+constexpr bool HAS_FRICTION = FRICTION && MODEL != 1;
+constexpr bool HAS_ELEVATION = MODEL != 0;
+constexpr int KINDS = 5;  // of lengths: east-west, north-south, diagonal, two rows, two columns
+
+__device__ __forceinline__ VALUE unreached() {
+#if INTEGER
+  return int64(1) << 60;
+#else
+  return VALUE(__longlong_as_double(0x7ff0000000000000LL));
+#endif
+}
+
+__device__ __forceinline__ VALUE barrier() { return unreached(); }  // of integers
+
+// Edge k of a row to the rows before it: rows back, and columns. East-west edges are those of the
+// transposed raster; all moves are step k there and back, and the same turned by a quarter.
+__device__ __forceinline__ constexpr int step_dy(int k) { return k < 5 ? 1 : 2; }
+__device__ __forceinline__ constexpr int step_dx(int k) {
+  return k == 0 ? 0 : k == 1 || k == 5 ? -1 : k == 2 || k == 6 ? 1 : k == 3 ? -2 : 2;
+}
+
+// All moves, as in rim.py: 2 along the row, and each edge to the rows before, there and back.
+constexpr int MOVES = 2 * STEPS + 2;
+__device__ __forceinline__ constexpr int move_dy(int m) {
+  return m < 2 ? 0 : m % 2 ? -step_dy((m - 2) / 2) : step_dy((m - 2) / 2);
+}
+__device__ __forceinline__ constexpr int move_dx(int m) {
+  return m == 0 ? 1 : m == 1 ? -1 : m % 2 ? step_dx((m - 2) / 2) : -step_dx((m - 2) / 2);
+}
+
+// Padded rasters and what their rows are long; ``lengths`` is (KINDS, rows), halved or quartered
+// already for ``friction``.
+struct Surface {
+  const VALUE* friction;
+  const VALUE* elevation;
+  int stride;
+#if UNIFORM
+  VALUE lengths[KINDS];
+#else
+  const VALUE* lengths;
+  int rows;
+#endif
+  double p[6];
+  bool reverse;
+};
+
+__device__ __forceinline__ void take_lengths(Surface& s, const VALUE* lengths, int rows) {
+#if UNIFORM
+  for (int kind = 0; kind < KINDS; ++kind) s.lengths[kind] = lengths[kind * rows];
+#else
+  s.lengths = lengths;
+  s.rows = rows;
+#endif
+}
+
+__device__ __forceinline__ void take_coefficients(Surface& s, const double* p, int reverse) {
+  if (MODEL == 2) s.p[0] = p[0];
+  if (MODEL == 3)
+    for (int i = 0; i < 6; ++i) s.p[i] = p[i];
+  s.reverse = reverse != 0;
+}
+
+// exp(x) for -700 <= x <= 708; infinite above, NaN for NaN.
+__device__ __forceinline__ double exponential(double x) {
+  double shifted = x * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2**52: rounds
+  double n = shifted - 6755399441055744.0;
+  double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+  double p = 1.0 / 6227020800.0;
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  unsigned long long whole = (unsigned long long)__double_as_longlong(shifted);
+  double power = __longlong_as_double((int64)((whole << 52) + 4607182418800017408ULL));  // 2**n
+  return x > 708.0 ? __longlong_as_double(0x7ff0000000000000LL) : p * power;
+}
+
+__device__ __forceinline__ double tobler(double dz, double length, double friction, double pace) {
+  double slope = dz / length;
+  double steep = slope + 0.05;
+  return ((length * pace) * exponential(3.5 * (steep < 0.0 ? -steep : steep))) * friction;
+}
+
+__device__ __forceinline__ double walk(double dz, double length, double friction, const double* p) {
+  double slope = dz / length;
+  double rise = slope >= 0.0 ? dz * p[1] : (slope < p[4] ? dz * p[3] : dz * p[2]);
+  return (rise + length * p[0]) + (p[5] * friction) * length;
+}
+
+__device__ __forceinline__ VALUE larger(VALUE a, VALUE b) { return a < b ? b : a; }
+
+// What the step from (y, x), an index into the padded rasters, by (dy, dx) costs.
+__device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, int dx) {
+  const int rows = dy < 0 ? -dy : dy, columns = dx < 0 ? -dx : dx;
+  const bool far = rows + columns == 3;
+  const int kind = dy == 0 ? 0 : dx == 0 ? 1 : far ? (rows == 2 ? 3 : 4) : 2;
+  const int u = y * s.stride + x, v = u + dy * s.stride + dx;
+  // the two cells that a knight's move passes between
+  const int m = !far ? u : rows == 2 ? u + dy / 2 * s.stride : u + dx / 2;
+  const int n = !far ? v : rows == 2 ? m + dx : v - dx / 2;
+#if UNIFORM
+  const VALUE length = s.lengths[kind];
+#else
+  const VALUE length = MODEL == 1 ? VALUE(0) : s.lengths[kind * s.rows + (dy > 0 ? y + dy : y)];
+#endif
+  if (MODEL == 1) {
+    const VALUE zu = s.elevation[u], zv = s.elevation[v];
+    VALUE cost = zv < zu ? zu - zv : zv - zu;
+    if (INTEGER) {
+      VALUE most = larger(zu, zv);
+      if (far) most = larger(most, larger(s.elevation[m], s.elevation[n]));
+      if (most >= barrier()) cost = barrier();
+    } else if (far) {
+      const VALUE zm = s.elevation[m], zn = s.elevation[n];
+      cost += (zm - zm) + (zn - zn);  // NaN where either is no cell
+    }
+    return cost;
+  }
+  double mean = 1.0;
+  if (HAS_FRICTION) {
+    VALUE total = s.friction[u] + s.friction[v];
+    if (far) total = (s.friction[m] + s.friction[n]) + total;
+    if (MODEL == 0) {
+      if (INTEGER && total >= barrier()) return barrier();
+      return total * length;
+    }
+    mean = double(total) * (far ? 0.25 : 0.5);
+  }
+  double dz = double(s.elevation[v]) - double(s.elevation[u]);
+  if (s.reverse) dz = -dz;
+  return VALUE(MODEL == 2 ? tobler(dz, double(length), mean, s.p[0])
+                          : walk(dz, double(length), mean, s.p));
+}

@@ -1,0 +1,716 @@
+// Shortest paths in one tile, to their fixpoint, from whatever its border has learned.
+//
+// Method. The tile is cut into blocks of up to 32 cells a side, each with a key, the least value by
+// which something outside it can still lower a cell in it. A round takes the blocks whose key is
+// finite from a list, a warp a block: those above a threshold are listed again for the next round,
+// the others are copied to shared memory and brought to their own fixpoint by sweeps, each of which
+// carries values down, up, right or left across the block, a row (or column) of lanes at a time.
+// Only rows behind a lowered row are swept again; a block that takes long is left and listed. Then
+// what is on the block's border is held against what the neighbours were seen to know, and gives
+// them new keys and a place in the next round's list. The threshold is such that about ``target``
+// blocks, as many as the GPU can work on at once, are taken where there are more; fewer repeat less
+// work. A round is a launch; no round waits for another but by the order of launches, no block for
+// another, and the host looks at the counters once a batch of rounds: rounds after the last find an
+// empty list. Sweeps: Zhao, doi:10.1090/S0025-5718-04-01678-3; blocks by keys: Chacon and
+// Vladimirsky, doi:10.1137/120866117; a window of them: Meyer and Sanders,
+// doi:10.1016/S0196-6774(03)00076-2.
+//
+// Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
+// a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); lists three
+// times as many block numbers; control 20 words, see below. Cells are counted in 32 bits: a tile
+// has fewer than 2**29.
+//
+// Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
+// warp takes the key (an atomic exchange), passes a fence, and reads the cells and the halo; a warp
+// that has lowered cells writes them, passes a fence, and lowers its neighbours' keys (an atomic
+// minimum). If the minimum comes before the exchange, the reader sees the lowered cells; if it
+// comes after, the key is still there in the next round, and the block on its list: whoever finds
+// no key when it lowers one appends the block, and a block that is put off keeps its key and is
+// appended by its own warp; so it is appended once. A block that is left unfinished gets back the
+// key it had and is marked as fresh: all of it is swept then. The halo may be older than what it
+// mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past the L1 cache,
+// which does not see other warps' writes.
+//
+// Why it ends, and with which bits. Each value is the left-to-right sum along a real path, and they
+// only fall; a path that visits a cell twice lowers nothing, as costs are not negative, so there
+// are finitely many values. A round with a key below the bound takes the least key, or, if that has
+// been taken just before it was counted, the next one does. With no key below the bound no edge can
+// lower a cell by a value below it. Rounding is monotone, so there is one such fixpoint, the least
+// sums over all paths: Dijkstra's, whatever the order. Atomics are used on keys, lists and counters
+// alone; lists come in any order, which changes how much work there is, and no value.
+//
+// variant: -DVALUE=float
+// variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
+// variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
+// variant: -DMODEL=2 -DUNIFORM=0
+// variant: -DVALUE=float -DMODEL=3 -DFRICTION=0
+#include "relax/edge_costs.cuh"
+
+// Rows swept after which a visit ends, and the block goes back to the list with its key: else all
+// others would wait for the few blocks that take long.
+#ifndef ROWS_A_VISIT
+#define ROWS_A_VISIT 224
+#endif
+
+// Rows swept without a look at what came of it.
+#ifndef GROUP
+#define GROUP (MODEL < 2 ? 4 : 1)
+#endif
+// Warps of a block of threads, and how many are to have registers on a multiprocessor.
+#ifndef WARPS
+#define WARPS 2
+#endif
+#ifndef WARPS_AT_ONCE
+#define WARPS_AT_ONCE (sizeof(VALUE) == 4 ? 16 : 10)
+#endif
+
+typedef unsigned long long Word;
+
+constexpr int LANES = 32;
+constexpr bool AHEAD = MODEL < 2;        // costs are cheap enough to be computed on suspicion
+constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
+constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
+constexpr int PLANE = SPAN * STRIDE;
+constexpr int PLANES = 1 + HAS_FRICTION + HAS_ELEVATION;
+constexpr int WARP_VALUES = PLANES * PLANE + (UNIFORM ? 0 : KINDS * SPAN);
+constexpr unsigned ALL = 0xffffffffu;
+
+// The control words, three times those that the rounds take in turn: of this one, the next, and
+// the one after it, which is cleared meanwhile.
+enum {
+  COUNT = 0,     // blocks on the list
+  LEAST = 3,     // bits of the least key on it
+  GREATEST = 6,  // bits of the greatest key on it
+  PENDING = 9,   // bits of the least key when nothing was left below the bound
+  VISITS = 10,   // the tally, as in RelaxStats: blocks visited, sets of sweeps, rows swept,
+  SETS = 11,     // cells lowered, those of them that had been unreached, and the sides of the tile
+  ROWS = 12,     // whose cells changed
+  SETTLED = 13,
+  FOUND = 14,
+  SIDES = 15,
+  ROUNDS = 16,
+  TAKEN = 17,    // how much of the list has been looked at, if it is long; three, as above
+};
+
+// Values as unsigned integers in the same order: none is negative.
+#if INTEGER
+typedef Word Bits;
+__device__ __forceinline__ Bits bits_of(VALUE value) { return Bits(value); }
+__device__ __forceinline__ VALUE value_of(Bits bits) { return VALUE(bits); }
+#else
+template <class T> struct Ordered;
+template <> struct Ordered<float> {
+  typedef unsigned Type;
+  static __device__ __forceinline__ Type from(float value) { return __float_as_uint(value); }
+  static __device__ __forceinline__ float back(Type bits) { return __uint_as_float(bits); }
+};
+template <> struct Ordered<double> {
+  typedef Word Type;
+  static __device__ __forceinline__ Type from(double value) {
+    return Word(__double_as_longlong(value));
+  }
+  static __device__ __forceinline__ double back(Type bits) {
+    return __longlong_as_double((long long)bits);
+  }
+};
+typedef Ordered<VALUE>::Type Bits;
+__device__ __forceinline__ Bits bits_of(VALUE value) { return Ordered<VALUE>::from(value); }
+__device__ __forceinline__ VALUE value_of(Bits bits) { return Ordered<VALUE>::back(bits); }
+#endif
+
+// What other warps may write or read meanwhile: whole words, past the L1 cache.
+template <class T> __device__ __forceinline__ T latest(const T* address) {
+  return *(const volatile T*)address;
+}
+__device__ __forceinline__ void publish(VALUE* address, VALUE value) {
+  *(volatile VALUE*)address = value;
+}
+
+__device__ __forceinline__ Word ones(int count) { return (Word(1) << count) - 1; }
+
+// Put blocks on a list, at most one a lane; the lanes of a warp do so together.
+__device__ __forceinline__ void list_lanes(bool mine, int block, int* list, Word* count) {
+  const unsigned who = __ballot_sync(ALL, mine);
+  if (!who) return;
+  const int lane = threadIdx.x % LANES;
+  int first = 0;
+  if (lane == 0) first = int(atomicAdd(count, Word(__popc(who))));
+  first = __shfl_sync(ALL, first, 0);
+  if (mine) list[first + __popc(who & unsigned(ones(lane)))] = block;
+}
+
+// Let a list's least and greatest key, last seen to be such, take in another; most change neither.
+__device__ __forceinline__ void count_key(
+    Bits key, int list, Word* control, Word least, Word greatest) {
+  if (key < least) atomicMin(control + LEAST + list, Word(key));
+  if (key > greatest) atomicMax(control + GREATEST + list, Word(key));
+}
+
+__device__ __forceinline__ VALUE least_of_lanes(VALUE value) {
+  for (int apart = LANES / 2; apart; apart /= 2) {
+    const VALUE other = __shfl_xor_sync(ALL, value, apart);
+    if (other < value) value = other;
+  }
+  return value;
+}
+
+__device__ __forceinline__ VALUE lesser(VALUE a, VALUE b) {  // a where b is NaN
+#if INTEGER
+  return b < a ? b : a;
+#else
+  return sizeof(VALUE) == 4 ? VALUE(min(float(a), float(b))) : b < a ? b : a;
+#endif
+}
+
+// Copy a window of the padded rasters, distances first, to as many planes of shared memory. Few
+// loads wait for one another: memory is far away, and there is little else to do meanwhile.
+__device__ __forceinline__ void copy_windows(
+    VALUE* planes, const VALUE* const* rasters, int stride, int rows, int columns) {
+  constexpr int BATCH = (SPAN + 1) / 2;
+  constexpr int BESIDE = (SPAN * 2 * REACH + LANES - 1) / LANES;  // columns beyond the lanes'
+  const int lane = threadIdx.x;
+  VALUE beside[PLANES][BESIDE];
+#pragma unroll
+  for (int p = 0; p < PLANES; ++p)
+#pragma unroll
+    for (int i = 0; i < BESIDE; ++i) {
+      const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
+      beside[p][i] = unreached();
+      if (y < rows && x < columns) {
+        const VALUE* from = rasters[p] + y * stride + x;
+        beside[p][i] = p == 0 ? latest(from) : *from;
+      }
+    }
+#pragma unroll 1
+  for (int first = 0; first < SPAN; first += BATCH) {
+    VALUE part[PLANES][BATCH];
+#pragma unroll
+    for (int p = 0; p < PLANES; ++p)
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i)
+        if (first + i < rows && lane < columns) {
+          const VALUE* from = rasters[p] + (first + i) * stride + lane;
+          part[p][i] = p == 0 ? latest(from) : *from;
+        } else {
+          part[p][i] = unreached();
+        }
+#pragma unroll
+    for (int p = 0; p < PLANES; ++p)
+#pragma unroll
+      for (int i = 0; i < BATCH; ++i)
+        if (first + i < SPAN)
+          planes[p * PLANE + (first + i) * STRIDE + lane] = part[p][i];
+  }
+#pragma unroll
+  for (int p = 0; p < PLANES; ++p)
+#pragma unroll
+    for (int i = 0; i < BESIDE; ++i) {
+      const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
+      if (y < SPAN) planes[p * PLANE + y * STRIDE + x] = beside[p][i];
+    }
+}
+
+// What a sweep has lowered: rows and lanes, as masks.
+struct Marks {
+  unsigned rows, lanes;
+};
+
+// The edges into a row, or, if TWIN, into a column; and where the values come from that they carry.
+template <bool TWIN, bool FORWARD> struct Row {
+  // from its cell at a lane the edge k goes back by so many rows and lanes
+  static __device__ __forceinline__ constexpr int along(int k) {
+    return FORWARD ? -step_dy(k) : step_dy(k);
+  }
+  static __device__ __forceinline__ constexpr int across(int k) {
+    return FORWARD ? step_dx(k) : -step_dx(k);
+  }
+  static __device__ __forceinline__ int at(int row, int lane) {
+    return TWIN ? (lane + REACH) * STRIDE + row + REACH : (row + REACH) * STRIDE + lane + REACH;
+  }
+  static __device__ __forceinline__ void weigh(
+      const Surface& s, int row, int lane, VALUE* weights) {
+    const int y = (TWIN ? lane : row) + REACH, x = (TWIN ? row : lane) + REACH;
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k) {
+      const int dy = TWIN ? across(k) : along(k), dx = TWIN ? along(k) : across(k);
+      weights[k] = edge(s, y + dy, x + dx, -dy, -dx);
+    }
+  }
+};
+
+// Carry values from the dirty rows (``halo``: those beyond the first row too) across the block, by
+// groups of rows: between two rows of a group nobody asks whether there was anything to carry.
+// Returns which groups were lowered, as masks of all their rows, and which lanes.
+//
+// A run of rows starts from values in shared memory, of the halo's columns too. It goes on from row
+// to row in registers, where lanes look at one another and not beyond the first and last: each edge
+// out of the halo's columns is looked at when the block is swept the other way, whose first run
+// starts there. A row or lane that is none of the block's is computed as well, and kept by nobody;
+// one lane beyond the last column the halo's values lie, and further on nothing has been reached.
+template <bool TWIN, bool FORWARD>
+__device__ __forceinline__ Marks sweep(
+    VALUE* dist, const Surface& s, unsigned dirty, bool halo, int count, int breadth, VALUE limit,
+    unsigned& work) {
+  typedef Row<TWIN, FORWARD> Row;
+  constexpr int ASIDE = FORWARD ? 1 : -1;
+  constexpr unsigned WHOLE = (1u << GROUP) - 1;
+  const int lane = threadIdx.x;
+  const bool mine = lane < breadth;
+  Marks done = {};
+  unsigned pending = FORWARD ? dirty << 1 : dirty >> 1;
+  if (REACH == 2) pending |= FORWARD ? dirty << 2 : dirty >> 2;
+  if (halo) pending |= FORWARD ? ones(REACH) : Word(ones(REACH) << count) >> REACH;
+  pending &= unsigned(ones(count));
+  while (pending) {
+    int group = (FORWARD ? __ffs(int(pending)) - 1 : 31 - __clz(int(pending))) / GROUP;
+    int row = group * GROUP + (FORWARD ? 0 : GROUP - 1);
+    VALUE sources[STEPS], weights[STEPS];
+    bool lower = false;
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < STEPS; ++k)
+      sources[k] = dist[Row::at(row + Row::along(k), lane + Row::across(k))];
+    VALUE before = dist[Row::at(row + Row::along(0), lane)];  // the row behind
+    if (AHEAD) Row::weigh(s, row, lane, weights);
+    unsigned more;
+    do {
+      unsigned lowered = 0;
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) {
+        const int here = Row::at(row, lane);
+        if (!AHEAD) Row::weigh(s, row, lane, weights);
+        const VALUE old = dist[here];
+        VALUE best = old;
+#pragma unroll
+        for (int k = 0; k < STEPS; ++k) best = lesser(best, sources[k] + weights[k]);
+        lower = mine && row < count && best < old && best <= limit;
+        if (lower) dist[here] = best;
+        const VALUE now = lower ? best : old;
+        row += ASIDE;
+        // what the next row needs; fetched before it is known whether there is one
+        if (AHEAD) Row::weigh(s, row, lane, weights);
+#pragma unroll
+        for (int k = 0; k < STEPS; ++k) {
+          const int from = lane + Row::across(k);
+          const VALUE value = step_dy(k) == 1 ? now : before;
+          sources[k] = step_dx(k) == 0 ? value : __shfl_sync(ALL, value, from & (LANES - 1));
+          if (from < 0 || from >= LANES) sources[k] = unreached();
+        }
+        before = now;
+        lowered |= lower;
+      }
+      const unsigned lanes = __ballot_sync(ALL, lowered);
+      const unsigned rows = WHOLE << group * GROUP;
+      done.lanes |= lanes;
+      if (lanes) done.rows |= rows;
+      work += GROUP;
+      pending &= ~rows;
+      group += ASIDE;
+      // knights that go on from the last row but one are left to the sweeps along the rows
+      more = __ballot_sync(ALL, lower);
+      if (FORWARD ? row >= count : row < 0) break;
+    } while (more || pending >> group * GROUP & WHOLE);
+  }
+  __syncwarp();
+  done.rows &= unsigned(ones(count));
+  return done;
+}
+
+// The least value by which a block lowers a cell of its halo; (y, x) is counted with the halo.
+__device__ __forceinline__ VALUE probe_cell(
+    const VALUE* dist, const Surface& s, int y, int x, int height, int width, VALUE limit) {
+  VALUE best = unreached();
+  const VALUE known = dist[y * STRIDE + x];
+#pragma unroll
+  for (int m = 0; m < MOVES; ++m) {
+    const int dy = move_dy(m), dx = move_dx(m);
+    const int v = y - dy - REACH, u = x - dx - REACH;
+    if (v >= 0 && v < height && u >= 0 && u < width) {
+      const VALUE value = dist[(y - dy) * STRIDE + x - dx] + edge(s, y - dy, x - dx, dy, dx);
+      if (value < known && value <= limit && value < best) best = value;
+    }
+  }
+  return best;
+}
+
+struct Tile {
+  VALUE* dist;
+  const VALUE* friction;
+  const VALUE* elevation;
+  const VALUE* lengths;
+  int height, width, block;
+  VALUE limit;
+};
+
+struct Visited {
+  bool finished;     // or has to be visited again
+  unsigned changed;  // whether cells near a side did: bit 0 north, 1 south, 2 west, 3 east
+  unsigned sets, rows, settled, found;
+};
+
+// Neighbours: north, south, west, east, north-west, north-east, south-west, south-east.
+__device__ __forceinline__ constexpr int neighbour_dy(int q) {
+  return q == 0 || q == 4 || q == 5 ? -1 : q == 2 || q == 3 ? 0 : 1;
+}
+__device__ __forceinline__ constexpr int neighbour_dx(int q) {
+  return q == 2 || q == 4 || q == 6 ? -1 : q < 2 ? 0 : 1;
+}
+
+// Bring a block to its fixpoint in a warp's shared memory, and write back what was lowered.
+__device__ __forceinline__ Visited visit_block(
+    VALUE* dist, Surface& s, const Tile& tile, int top, int left, bool fresh) {
+  const int lane = threadIdx.x;
+  const int stride = tile.width + 2 * REACH;
+  const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
+  const int rows_seen = height + 2 * REACH, columns_seen = width + 2 * REACH;
+  const int place = top * stride + left;
+  const VALUE limit = tile.limit;
+  const VALUE* rasters[3] = {tile.dist + place};
+  int planes = 1;
+  if (HAS_FRICTION) {
+    s.friction = dist + planes * PLANE;
+    rasters[planes++] = tile.friction + place;
+  }
+  if (HAS_ELEVATION) {
+    s.elevation = dist + planes * PLANE;
+    rasters[planes++] = tile.elevation + place;
+  }
+  copy_windows(dist, rasters, stride, rows_seen, columns_seen);
+#if !UNIFORM
+  for (int k = lane; k < KINDS * SPAN; k += LANES) {
+    const int row = k % SPAN;
+    if (row < rows_seen)
+      dist[PLANES * PLANE + k] = tile.lengths[k / SPAN * (tile.height + 2 * REACH) + top + row];
+  }
+  take_lengths(s, dist + PLANES * PLANE, SPAN);
+#endif
+  __syncwarp();
+
+  const unsigned all_rows = ones(height), all_columns = ones(width);
+  unsigned down = 0, up = 0, rightward = 0, leftward = 0;
+  unsigned changed_rows = 0, changed_columns = 0;
+  if (fresh) {
+    changed_rows = down = up = all_rows;
+    changed_columns = rightward = leftward = all_columns;
+  }
+  Visited done = {};
+  do {
+    const bool halo = done.sets++ == 0;
+    const Marks a = sweep<false, true>(dist, s, down, halo, height, width, limit, done.rows);
+    up |= a.rows;
+    const Marks b = sweep<false, false>(dist, s, up, halo, height, width, limit, done.rows);
+    rightward |= a.lanes | b.lanes;
+    leftward |= a.lanes | b.lanes;
+    const Marks c = sweep<true, true>(dist, s, rightward, halo, width, height, limit, done.rows);
+    leftward |= c.rows;
+    const Marks d = sweep<true, false>(dist, s, leftward, halo, width, height, limit, done.rows);
+    down = b.rows | c.lanes | d.lanes;
+    up = c.lanes | d.lanes;
+    rightward = d.rows;
+    leftward = 0;
+    changed_rows |= a.rows | b.rows | c.lanes | d.lanes;
+    changed_columns |= a.lanes | b.lanes | c.rows | d.rows;
+  } while ((down | up | rightward) && done.rows < ROWS_A_VISIT);
+  done.finished = !(down | up | rightward);
+
+  // what was seeded counts as changed for the neighbours, but is in the raster already
+  unsigned rows = 0, columns = 0;
+#pragma unroll 1
+  for (int first = 0; first < LANES; first += LANES / 2) {
+    VALUE old[LANES / 2];
+    VALUE* raster = tile.dist + place + (first + REACH) * stride + lane + REACH;
+#pragma unroll
+    for (int i = 0; i < LANES / 2; ++i)
+      if (changed_rows >> (first + i) & 1 && lane < width) old[i] = latest(raster + i * stride);
+#pragma unroll
+    for (int i = 0; i < LANES / 2; ++i) {
+      if (!(changed_rows >> (first + i) & 1)) continue;
+      bool lower = false;
+      if (lane < width) {
+        const VALUE found = dist[(first + i + REACH) * STRIDE + lane + REACH];
+        lower = found < old[i];
+        if (lower) publish(raster + i * stride, found);
+      }
+      const unsigned lowered = __ballot_sync(ALL, lower);
+      done.settled += __popc(lowered);
+      done.found += __popc(__ballot_sync(ALL, lower && old[i] == unreached()));
+      columns |= lowered;
+      if (lowered) rows |= 1u << (first + i);
+    }
+  }
+  if (!fresh) changed_rows = rows, changed_columns = columns;
+
+  const Word near = ones(REACH);
+  done.changed = (changed_rows & near ? 1 : 0) |
+                 (changed_rows & (near << height >> REACH) ? 2 : 0) |
+                 (changed_columns & near ? 4 : 0) |
+                 (changed_columns & (near << width >> REACH) ? 8 : 0);
+  return done;
+}
+
+// Lane q gets the least value by which a block lowers neighbour q, where it has changed near it.
+__device__ __forceinline__ VALUE probe_neighbours(
+    const VALUE* dist, const Surface& s, int height, int width, VALUE limit, unsigned changed) {
+  const int lane = threadIdx.x;
+  VALUE outward = unreached();
+  for (int q = 0; q < 4; ++q) {
+    if (!(changed >> q & 1)) continue;
+    const bool row = q < 2;
+    VALUE best = unreached();
+    if (lane < (row ? width : height))
+      for (int beyond = 0; beyond < REACH; ++beyond) {
+        const int away = q % 2 ? (row ? height : width) + REACH + beyond : REACH - 1 - beyond;
+        const int y = row ? away : lane + REACH, x = row ? lane + REACH : away;
+        const VALUE value = probe_cell(dist, s, y, x, height, width, limit);
+        if (value < best) best = value;
+      }
+    best = least_of_lanes(best);
+    if (lane == q) outward = best;
+  }
+  if (changed & 3) {
+    constexpr int CELLS = REACH * REACH;  // of a corner
+    VALUE best = unreached();
+    const int corner = lane / CELLS;
+    if (corner < 4 && changed >> corner / 2 & 1) {
+      const int down = lane % CELLS / REACH, right = lane % REACH;
+      const int y = corner / 2 ? height + REACH + down : down;
+      const int x = corner % 2 ? width + REACH + right : right;
+      best = probe_cell(dist, s, y, x, height, width, limit);
+    }
+    for (int apart = 1; apart < CELLS; apart *= 2) {
+      const VALUE other = __shfl_xor_sync(ALL, best, apart);
+      if (other < best) best = other;
+    }
+    best = __shfl_sync(ALL, best, (lane - 4) * CELLS & (LANES - 1));
+    if (lane >= 4 && lane < 8) outward = best;
+  }
+  return outward;
+}
+
+// Put all blocks that have a key on list 0; a thread a block of the tile.
+extern "C" __global__ void list_blocks(const VALUE* keys, int blocks, int* lists, Word* control) {
+  const int block = blockIdx.x * blockDim.x + threadIdx.x;
+  const bool mine = block < blocks && keys[block] < unreached();
+  if (mine)
+    count_key(bits_of(keys[block]), 0, control, latest(control + LEAST),
+              latest(control + GREATEST));
+  list_lanes(mine, block, lists, control + COUNT);
+}
+
+// What a warp looks at next, where a list is longer than there are warps.
+__device__ __forceinline__ int take_next(Word* taken) {
+  int i = 0;
+  if (threadIdx.x == 0) i = int(atomicAdd(taken, Word(1)));
+  return __shfl_sync(ALL, i, 0);
+}
+
+// A round: visit the blocks on a list whose keys are low enough, and write the next round's list.
+// Threads: (LANES, warps); shared memory: the planes of a block, and its lengths, for each warp.
+extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
+    VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
+    const double* coefficients, VALUE* keys, unsigned char* fresh, int* lists, Word* control,
+    int height, int width, int block, VALUE bound, VALUE limit, int reverse, int target,
+    int round) {
+  extern __shared__ unsigned char dynamic_shared[];
+  const int now = round % 3, next = (round + 1) % 3, after = (round + 2) % 3;
+  const int count = int(control[COUNT + now]);
+  const Word least = control[LEAST + now], greatest = control[GREATEST + now];
+  const int lane = threadIdx.x;
+  const bool rest = count == 0 || least >= bits_of(bound);
+  if (blockIdx.x == 0 && threadIdx.y == 0 && lane == 0) {
+    control[COUNT + after] = 0;
+    control[LEAST + after] = bits_of(unreached());
+    control[GREATEST + after] = 0;
+    control[TAKEN + after] = 0;
+    if (!rest) ++control[ROUNDS];
+    if (rest && count) control[PENDING] = least;
+  }
+  if (rest) return;
+  // keys are taken to be spread evenly
+  const double low = double(value_of(Bits(least))), high = double(value_of(Bits(greatest)));
+  const bool all = count <= target;
+  const double threshold = low + (high - low) * target / count;
+
+  const int down = (height + block - 1) / block, across = (width + block - 1) / block;
+  const Tile tile = {dist, friction, elevation, lengths, height, width, block, limit};
+  Surface surface = {};
+  surface.stride = STRIDE;
+#if UNIFORM
+  take_lengths(surface, lengths, height + 2 * REACH);
+#endif
+  take_coefficients(surface, coefficients, reverse);
+  VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
+  const int* list = lists + now * down * across;
+  int* next_list = lists + next * down * across;
+  unsigned visits = 0, sets = 0, rows = 0, settled = 0, found = 0, sides = 0;
+
+  const bool many = count > int(gridDim.x * blockDim.y);
+  int i = many ? take_next(control + TAKEN + now) : blockIdx.x * blockDim.y + threadIdx.y;
+  for (; i < count; i = many ? take_next(control + TAKEN + now) : count) {
+    const int here = list[i];
+    VALUE key = unreached();
+    int near = 0;
+    if (lane == 0) {
+      key = latest(keys + here);
+      near = key < bound && (all || double(key) <= threshold);
+      if (near) {
+        key = value_of(atomicExch((Bits*)(keys + here), bits_of(unreached())));
+      } else {
+        count_key(bits_of(key), next, control, latest(control + LEAST + next),
+                  latest(control + GREATEST + next));
+      }
+    }
+    near = __shfl_sync(ALL, near, 0);
+    if (!near) {
+      list_lanes(lane == 0, here, next_list, control + COUNT + next);
+      continue;
+    }
+    __threadfence();
+    const int by = here / across, bx = here - by * across;
+    const int top = by * block, left = bx * block;
+    const int h = min(block, height - top), w = min(block, width - left);
+    const Visited done = visit_block(plane, surface, tile, top, left, fresh[here] != 0);
+    if (lane == 0) fresh[here] = !done.finished;
+    __threadfence();
+    __syncwarp();
+    ++visits, sets += done.sets, rows += done.rows;
+    settled += done.settled, found += done.found;
+    if (top < REACH) sides |= done.changed & 1;
+    if (top + h > height - REACH) sides |= done.changed & 2;
+    if (left < REACH) sides |= done.changed & 4;
+    if (left + w > width - REACH) sides |= done.changed & 8;
+
+    const Word next_least = latest(control + LEAST + next);
+    const Word next_greatest = latest(control + GREATEST + next);
+    VALUE value = probe_neighbours(plane, surface, h, w, limit, done.changed);
+    int other = here;
+    bool wake = false;
+    if (lane < 8) {
+      const int ny = by + neighbour_dy(lane), nx = bx + neighbour_dx(lane);
+      wake = value < unreached() && ny >= 0 && ny < down && nx >= 0 && nx < across;
+      other = ny * across + nx;
+    } else if (lane == 8 && !done.finished) {
+      wake = true;
+    }
+    // an unfinished block comes back with the key it had: all it has lowered is above that
+    key = __shfl_sync(ALL, key, 0);
+    if (lane == 8) value = key;
+    bool mine = false;
+    if (wake) {
+      const Bits before = atomicMin((Bits*)(keys + other), bits_of(value));
+      mine = before == bits_of(unreached());
+      if (bits_of(value) < before)
+        count_key(bits_of(value), next, control, next_least, next_greatest);
+    }
+    list_lanes(mine, other, next_list, control + COUNT + next);
+    __syncwarp();
+  }
+  if (visits && lane == 0) {
+    atomicAdd(control + VISITS, Word(visits));
+    atomicAdd(control + SETS, Word(sets));
+    atomicAdd(control + ROWS, Word(rows));
+    atomicAdd(control + SETTLED, Word(settled));
+    atomicAdd(control + FOUND, Word(found));
+    if (sides & ~unsigned(latest(control + SIDES))) atomicOr(control + SIDES, Word(sides));
+  }
+}
+
+// Cells of the halo, or those of the tile within reach of it, in one row: those of the north, of
+// the south, of the west, of the east. (y, x) is counted with the halo.
+struct Strips {
+  int rows, columns;    // north and south
+  int height, breadth;  // west and east
+  __device__ __forceinline__ int size() const { return 2 * (rows * columns + height * breadth); }
+};
+
+// Set the halo to what the neighbours tell, and key the blocks that it can improve; a thread a
+// cell of the halo. sides: where there is something new (bit 0 north, 1 south, 2 west, 3 east).
+extern "C" __global__ void wake_blocks(
+    VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
+    const double* coefficients, VALUE* keys, const VALUE* told, int height, int width, int block,
+    VALUE limit, int reverse, int sides) {
+  const int stride = width + 2 * REACH;
+  const Strips halo = {REACH, stride, height, REACH};
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= halo.size()) return;
+  const VALUE news = told[i];
+  int y, x;  // counted without the halo
+  if (i < 2 * REACH * stride) {
+    y = i / stride;
+    x = i - y * stride - REACH;
+    y += y < REACH ? -REACH : height - REACH;
+  } else {
+    i -= 2 * REACH * stride;
+    const int east = i >= height * REACH;
+    i -= east ? height * REACH : 0;
+    y = i / REACH;
+    x = i % REACH + (east ? width : -REACH);
+  }
+  const int side = (y < 0 ? 1 : y >= height ? 2 : 0) | (x < 0 ? 4 : x >= width ? 8 : 0);
+  VALUE* mine = dist + (y + REACH) * stride + x + REACH;
+  const VALUE start = *mine = news;
+  if (!(side & sides) || !(start < unreached())) return;
+  Surface s = {};
+  s.friction = friction, s.elevation = elevation, s.stride = stride;
+  take_lengths(s, lengths, height + 2 * REACH);
+  take_coefficients(s, coefficients, reverse);
+#pragma unroll
+  for (int m = 0; m < MOVES; ++m) {
+    const int dy = move_dy(m), dx = move_dx(m);
+    const int v = y + dy, u = x + dx;
+    if (v < 0 || v >= height || u < 0 || u >= width) continue;
+    const VALUE value = start + edge(s, y + REACH, x + REACH, dy, dx);
+    if (value < dist[(v + REACH) * stride + u + REACH] && value <= limit)
+      atomicMin((Bits*)(keys + v / block * ((width + block - 1) / block) + u / block),
+                bits_of(value));
+  }
+}
+
+// Gather the tile's rim, and find by which value each neighbour may be improved by what is new on
+// it against what it has been told; a thread a cell of the rim. rim and told: the first REACH rows
+// of the tile (or all, if it has fewer), the last, the first columns, the last.
+extern "C" __global__ void probe_rim(
+    const VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
+    const double* coefficients, const VALUE* told, VALUE* rim, VALUE* outward, int height,
+    int width, VALUE limit, int reverse) {
+  const int stride = width + 2 * REACH;
+  const Strips cells = {min(REACH, height), width, height, min(REACH, width)};
+  const int place = blockIdx.x * blockDim.x + threadIdx.x;
+  if (place >= cells.size()) return;
+  int i = place, y, x;
+  bool again = false;  // a corner is told by the north and the south alone
+  if (i < 2 * cells.rows * width) {
+    y = i / width;
+    x = i - y * width;
+    if (y >= cells.rows) {
+      y += height - 2 * cells.rows;
+      again = y < REACH;
+    }
+  } else {
+    i -= 2 * cells.rows * width;
+    const bool east = i >= height * cells.breadth;
+    i -= east ? height * cells.breadth : 0;
+    y = i / cells.breadth;
+    x = i % cells.breadth + (east ? width - cells.breadth : 0);
+    again = y < REACH || y >= height - REACH || (east && x < REACH);
+  }
+  const VALUE start = dist[(y + REACH) * stride + x + REACH];
+  rim[place] = start;
+  if (again || !(start < told[place])) return;
+  Surface s = {};
+  s.friction = friction, s.elevation = elevation, s.stride = stride;
+  take_lengths(s, lengths, height + 2 * REACH);
+  take_coefficients(s, coefficients, reverse);
+#pragma unroll
+  for (int m = 0; m < MOVES; ++m) {
+    const int dy = move_dy(m), dx = move_dx(m);
+    const int part_y = y + dy < 0 ? 0 : y + dy >= height ? 2 : 1;
+    const int part_x = x + dx < 0 ? 0 : x + dx >= width ? 2 : 1;
+    if (part_y == 1 && part_x == 1) continue;
+    const int q = part_y == 1 ? 2 + part_x / 2 : part_x == 1 ? part_y / 2 : 4 + part_y + part_x / 2;
+    const VALUE value = start + edge(s, y + REACH, x + REACH, dy, dx);
+    if (value < dist[(y + dy + REACH) * stride + x + dx + REACH] && value <= limit &&
+        value < latest(outward + q))
+      atomicMin((Bits*)(outward + q), bits_of(value));
+  }
+}

@@ -1,0 +1,137 @@
+"""The demonstration: a real elevation model from file to picture, on a cluster of this machine."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import orograph as og
+from orograph.plotting.results import cost_picture, forest_picture
+from orograph.tiles.errors import OrographError
+
+
+def jacksboro_fault() -> xr.DataArray:
+    """The elevation model of the Jacksboro fault in Tennessee that ships with matplotlib.
+
+    Returns
+    -------
+    xarray.DataArray
+        Heights in metres, int16, shape (344, 403), in geographic coordinates (WGS 84), cells of
+        about 90 m (SRTM, public domain).
+    """
+    try:
+        from matplotlib.cbook import get_sample_data
+    except ImportError as error:
+        raise OrographError(
+            "demo: it needs matplotlib for its data and its picture; "
+            "install it with pip install 'orograph[plot]'"
+        ) from error
+    stored: Any = get_sample_data("jacksboro_fault_dem.npz")
+    with stored as data:
+        heights = data["elevation"]
+        dx, dy = float(data["dx"]), float(data["dy"])
+        x = float(data["xmin"]) + dx * (0.5 + np.arange(heights.shape[1]))
+        y = float(data["ymax"]) - dy * (0.5 + np.arange(heights.shape[0]))
+    elevation = xr.DataArray(
+        heights, {"y": y, "x": x}, ("y", "x"), "elevation", {"units": "m", "long_name": "height"}
+    )
+    placed: xr.DataArray = elevation.rio.write_crs("EPSG:4326")
+    return placed
+
+
+# longitude and latitude: a place in the valley, and some to be reached from it
+TRAILHEAD = (-84.17, 36.305)
+SUMMITS = [(-84.40, 36.43), (-84.38, 36.22), (-84.10, 36.42), (-84.28, 36.18)]
+
+
+def steepness(elevation: xr.DataArray) -> xr.DataArray:
+    """A friction surface: 1 on flat ground, 11 where the slope is one to one."""
+    heights = elevation.values.astype(np.float64)
+    rise_y, rise_x = np.gradient(heights, 93.0, 75.0)
+    friction = elevation.astype(np.float64)
+    friction.values = 1 + 10 * np.hypot(rise_y, rise_x)
+    friction.attrs = {"long_name": "friction"}
+    return friction.rename("friction")
+
+
+def demo(folder: str | Path, *, workers: int = 2) -> None:
+    """Ingest a real elevation model, span it, cross it at least cost, and draw both."""
+    import rioxarray  # noqa: F401  (registers .rio)
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+
+    def say(what: str) -> None:
+        print(f"{time.perf_counter() - began:6.1f} s  {what}", flush=True)
+
+    source = jacksboro_fault()
+    raster = folder / "jacksboro.tif"
+    source.rio.to_raster(raster)
+    say(f"elevation model  {raster}: {source.shape[0]} x {source.shape[1]} cells, {source.dtype}")
+
+    store, out = folder / "jacksboro.zarr", folder / "forest.zarr"
+    shutil.rmtree(folder / "forest.zarr.partial", ignore_errors=True)
+    elevation = og.ingest(raster, store, tile=16, shard=64, overwrite=True)
+    say(f"ingested         {store}: tiles of 16 x 16 cells, shards of 64 x 64, in z-order")
+    print(og.plan("minimum_spanning_forest", store))
+
+    with og.cluster(n_workers=workers) as client:
+        say(f"cluster          {workers} workers; dashboard at {client.dashboard_link}")
+        start = time.perf_counter()
+        forest = og.minimum_spanning_forest(store, out=out, overwrite=True, client=client)
+        seconds = time.perf_counter() - start
+        assert isinstance(forest, xr.Dataset)
+        slow = steepness(source)
+        start = time.perf_counter()
+        crossing = og.cost_distance(
+            slow,
+            [TRAILHEAD],
+            outputs=("cost", "back_direction"),
+            tile=64,
+            out=folder / "cost.zarr",
+            overwrite=True,
+            client=client,
+            wait=False,
+        )
+        assert isinstance(crossing, og.Run)
+        cost = crossing.result()
+        cost_seconds = time.perf_counter() - start
+    statistics = forest.attrs
+    say(
+        f"forest           {out}: {statistics['vertex_count']:,} cells, {statistics['edge_count']:,} edges, "
+        f"{statistics['tree_count']} tree(s), total weight {statistics['total_weight']:,.0f} m, "
+        f"in {seconds:.2f} s"
+    )
+    again = og.minimum_spanning_forest(source, tile=max(source.shape))
+    assert isinstance(again, xr.Dataset)
+    if not np.array_equal(again["edges"].values, forest["edges"].values):
+        raise OrographError("demo: the forest in tiles differs from the forest of the whole grid")
+    say("checked          the forest of the whole grid at once has the same bits")
+    picture = forest_picture(
+        elevation,
+        forest["edges"],
+        folder / "forest.png",
+        title="Jacksboro fault, Tennessee: minimum spanning forest",
+    )
+    say(f"picture          {picture}")
+    paths = og.least_cost_path(cost, SUMMITS)
+    say(
+        f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
+        f"{crossing.statistics()['tile_visits']} visits of tiles; ways of "
+        + ", ".join(f"{len(path.cells)}" for path in paths)
+        + " cells"
+    )
+    picture = cost_picture(
+        source,
+        cost["cost"],
+        paths,
+        folder / "cost.png",
+        title="Jacksboro fault, Tennessee: least-cost distance and paths",
+    )
+    say(f"picture          {picture}")

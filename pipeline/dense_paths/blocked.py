@@ -1,0 +1,397 @@
+"""All pairs of a graph in tiles: the work that Dask does, and what it keeps.
+
+Three methods, on one matrix of ``side`` x ``side`` tiles that lie in a checkpoint store:
+
+- `FloydWarshall`: phase k closes the diagonal tile k; then the tiles in its row and in its column
+  are lowered by products with it, and then all others by products of these. A phase's tasks depend
+  on one another as just said, and the next phase begins when it is done. Venkataraman, Sahni and
+  Mukhopadhyaya, doi:10.1145/996546.996553.
+- `Squaring`: D (+) D again and again, until nothing is lowered: at most log2(n) times, more work
+  but no order in it.
+- `Sources`: SciPy's Dijkstra from the vertices of a row of tiles a task.
+
+Each phase leaves a generation of tiles beside the one that it read, which is dropped when the new
+one is whole. So a task may be done twice at any time, and a run that was killed goes on from its
+last whole generation with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from dask._task_spec import Task, TaskRef
+
+from orograph.engines.task_graph import Key, Layers
+from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.jobs import load
+from orograph.execution.run import compute
+from orograph.kernels.minplus.lanes import BARRIER
+from orograph.kernels.minplus.predecessors import mark_circles, mend_row
+from orograph.kernels.minplus.product import NO_VERTEX, floyd_warshall_block, minplus
+from orograph.tiles.errors import Cancelled
+from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.sink import Sink
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from orograph.dense_paths.edge_matrix import EdgeMatrix
+
+Array = npt.NDArray[Any]
+Tile = tuple[Array, Array | None]
+"""Lengths, and the predecessors if they are asked for."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A matrix in tiles, and where generations of them are kept."""
+
+    n: int
+    side: int
+    traced: bool
+    signed: bool
+    tolerance: float
+    checkpoints: CheckpointStore
+    sink: Sink
+    token: str
+    cancelled: Event | None = field(default=None, compare=False)
+
+    @property
+    def count(self) -> int:
+        """Tiles in a row."""
+        return -(-self.n // self.side)
+
+    def span(self, i: int) -> slice:
+        """The vertices of a row of tiles."""
+        return slice(i * self.side, min((i + 1) * self.side, self.n))
+
+    def window(self, i: int, j: int) -> Window:
+        """A tile's place in the matrix."""
+        y, x = self.span(i), self.span(j)
+        return Window(y.start, x.start, y.stop - y.start, x.stop - x.start)
+
+    def node(self, i: int, j: int) -> Node:
+        """A tile's name in the checkpoint store."""
+        return Node(0, i * self.count + j)
+
+    def tile(self, generation: int, i: int, j: int) -> Tile:
+        """A tile of a generation, which the caller may change."""
+        tile: Tile | None = self.checkpoints.load(_kind(generation), self.node(i, j))
+        if tile is None:
+            raise RuntimeError(f"tile ({i}, {j}) of generation {generation} is gone or damaged")
+        return tile
+
+    def keep(self, generation: int, i: int, j: int, tile: Tile) -> None:
+        """Keep a tile."""
+        self.checkpoints.save(_kind(generation), self.node(i, j), tile)
+
+    def has(self, generation: int, i: int, j: int) -> bool:
+        """Is a tile of this generation there?"""
+        return self.checkpoints.has(_kind(generation), self.node(i, j))
+
+    def drop(self, generation: int) -> None:
+        """Forget a generation."""
+        for i, j in self.places():
+            self.checkpoints.drop(_kind(generation), self.node(i, j))
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """All tiles, row by row."""
+        return ((i, j) for i in range(self.count) for j in range(self.count))
+
+    def whole_generation(self, most: int) -> int:
+        """The last generation of which every tile is there, -1 if there is none."""
+        for generation in range(most, -1, -1):
+            if self.checkpoints.count(_kind(generation), 0) == self.count**2:
+                return generation
+        return -1
+
+    def begin(self, graph: EdgeMatrix) -> None:
+        """Make generation 0 of a graph's edges."""
+        for i, j in self.places():
+            self.stop_if_cancelled()
+            if self.has(0, i, j):
+                continue
+            lengths = np.ascontiguousarray(graph.block(self.span(i), self.span(j)))
+            before = None
+            if self.traced:
+                vertex = np.arange(self.n, dtype=np.int32)
+                edge = graph.reach(lengths)
+                edge &= vertex[self.span(i), None] != vertex[None, self.span(j)]
+                before = np.where(edge, vertex[self.span(i), None], np.int32(NO_VERTEX))
+                self.checkpoints.save("edges", self.node(i, j), lengths.copy())
+            self.keep(0, i, j, (lengths, before))
+
+    def stop_if_cancelled(self) -> None:
+        """Raise if the run is to stop."""
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise Cancelled("the run was cancelled")
+
+    def lower(self, c: Tile, a: Tile, b: Tile) -> None:
+        """Lower a tile by the product of two others."""
+        minplus(a[0], b[0], c[0], before_b=b[1], before=c[1], signed=self.signed)
+
+    # -- tasks -------------------------------------------------------------------------------
+
+    def task_diagonal(self, phase: int) -> int | None:
+        """Close the diagonal tile of a phase; a vertex on a negative cycle, or None."""
+        self.stop_if_cancelled()
+        if self.has(phase + 1, phase, phase):
+            return None
+        tile = self.tile(phase, phase, phase)
+        bad = floyd_warshall_block(tile[0], before=tile[1], tolerance=self.tolerance)
+        if bad is not None:
+            return phase * self.side + bad
+        _clear_diagonal(tile)
+        self.keep(phase + 1, phase, phase, tile)
+        return None
+
+    def task_panel(self, phase: int, i: int, j: int, bad: int | None) -> int | None:
+        """Lower a tile in the row or the column of a phase by the closed diagonal tile."""
+        self.stop_if_cancelled()
+        if bad is not None or self.has(phase + 1, i, j):
+            return bad
+        tile = self.tile(phase, i, j)
+        old = tile[0].copy(), None if tile[1] is None else tile[1].copy()
+        closed = self.tile(phase + 1, phase, phase)
+        first, second = (closed, old) if i == phase else (old, closed)
+        self.lower(tile, first, second)
+        self.keep(phase + 1, i, j, tile)
+        return None
+
+    def task_rest(self, phase: int, i: int, j: int, *bad: int | None) -> None:
+        """Lower any other tile by those of its row and of its column in the phase's panels."""
+        self.stop_if_cancelled()
+        if any(vertex is not None for vertex in bad) or self.has(phase + 1, i, j):
+            return
+        tile = self.tile(phase, i, j)
+        self.lower(tile, self.tile(phase + 1, i, phase), self.tile(phase + 1, phase, j))
+        self.keep(phase + 1, i, j, tile)
+
+    def task_square(self, generation: int, i: int, j: int) -> tuple[bool, int | None]:
+        """A tile of D (+) D: has it been lowered, and which vertex is on a negative cycle?"""
+        self.stop_if_cancelled()
+        old = self.tile(generation, i, j)
+        new = old[0].copy(), None if old[1] is None else old[1].copy()
+        for k in range(self.count):
+            self.lower(new, self.tile(generation, i, k), self.tile(generation, k, j))
+        bad = None
+        if i == j:
+            diagonal = new[0].diagonal()
+            negative = np.flatnonzero(diagonal < -self.tolerance)
+            bad = i * self.side + int(negative[0]) if negative.size else None
+            _clear_diagonal(new)
+        self.keep(generation + 1, i, j, new)
+        return bool((new[0] != old[0]).any()), bad
+
+    def task_sum_up(self, *results: tuple[bool, int | None]) -> tuple[bool, int | None]:
+        """What the tasks of one squaring say together."""
+        bad = next((vertex for _, vertex in results if vertex is not None), None)
+        return any(lowered for lowered, _ in results), bad
+
+    def task_write(self, generation: int, i: int) -> None:
+        """Write a row of tiles of the result."""
+        self.stop_if_cancelled()
+        tiles = []
+        for j in range(self.count):
+            lengths, before = self.tile(generation, i, j)
+            if i == j:
+                _clear_diagonal((lengths, before))
+            self.sink.write("distance", self.window(i, j), lengths)
+            tiles.append((lengths, before))
+        if not self.traced:
+            return
+        before = np.concatenate([tile[1] for tile in tiles if tile[1] is not None], axis=1)
+        circles = mark_circles(before)
+        if circles is not None:
+            distance = np.concatenate([tile[0] for tile in tiles], axis=1)
+            self._mend(distance, before, circles)
+        for j in range(self.count):
+            part = np.ascontiguousarray(before[:, self.span(j)])
+            self.sink.write("predecessor", self.window(i, j), part)
+
+    def _mend(self, distance: Array, before: Array, circles: npt.NDArray[np.bool_]) -> None:
+        """Give vertices that lead round in circles predecessors that do not."""
+        columns = np.flatnonzero(circles.any(axis=0))
+        lengths = np.empty((self.n, columns.size), distance.dtype)
+        for j in range(self.count):
+            span = self.span(j)
+            here = (columns >= span.start) & (columns < span.stop)
+            for k in range(self.count) if here.any() else ():
+                edges = self.checkpoints.load("edges", self.node(k, j))
+                lengths[self.span(k), here] = edges[:, columns[here] - span.start]
+        unreached = BARRIER if distance.dtype.kind == "i" else np.inf
+        for row in np.flatnonzero(circles.any(axis=1)):
+            lost = np.flatnonzero(circles[row])
+            part = np.ascontiguousarray(lengths[:, np.searchsorted(columns, lost)])
+            mend_row(distance[row], before[row], lost, part, unreached)
+
+
+def _clear_diagonal(tile: Tile) -> None:
+    """A vertex is no distance from itself, though rounding may have made it a little less."""
+    np.fill_diagonal(tile[0], 0)
+    if tile[1] is not None:
+        np.fill_diagonal(tile[1], NO_VERTEX)
+
+
+def _kind(generation: int) -> str:
+    return f"generation-{generation}"
+
+
+def _perform(handle: Any, stage: str, *arguments: Any) -> Any:
+    """Do one task: the only function that Dask sees."""
+    return getattr(load(handle), f"task_{stage}")(*arguments)
+
+
+@dataclass
+class Steps:
+    """Gives the tasks of a run to Dask, a phase at a time, and counts what is done."""
+
+    blocks: Any
+    handle: Any
+    client: Client | None
+    cancelled: Event
+    done: int = 0
+    total: int = 0
+
+    def graph(self, phase: int) -> _Graph:
+        """An empty graph for a phase."""
+        return _Graph(Layers("all-pairs", self.blocks.token), self.handle, phase)
+
+    def compute(self, graph: _Graph, keys: Iterable[Key]) -> Any:
+        """Do a graph's tasks; the result of the first key."""
+        result = compute(graph.tasks, list(keys), self.client, self.cancelled)
+        self.done += 1
+        return result
+
+
+@dataclass
+class _Graph:
+    """The tasks of a phase, named by tile."""
+
+    layers: Layers
+    handle: Any
+    phase: int
+    tasks: dict[Key, Task] = field(default_factory=dict)
+
+    def add(self, stage: str, number: int, *arguments: Any) -> Key:
+        key = self.layers.key(stage.replace("_", "-"), Node(self.phase, number))
+        self.tasks[key] = Task(key, _perform, self.handle, stage, *arguments)
+        return key
+
+
+def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
+    """All phases; the generation of the result, and a vertex on a negative cycle, or None."""
+    blocks: Blocks = steps.blocks
+    n = blocks.count
+    begin = max(0, blocks.whole_generation(n))
+    for phase in range(begin, n):
+        graph = steps.graph(phase)
+        others = [i for i in range(n) if i != phase]
+        top = graph.add("diagonal", 0, phase)
+        panel = {
+            (i, j): graph.add("panel", i * n + j, phase, i, j, TaskRef(top))
+            for other in others
+            for i, j in ((phase, other), (other, phase))
+        }
+        rest = [
+            graph.add(
+                "rest", i * n + j, phase, i, j, TaskRef(panel[i, phase]), TaskRef(panel[phase, j])
+            )
+            for i in others
+            for j in others
+        ]
+        bad = steps.compute(graph, [top, *panel.values(), *rest])
+        if bad is not None:
+            return phase, bad
+        blocks.drop(phase)
+    return n, None
+
+
+def squaring(steps: Steps) -> tuple[int, int | None]:
+    """Square until nothing changes; the same."""
+    blocks: Blocks = steps.blocks
+    most = max(1, (blocks.n - 1).bit_length())
+    for generation in range(max(0, blocks.whole_generation(most)), most):
+        graph = steps.graph(generation)
+        squares = [
+            graph.add("square", i * blocks.count + j, generation, i, j) for i, j in blocks.places()
+        ]
+        total = graph.add("sum_up", 0, *map(TaskRef, squares))
+        lowered, bad = steps.compute(graph, [total])
+        if bad is not None:
+            return generation, bad
+        blocks.drop(generation)
+        if not lowered:
+            return generation + 1, None
+    return most, None
+
+
+def write(steps: Steps, generation: int) -> None:
+    """Write the result from a generation of tiles."""
+    blocks: Blocks = steps.blocks
+    graph = steps.graph(generation)
+    keys = [graph.add("write", i, generation, i) for i in range(blocks.count)]
+    steps.compute(graph, keys)
+
+
+METHODS: dict[str, Callable[[Steps], tuple[int, int | None]]] = {
+    "floyd-warshall": floyd_warshall,
+    "squaring": squaring,
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Dijkstra's algorithm from the vertices of a row of tiles at a time."""
+
+    graph: Any
+    n: int
+    side: int
+    dtype: np.dtype[Any]
+    nothing: float
+    traced: bool
+    checkpoints: CheckpointStore
+    sink: Sink
+    token: str
+    cancelled: Event | None = field(default=None, compare=False)
+
+    def task_sources(self, i: int) -> None:
+        """All distances from the vertices of row i."""
+        from scipy.sparse.csgraph import dijkstra
+
+        if self.cancelled is not None and self.cancelled.is_set():
+            raise Cancelled("the run was cancelled")
+        begin, end = i * self.side, min((i + 1) * self.side, self.n)
+        windows = [
+            Window(begin, x, end - begin, min(self.side, self.n - x))
+            for x in range(0, self.n, self.side)
+        ]
+        if self.checkpoints.has("rows", Node(0, i)):
+            return
+        found = dijkstra(self.graph, indices=np.arange(begin, end), return_predecessors=self.traced)
+        distance, before = found if self.traced else (found, None)
+        unreached = np.isinf(distance)
+        distance[unreached] = 0 if self.dtype.kind == "i" else np.inf
+        lengths = distance.astype(self.dtype)
+        lengths[unreached] = self.nothing
+        for window in windows:
+            part = slice(window.x, window.x + window.width)
+            self.sink.write("distance", window, np.ascontiguousarray(lengths[:, part]))
+            if before is not None:
+                last = np.ascontiguousarray(before[:, part], np.int32)
+                self.sink.write("predecessor", window, last)
+        self.checkpoints.save("rows", Node(0, i), True)
+
+
+def from_sources(steps: Steps) -> None:
+    """A Dijkstra from every vertex."""
+    work: Sources = steps.blocks
+    graph = steps.graph(0)
+    keys = [graph.add("sources", i, i) for i in range(-(-work.n // work.side))]
+    steps.compute(graph, keys)

@@ -1,0 +1,206 @@
+"""The lengths of a graph's edges, whatever the user holds them in, a block at a time.
+
+A block comes in the dtype in which distances are computed, with infinity (int64: ``BARRIER``)
+where there is no edge and 0 on the diagonal, unless a loop is negative.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from orograph.kernels.minplus.lanes import BARRIER
+from orograph.tiles.errors import InputError
+
+Array = npt.NDArray[Any]
+
+DTYPES = ("float64", "float32", "int64")
+SCAN = 256
+"""Rows and columns that are looked at together at least."""
+
+
+class EdgeStatistics(NamedTuple):
+    """What is known of a graph once all its edges have been looked at."""
+
+    edges: int
+    least: float
+    """Length of the shortest edge, 0 if there is none."""
+    greatest: float
+    """Greatest absolute value of a length."""
+    checksum: int
+
+
+@dataclass(frozen=True)
+class EdgeMatrix:
+    """A square matrix of edge lengths, from row to column."""
+
+    values: Any
+    """What has a shape and can be sliced, or a CSR array."""
+    n: int
+    dtype: np.dtype[Any]
+    no_edge: float | None
+
+    def block(self, rows: slice, columns: slice) -> Array:
+        """Lengths of the edges from some vertices to some."""
+        if sparse.issparse(self.values):
+            part = self.values[rows, columns].tocoo()
+            lengths = self._lengths(part.data, rows, columns)
+            block = self._none((rows.stop - rows.start, columns.stop - columns.start))
+            block[part.row, part.col] = lengths
+        else:
+            block = self._lengths(np.asarray(self.values[rows, columns]), rows, columns)
+        for v in range(max(rows.start, columns.start), min(rows.stop, columns.stop)):
+            at = v - rows.start, v - columns.start
+            block[at] = min(block[at], 0)
+        return block
+
+    def _none(self, shape: tuple[int, int]) -> Array:
+        return np.full(shape, BARRIER if self.dtype.kind == "i" else np.inf, self.dtype)
+
+    def _lengths(self, values: Array, rows: slice, columns: slice) -> Array:
+        """Values as lengths, in an array of their own."""
+        gone = np.zeros(values.shape, bool)
+        if self.no_edge is not None:
+            gone = values == self.no_edge
+        if values.dtype.kind == "f":
+            gone |= np.isnan(values) | (values == np.inf)
+            if (values == -np.inf).any():
+                where = f"rows {rows.start} to {rows.stop}, columns {columns.start} to "
+                raise InputError(
+                    f"graph: an edge in {where}{columns.stop} has length -inf; lengths are finite"
+                )
+        if self.dtype.kind != "i":
+            lengths = np.array(values, self.dtype)
+            lengths[gone] = np.inf
+            return lengths
+        kept = np.where(gone, 0, values)
+        lengths = kept.astype(np.int64)
+        if (lengths != kept).any():
+            wrong = kept[lengths != kept][0]
+            raise InputError(
+                f"graph: an edge has length {wrong}, no whole number; pass dtype='float64'"
+            )
+        if lengths.size and max(-int(lengths.min()), int(lengths.max())) >= BARRIER // 2:
+            raise InputError(
+                f"graph: lengths go from {lengths.min()} to {lengths.max()}; with dtype='int64' "
+                f"they lie between -2**59 and 2**59: pass dtype='float64'"
+            )
+        lengths[gone] = BARRIER
+        return lengths
+
+    def reach(self, block: Array) -> npt.NDArray[np.bool_]:
+        """Where a block has an edge, or a path."""
+        there: npt.NDArray[np.bool_] = block < (BARRIER if self.dtype.kind == "i" else np.inf)
+        return there
+
+    @cached_property
+    def statistics(self) -> EdgeStatistics:
+        """Look at all edges once."""
+        if sparse.issparse(self.values):
+            return self._sparse_facts()
+        edges, least, greatest, checksum = 0, 0.0, 0.0, 0
+        # whole chunks of what is stored, so that each is decoded once
+        high, wide = (
+            -(-SCAN // chunk) * chunk if isinstance(chunk, int) and chunk else SCAN
+            for chunk in getattr(self.values, "chunks", None) or (0, 0)
+        )
+        for y in range(0, self.n, high):
+            for x in range(0, self.n, wide):
+                rows = slice(y, min(y + high, self.n))
+                columns = slice(x, min(x + wide, self.n))
+                block = self.block(rows, columns)
+                checksum = zlib.crc32(block.tobytes(), checksum)
+                there = block[self.reach(block)]
+                edges += there.size - max(0, min(rows.stop, columns.stop) - max(y, x))
+                if there.size:
+                    least = min(least, float(there.min()))
+                    greatest = max(greatest, abs(float(there.min())), float(there.max()))
+        return EdgeStatistics(edges, least, greatest, checksum)
+
+    def _sparse_facts(self) -> EdgeStatistics:
+        coo = self.values.tocoo()
+        lengths = self._lengths(coo.data, slice(0, self.n), slice(0, self.n))
+        there = self.reach(lengths)
+        loops = coo.row == coo.col
+        there &= ~loops | (lengths < 0)  # others are no edges
+        rows, columns, lengths = coo.row[there], coo.col[there], lengths[there]
+        checksum = 0
+        for part in (rows.astype(np.int64), columns.astype(np.int64), lengths):
+            checksum = zlib.crc32(part.tobytes(), checksum)
+        least = min(0.0, float(lengths.min(initial=0)))
+        greatest = max(-least, float(lengths.max(initial=0)))
+        return EdgeStatistics(int((rows != columns).sum()), least, greatest, checksum)
+
+    def as_sparse(self) -> sparse.csr_array:
+        """The edges without loops, those of length 0 among them."""
+        if not sparse.issparse(self.values):
+            block = self.block(slice(0, self.n), slice(0, self.n))
+            rows, columns = np.nonzero(self.reach(block) & ~np.eye(self.n, dtype=bool))
+            data = block[rows, columns]
+        else:
+            coo = self.values.tocoo()
+            whole = slice(0, self.n)
+            data = self._lengths(coo.data, whole, whole)
+            keep = self.reach(data) & (coo.row != coo.col)
+            rows, columns, data = coo.row[keep], coo.col[keep], data[keep]
+        entries = data.astype(np.float64), (rows, columns)
+        return sparse.csr_array(entries, shape=(self.n, self.n))
+
+
+def open_edges(graph: Any, dtype: str, no_edge: float | None) -> EdgeMatrix:
+    """The edges of a graph: any array, a SciPy sparse array, or the path of a Zarr array.
+
+    Raises
+    ------
+    InputError
+        If it is no square matrix of numbers.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype: {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
+    values = graph
+    if isinstance(values, (str, os.PathLike)):
+        values = _open_array(values)
+    if sparse.issparse(values):
+        values = _shortest_of_parallel(values)
+    else:
+        values = getattr(values, "data", values) if hasattr(values, "dims") else values
+        values = values if hasattr(values, "shape") else np.asarray(values)
+    if len(values.shape) != 2 or values.shape[0] != values.shape[1] or values.shape[0] == 0:
+        raise InputError(
+            f"graph: shape {tuple(values.shape)}; a matrix of lengths from each vertex to each is "
+            "square, with a row and a column for every vertex"
+        )
+    if values.dtype.kind not in "iufb":
+        raise InputError(f"graph: {values.dtype} are no lengths; use floats or integers")
+    return EdgeMatrix(values, int(values.shape[0]), np.dtype(dtype), no_edge)
+
+
+def _open_array(path: str | os.PathLike[str]) -> Any:
+    import zarr
+
+    found = zarr.open(os.fspath(path), mode="r")
+    if isinstance(found, zarr.Array):
+        return found
+    arrays = [array for _, array in found.arrays() if len(array.shape) == 2]
+    if len(arrays) != 1:
+        raise InputError(
+            f"graph: {path} has {len(arrays)} arrays of two dimensions; open the one that is meant"
+        )
+    return arrays[0]
+
+
+def _shortest_of_parallel(graph: Any) -> sparse.csr_array:
+    """A CSR array in which of several entries for one edge the least is left."""
+    coo = graph.tocoo()
+    order = np.lexsort((coo.data, coo.col, coo.row))
+    rows, columns, data = coo.row[order], coo.col[order], coo.data[order]
+    first = np.ones(data.size, bool)
+    first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
+    return sparse.csr_array((data[first], (rows[first], columns[first])), shape=graph.shape)

@@ -1,0 +1,1 @@
+"""Least-cost and hop distances, allocation, and paths."""

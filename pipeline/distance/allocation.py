@@ -1,0 +1,299 @@
+"""Who serves each cell, and the way back: what follows when distances are known.
+
+Once all distances are final, labels are carried along the edges that attain them
+(`orograph.kernels.relax.shortest_path_tree`), again from tile to tile by the frontier engine, in the order of cost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from dask.base import tokenize
+
+from orograph.distance.problem import Distance, facing, inner_of, is_source
+from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
+from orograph.engines.frontier.driver import NEIGHBOURS, Border, Frontier, Visit
+from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.run import Progress
+from orograph.kernels.relax.shortest_path_tree import (
+    NO_DIRECTION,
+    NOBODY,
+    back_directions,
+    spread_labels,
+)
+from orograph.kernels.relax.tile import TileState
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Array = npt.NDArray[Any]
+
+BACK_DIRECTION = Variable(
+    "back_direction",
+    np.dtype(np.uint8),
+    NO_DIRECTION,
+    {"long_name": "direction of the step back towards the source, Esri codes"},
+)
+ALLOCATION = Variable(
+    "allocation",
+    np.dtype(np.int64),
+    None,
+    {"long_name": "label of the source that serves the cell, 0 where none does"},
+)
+
+
+@dataclass(slots=True)
+class State:
+    """A tile with its final distances, and the pairs (label, hops) known so far."""
+
+    place: Place
+    tile: TileState
+    labels: npt.NDArray[np.int64]
+    hops: npt.NDArray[np.int64]
+    changed: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class AllocationProblem:
+    """Allocation and back directions as a problem of the frontier engine.
+
+    The rasters are those of the distances, and their cost at the end.
+    """
+
+    name = "serving"
+    backend = "numba"
+    cells_a_visit = CELLS_A_VISIT
+
+    distance: Distance
+    wanted: tuple[str, ...]
+
+    @property
+    def reach(self) -> int:
+        """How far an edge goes."""
+        return self.distance.reach
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written."""
+        return tuple(v for v in (BACK_DIRECTION, ALLOCATION) if v.name in self.wanted)
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
+        """Where the distances start."""
+        return self.distance.starts(tile)
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """The distances have been worked out on them already."""
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+        """A tile that no label has reached but those of the sources in it."""
+        *surface, cost = cells
+        reach = self.reach
+        tile = self.distance.open(place, surface, frame).tile
+        window = place.window
+        y, x = frame.y - window.y + reach, frame.x - window.x + reach
+        known = tile.dist[y : y + frame.height, x : x + frame.width]
+        np.copyto(known, cost, where=(cost >= 0), casting="unsafe")
+        labels = np.full(tile.dist.shape, NOBODY)
+        hops = np.full(tile.dist.shape, NOBODY)
+        changed = np.zeros(tile.dist.shape, np.bool_)
+        rows, columns, values, own = self._sources_in(window, frame, surface)
+        serves = tile.dist[rows + reach, columns + reach] == values
+        rows, columns, own = rows[serves] + reach, columns[serves] + reach, own[serves]
+        np.minimum.at(labels, (rows, columns), own)
+        hops[rows, columns] = 0
+        changed[rows, columns] = True
+        return State(place, tile, labels, hops, changed)
+
+    def _sources_in(
+        self, window: Window, frame: Window, cells: Sequence[Array]
+    ) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
+        """Rows, columns, initial costs and labels of the sources of a tile."""
+        distance = self.distance
+        if distance.sources is not None:
+            rows = distance.sources.rows - window.y
+            columns = distance.sources.columns - window.x
+            here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
+            costs = distance.sources.costs[here].astype(distance.dtype)
+            return rows[here], columns[here], costs, distance.sources.labels[here]
+        values = cells[-1][window.within(frame)]
+        rows, columns = np.nonzero(is_source(values, distance.nodata[-1], distance.targets))
+        labels = source_labels(values, rows, columns, window)
+        return rows, columns, np.zeros(rows.size, distance.dtype), labels
+
+    def visit(self, state: State, halo: Border, sent: Border, bound: float) -> Visit:
+        """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
+        tile, reach = state.tile, self.reach
+        _take_in(state, halo, reach)
+        if bound < 0:
+            dist = tile.dist[state.changed]
+            pending = float(dist.min()) if dist.size else math.inf
+            return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
+        settled = spread_labels(tile, state.labels, state.hops, state.changed)
+        labels, hops = inner_of(state.labels, reach), inner_of(state.hops, reach)
+        border: Border = []
+        outward = []
+        for k, (own, steps, dist) in enumerate(
+            zip(
+                facing(labels, reach),
+                facing(hops, reach),
+                facing(inner_of(tile.dist, reach), reach),
+                strict=True,
+            )
+        ):
+            new = own < NOBODY
+            if sent[k] is not None:
+                new = (own < sent[k][0]) | ((own == sent[k][0]) & (steps < sent[k][1]))
+            key = float(dist[new].min()) if new.any() else math.inf
+            border.append(np.stack([own, steps]) if new.any() else None)
+            outward.append(key)
+        return Visit(math.inf, outward, border, settled, int(np.count_nonzero(labels < NOBODY)))
+
+    def pack(self, state: State) -> Any:
+        """Labels and hops; distances are read again."""
+        return state.labels, state.hops, state.changed
+
+    def unpack(self, state: State, packed: Any) -> None:
+        """Put labels and hops back."""
+        state.labels[:], state.hops[:], state.changed[:] = packed
+
+    def size(self, state: State) -> int:
+        """Bytes of a state."""
+        return state.labels.nbytes * 4 + state.tile.friction.nbytes + state.tile.elevation.nbytes
+
+    def memory(self) -> int | None:
+        """As much as is usual."""
+        return None
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """The outputs of a tile at rest."""
+        outputs: dict[str, Array] = {}
+        if BACK_DIRECTION.name in self.wanted:
+            outputs[BACK_DIRECTION.name] = back_directions(state.tile, state.labels, state.hops)
+        if ALLOCATION.name in self.wanted:
+            labels = inner_of(state.labels, self.reach)
+            outputs[ALLOCATION.name] = np.where(labels == NOBODY, 0, labels)
+        return outputs, {}
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Nothing beyond what the distances say."""
+        return {}
+
+
+def source_labels(
+    values: Array, rows: Array, columns: Array, window: Window
+) -> npt.NDArray[np.int64]:
+    """The labels of source cells of a raster, refusing what is no whole number."""
+    own = values[rows, columns]
+    labels = own.astype(np.int64)
+    if (labels != own).any():
+        at = int((labels != own).argmax())
+        raise InputError(
+            f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
+            "is no label for allocation; labels must be whole numbers: round them first"
+        )
+    return labels
+
+
+def _take_in(state: State, halo: Border, reach: int) -> None:
+    """Take lesser pairs from the neighbours into the halo, and mark them as changed."""
+    height, width = (n - 2 * reach for n in state.labels.shape)
+    starts = {-1: 0, 0: reach, 1: reach + height}, {-1: 0, 0: reach, 1: reach + width}
+    for k, (dy, dx) in enumerate(NEIGHBOURS):
+        if halo[k] is None:
+            continue
+        labels, hops = halo[k]
+        y = starts[0][dy] + (reach - labels.shape[0] if dy < 0 else 0)
+        x = starts[1][dx] + (reach - labels.shape[1] if dx < 0 else 0)
+        place = slice(y, y + labels.shape[0]), slice(x, x + labels.shape[1])
+        own, steps = state.labels[place], state.hops[place]
+        new = (labels < own) | ((labels == own) & (hops < steps))
+        own[new], steps[new] = labels[new], hops[new]
+        state.changed[place] |= new
+
+
+@dataclass(frozen=True)
+class ServedDistance:
+    """Distances and what follows from them, as `launch` sees the two together."""
+
+    distance: Distance
+    serving: AllocationProblem
+
+    name = "cost-distance"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written by both."""
+        return self.distance.outputs + self.serving.outputs
+
+
+class DistanceThenAllocation:
+    """An engine that runs the frontier twice: for distances, and for what follows from them."""
+
+    def __init__(
+        self,
+        problem: ServedDistance,
+        rasters: tuple[Raster, ...],
+        tree: Quadtree,
+        shard_level: int,
+        checkpoints: CheckpointStore,
+        sink: Sink,
+        token: str,
+        cancelled: Event | None,
+    ) -> None:
+        self.distances = Frontier(
+            problem.distance, rasters, tree, shard_level, checkpoints, sink, token, cancelled
+        )
+        self._problem = problem
+        self._again = (tree, shard_level, checkpoints.part("serving"), sink)
+        self._more = tokenize(token, "serving"), cancelled
+        self._rasters = rasters
+        self._serving: Frontier | None = None
+
+    @property
+    def serving(self) -> Frontier:
+        """The second run; its last raster is the cost that the first has written."""
+        if self._serving is None:
+            rasters = (*self._rasters, _written_cost(self._again[3], self._problem.distance))
+            self._serving = Frontier(self._problem.serving, rasters, *self._again, *self._more)
+        return self._serving
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Run both; the attributes of the result."""
+        attributes = self.distances.run(client, (handle, "distances"), cancelled)
+        self.serving.run(client, (handle, "serving"), cancelled)
+        return attributes
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
+        """There is none."""
+        return {}
+
+    def statistics(self) -> dict[str, int]:
+        """How much work the distances were."""
+        return self.distances.statistics()
+
+    def progress(self) -> Progress:
+        """That of the run that is going on."""
+        return (self._serving or self.distances).progress()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_serving": None}
+
+
+def _written_cost(sink: Sink, distance: Distance) -> Raster:
+    (variable,) = distance.outputs
+    if isinstance(sink, ArraySink):
+        return ArrayRaster(sink.arrays[variable.name], distance.dtype, variable.fill_value)
+    assert isinstance(sink, StoreSink)
+    return StoreRaster(sink.path, variable.name, unfinished=True)

@@ -1,0 +1,303 @@
+"""Least-cost distances over a raster, exact and unbounded: the public function and its door."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.allocation import (
+    AllocationProblem,
+    DistanceThenAllocation,
+    ServedDistance,
+    source_labels,
+)
+from orograph.distance.problem import Distance, check_friction, is_source, warm_up
+from orograph.distance.sources import check_same_grid, parse_sources
+from orograph.engines.frontier.driver import Frontier
+from orograph.execution.backends import choose_backend
+from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.kernels.relax.edge_costs import DEFAULTS, MODELS, CostModel
+from orograph.kernels.relax.tile import tile_state
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.run import Run
+
+OUTPUTS = ("cost", "back_direction", "allocation")
+DTYPES = ("float64", "float32", "int64")
+# names of the coefficients of the anisotropic models, in the order of the kernel's
+COEFFICIENTS = {
+    "tobler": ("pace",),
+    "walk": ("a", "b", "c", "d", "slope_factor", "lambda"),
+}
+
+
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = None,
+    cost: str = "friction",
+    coefficients: Mapping[str, float] | None = None,
+    direction: str = "from",
+    connectivity: int = 8,
+    max_cost: float = math.inf,
+    cell_size: float | tuple[float, float] | None = None,
+    target_values: Sequence[float] | None = None,
+    initial_cost: float | Sequence[float] = 0.0,
+    snap: bool | int = False,
+    dtype: str = "float64",
+    outputs: Sequence[str] = ("cost",),
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run:
+    """The least cost of reaching each cell from the nearest of the sources, over all paths.
+
+    Exact and unbounded: tiles tell one another what they know until none can improve another, and
+    that is checked at the end. There is no search radius and no cap on sweeps.
+
+    Parameters
+    ----------
+    friction
+        Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
+        barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
+        takes 1 everywhere, ``"walk"`` 0.
+    sources
+        A raster of the same shape whose cells that are not 0 or nodata are sources, its values
+        their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
+        ``geometry`` of points, labelled 1, 2, ... in their order.
+    elevation
+        Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
+    cost
+        ``"friction"``: mean friction of the two cells times the length of the step.
+        ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
+        walking time in seconds by Tobler's hiking function, for metres. ``"walk"``: GRASS r.walk's
+        time (Naismith, Langmuir), for metres.
+    coefficients
+        Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
+        ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
+    direction
+        For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
+    connectivity
+        4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
+        four cells, the two that they pass between too, and are barred by any of them).
+    max_cost
+        Cells farther away stay unreached; exact.
+    cell_size
+        Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
+        Degrees become metres along the WGS 84 ellipsoid, row by row.
+    target_values
+        Values of a raster of sources that count; by default all but 0.
+    initial_cost
+        Cost at the sources: one number, or one for each point.
+    snap
+        Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
+        of cells.
+    dtype
+        ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
+        exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
+        half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
+        whole lengths, so ``cell_size=1`` and 4 neighbours are usual. Cells at 2**60 and beyond
+        count as unreached.
+    outputs
+        Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
+    nodata
+        The value of friction's nodata cells, in place of what the raster itself says.
+    tile, out, overwrite, resume, wait, backend, client
+        As for `minimum_spanning_forest`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
+        of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
+        knight's moves, clockwise from the one two columns east and one row south; 255 where
+        unreached. ``allocation``, int64: label of the source that serves the cell, 0 where none
+        does. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond barriers or
+        ``max_cost``), ``nodata_cells``.
+
+    Raises
+    ------
+    InputError
+        If an argument or a raster is not what is asked for.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    A cell's cost is the least left-to-right sum of step costs over all paths, rounded to ``dtype``
+    at each addition: the same bits for every tile size, number of workers and order of work. Of
+    sources equally near the smaller label serves; of its paths of equal cost one of fewest steps
+    is followed back, so that ``back_direction`` has no cycles, on flat ground of cost zero too.
+
+    References
+    ----------
+    N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using the
+    GPU", MSc thesis, TU Eindhoven, 2012, chapters 4 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> friction = np.array([[1.0, 9.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 1.0]])
+    >>> result = og.cost_distance(friction, [(0, 0)], connectivity=4)
+    >>> result["cost"].values
+    array([[0., 5., 6.],
+           [1., 6., 5.],
+           [2., 3., 4.]])
+    """
+    check_choice("cost", cost, MODELS)
+    check_choice("direction", direction, ("from", "to"))
+    check_choice("connectivity", connectivity, (4, 8, 16))
+    check_choice("dtype", str(np.dtype(dtype)), DTYPES)
+    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    for name in wanted:
+        check_choice("outputs", name, OUTPUTS)
+    if not wanted:
+        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
+    if not max_cost >= 0:
+        raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
+
+    surface = open_surface(friction, elevation, cost, nodata, dtype)
+    first = surface.first
+    lengths = step_lengths(first.georeference, first.shape, cell_size)
+    if np.dtype(dtype).kind == "i":
+        check_whole_lengths(lengths, connectivity, cost)
+        if (np.asarray(initial_cost) % 1).any():
+            raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
+    cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
+    if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
+        whole = Window(0, 0, *first.shape)
+        values = source_raster.read(whole)
+        rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
+        source_labels(values, rows, columns, whole)
+    rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
+    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    problem = Distance(
+        model=CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
+        dtype=np.dtype(dtype),
+        connectivity=connectivity,
+        max_cost=float(max_cost),
+        lengths=lengths,
+        nodata=tuple(raster.nodata for raster in rasters),
+        has_friction=surface.friction is not None,
+        has_elevation=surface.elevation is not None,
+        sources=cells,
+        targets=None if target_values is None else tuple(float(v) for v in target_values),
+        cells=first.shape[0] * first.shape[1],
+        backend=choose_backend("relax", backend, rasters, options),
+    )
+    parameters = {
+        "parameters": repr(
+            (problem.model, dtype, connectivity, max_cost, lengths.tolist(), problem.nodata)
+        ),
+        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
+        "targets": repr(problem.targets),
+        "outputs": list(wanted),
+    }
+    dtypes = [r.dtype for r in rasters]
+    order = RunSpec(
+        Frontier,
+        problem,
+        rasters,
+        parameters,
+        partial(warm_up, problem, dtypes) if problem.backend == "numba" else None,
+        least_tile=problem.reach,
+    )
+    if set(wanted) != {"cost"}:
+        serving = AllocationProblem(replace(problem, backend="numba"), wanted)
+        both = ServedDistance(problem, serving)
+        order = replace(
+            order,
+            engine=DistanceThenAllocation,
+            problem=both,
+            warm_up=lambda: warm_up(serving, [*dtypes, problem.dtype]),
+        )
+    return launch(order, options)
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What is walked on."""
+
+    friction: Raster | None
+    elevation: Raster | None
+
+    @property
+    def rasters(self) -> tuple[Raster, ...]:
+        return tuple(r for r in (self.friction, self.elevation) if r is not None)
+
+    @property
+    def first(self) -> Raster:
+        return self.rasters[0]
+
+
+def open_surface(
+    friction: Any, elevation: Any, cost: str, nodata: float | int | None, dtype: str
+) -> Surface:
+    if friction is None and cost == "friction":
+        raise InputError("friction: None, but cost='friction' needs it; pass a raster")
+    if elevation is None and cost != "friction":
+        raise InputError(f"elevation: None, but cost={cost!r} needs it; pass elevation=")
+    wanted_friction = friction is not None and cost != "absolute_difference"
+    surface = Surface(
+        open_raster(friction, nodata=nodata) if wanted_friction else None,
+        open_raster(elevation) if cost != "friction" else None,
+    )
+    for raster in surface.rasters[1:]:
+        check_same_grid("elevation", raster, surface.first)
+    if isinstance(surface.friction, ArrayRaster):
+        whole = Window(0, 0, *surface.friction.shape)
+        cells = surface.friction.read(whole)
+        check_friction(cells, surface.friction.nodata, whole, np.dtype(dtype), cells.size)
+    return surface
+
+
+def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
+    names = COEFFICIENTS.get(cost, ())
+    unknown = sorted(set(given or ()) - set(names))
+    if unknown:
+        raise InputError(
+            f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
+            f"{', '.join(names) or 'none'}"
+        )
+    values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
+    chosen = tuple(float({**values, **(given or {})}[name]) for name in names)
+    some = np.ones((3, 3))
+    try:
+        tile_state(some, friction=some, elevation=some, model=CostModel(cost, False, chosen))
+    except ValueError as error:
+        raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
+    return chosen
+
+
+def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
+    if cost not in ("friction", "absolute_difference"):
+        raise InputError(
+            f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
+        )
+    used = lengths[{4: [0, 1], 8: [0, 1, 2], 16: [0, 1, 2, 3, 4]}[connectivity]]
+    if cost == "friction" and (used != np.rint(used)).any():
+        raise InputError(
+            f"dtype: 'int64' needs steps of whole length, here they are {used[:, 0].tolist()}; "
+            "use cell_size=1 with connectivity=4, or a float dtype"
+        )

@@ -1,0 +1,169 @@
+"""Breadth-first search levels over the passable cells of a raster, at any size.
+
+A hop is a step of cost one, so this is `orograph.distance.problem.Distance` in exact integers, on a
+surface of friction one with barriers where the mask says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.problem import Distance, State, warm_up
+from orograph.distance.sources import parse_sources
+from orograph.engines.frontier.driver import Frontier
+from orograph.execution.backends import choose_backend
+from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.kernels.backends import kernel
+from orograph.kernels.relax.edge_costs import CostModel
+from orograph.kernels.relax.pad import ReadOut
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.run import Run
+
+Array = npt.NDArray[Any]
+
+# the friction model in integers counts the friction of both ends: two for a step
+PER_HOP = 2
+
+
+@dataclass(frozen=True)
+class Hops(Distance):
+    """Hop distance as a problem of the frontier engine; the first raster is the mask."""
+
+    name = "hop-distance"
+    by_mask = True
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written."""
+        dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
+        attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
+        return (Variable("hops", dtype, None, attrs),)
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Whatever a mask holds is passable or not."""
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """The tile's hops."""
+        (variable,) = self.outputs
+        read_out = kernel("read_out", self.backend)
+        found: ReadOut = read_out(state.tile, variable.dtype, -1, PER_HOP)
+        counts: dict[str, float] = {
+            "reached_cells": found.reached,
+            "unreached_cells": found.cut_off,
+            "impassable_cells": found.barriers,
+        }
+        return {variable.name: found.values}, counts
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """How many cells were reached, or not."""
+        return {
+            "connectivity": self.connectivity,
+            **{name: int(count) for name, count in counts.items()},
+        }
+
+
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = 8,
+    max_hops: int | None = None,
+    target_values: Sequence[float] | None = None,
+    snap: bool | int = False,
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run:
+    """The least number of steps from the nearest source to each passable cell.
+
+    Parameters
+    ----------
+    mask
+        Which cells are passable: those that are not 0 or nodata; shape (y, x).
+    sources, target_values, snap
+        As for `cost_distance`.
+    connectivity
+        8 or 4 neighbours.
+    max_hops
+        Cells farther away stay unreached.
+    nodata
+        The value of nodata cells of the mask, in place of what the raster itself says.
+    tile, out, overwrite, resume, wait, backend, client
+        As for `minimum_spanning_forest`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 where unreached.
+        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``.
+
+    Raises
+    ------
+    InputError
+        If an argument or a raster is not what is asked for.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> maze = np.array([[1, 0, 1], [1, 0, 1], [1, 1, 1]], bool)
+    >>> og.hop_distance(maze, [(0, 0)], connectivity=4)["hops"].values
+    array([[ 0, -1,  6],
+           [ 1, -1,  5],
+           [ 2,  3,  4]], dtype=int32)
+    """
+    check_choice("connectivity", connectivity, (4, 8))
+    if max_hops is not None and (
+        isinstance(max_hops, bool) or not isinstance(max_hops, Integral) or max_hops < 0
+    ):
+        raise InputError(f"max_hops: {max_hops!r}; it must be a whole number, at least 0")
+    raster = open_raster(mask, nodata=nodata)
+    cells, source_raster = parse_sources(sources, MaskRaster(raster), 0.0, snap, target_values)
+    rasters = (raster,) if source_raster is None else (raster, source_raster)
+    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    problem = Hops(
+        model=CostModel("friction"),
+        dtype=np.dtype(np.int64),
+        connectivity=connectivity,
+        max_cost=float("inf") if max_hops is None else float(PER_HOP * max_hops),
+        lengths=np.ones((5, 1)),
+        nodata=tuple(r.nodata for r in rasters),
+        has_friction=True,
+        has_elevation=False,
+        sources=cells,
+        targets=None if target_values is None else tuple(float(v) for v in target_values),
+        cells=raster.shape[0] * raster.shape[1],
+        backend=choose_backend("relax", backend, rasters, options),
+    )
+    parameters = {
+        "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
+        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
+    }
+    dtypes = [r.dtype for r in rasters]
+    compiled = partial(warm_up, problem, dtypes) if problem.backend == "numba" else None
+    order = RunSpec(Frontier, problem, rasters, parameters, compiled)
+    return launch(order, options)

@@ -1,0 +1,94 @@
+"""Where distances are counted from: sources as points on the map, or as a raster of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orograph.distance.problem import Sources, is_source
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+
+SNAP_CELLS = 10
+
+
+def check_same_grid(name: str, raster: Raster, first: Raster) -> None:
+    """Refuse a raster that does not lie cell on cell with the first."""
+    if raster.shape != first.shape:
+        raise InputError(
+            f"{name}: {raster.shape[0]} x {raster.shape[1]} cells, but the first raster has "
+            f"{first.shape[0]} x {first.shape[1]}; bring them to one grid first"
+        )
+    ours, theirs = first.georeference, raster.georeference
+    for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
+        if a is None or b is None:
+            continue
+        step = abs(float(a[-1] - a[0])) / max(a.size - 1, 1) or 1.0
+        off = np.abs(a - b)
+        if off.max() > 1e-3 * step:
+            at = int(off.argmax())
+            raise InputError(
+                f"{name}: its {axis} coordinate {at} is {b[at]:g}, that of the first raster "
+                f"{a[at]:g}; bring them to one grid first"
+            )
+
+
+def parse_sources(
+    sources: Any,
+    first: Raster,
+    initial_cost: float | Sequence[float],
+    snap: bool | int,
+    targets: Sequence[float] | None,
+) -> tuple[Sources | None, Raster | None]:
+    """Sources as cells, or as a raster that is looked at tile by tile."""
+    starts = np.asarray(initial_cost, np.float64)
+    if not (np.isfinite(starts).all() and (starts >= 0).all()):
+        raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
+    if _is_raster(sources, first.shape):
+        raster = open_raster(sources)
+        check_same_grid("sources", raster, first)
+        if starts.ndim or starts:
+            raise InputError(
+                "initial_cost: it is for points; with a raster of sources leave it at 0"
+            )
+        if isinstance(raster, ArrayRaster):
+            values = raster.read(Window(0, 0, *raster.shape))
+            wanted = None if targets is None else tuple(float(v) for v in targets)
+            if not is_source(values, raster.nodata, wanted).any():
+                raise InputError(
+                    "sources: the raster has no source; cells that are not 0 or nodata"
+                    + (f" and have one of the values {list(targets)}" if targets else "")
+                    + " are sources"
+                )
+        return None, raster
+    if isinstance(sources, np.ndarray) and sources.ndim == 2 and sources.shape[1] != 2:
+        raise InputError(
+            f"sources: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
+            "of points, (n, 2); bring the raster to the grid first"
+        )
+    if targets is not None:
+        raise InputError("target_values: they are for a raster of sources; leave them out")
+    points = as_points(sources, "sources")
+    if starts.ndim and starts.shape != (len(points),):
+        raise InputError(
+            f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
+        )
+    rows, columns = cells_of(points, first.georeference, first.shape, "sources")
+    reach = SNAP_CELLS if snap is True else int(snap)
+    if reach < 0:
+        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
+    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources")
+    labels = np.arange(1, len(points) + 1)
+    return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
+
+
+def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:
+    """A path, a DataArray, or an array of the grid's shape is a raster; all else are points."""
+    if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
+        return True
+    return isinstance(sources, np.ndarray) and sources.shape == shape

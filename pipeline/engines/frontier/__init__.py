@@ -1,0 +1,1 @@
+"""Delta-stepping over tiles."""

@@ -1,0 +1,38 @@
+"""The names of tasks: the one place where they are made.
+
+Dask's dashboard groups tasks by the words of a key before its token, so a layer's name is made
+of lower-case words and hyphens only: digits or underscores in it would break the grouping.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from orograph.tiles.grid.quadtree import Node
+
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of one run: ``problem`` in words, ``token`` a 32-digit hexadecimal hash."""
+
+    problem: str
+    token: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z]+(-[a-z]+)*", self.problem):
+            raise ValueError(f"problem: {self.problem!r} is not lower-case words with hyphens")
+        if not re.fullmatch(r"[0-9a-f]{32}", self.token):
+            raise ValueError(f"token: {self.token!r} is not 32 hexadecimal digits")
+
+    def key(self, stage: str, node: Node) -> Key:
+        """The key of the task that does ``stage`` for ``node``.
+
+        Examples
+        --------
+        >>> Layers("forest", "0" * 32).key("merge", Node(3, 5))
+        ('forest-merge-00000000000000000000000000000000', 3, 5)
+        """
+        return f"{self.problem}-{stage}-{self.token}", node.level, node.z

@@ -1,0 +1,27 @@
+"""Which backend a run uses: that of the processes which will do its work."""
+
+from __future__ import annotations
+
+from orograph.execution.launch import RunOptions, where_to_work
+from orograph.kernels.backends import missing_gpu, resolve_backend
+from orograph.settings import config
+from orograph.tiles.raster.raster import Raster
+
+
+def choose_backend(
+    stage: str, backend: str | None, rasters: tuple[Raster, ...], options: RunOptions
+) -> str:
+    """The backend that will do the work of ``stage``: ``"numba"`` or ``"cuda"``.
+
+    Workers of a cluster are asked, if they are to do the work and it makes a difference.
+
+    Raises
+    ------
+    InputError, BackendError
+        As `orograph.kernels.backends.resolve_backend`.
+    """
+    backend = backend or config.get("backend")
+    client = where_to_work(rasters, options)
+    if client is None or backend not in ("auto", "cuda"):
+        return resolve_backend(stage, backend)
+    return resolve_backend(stage, backend, client.run(missing_gpu))

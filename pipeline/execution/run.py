@@ -1,0 +1,250 @@
+"""A run: work going on in the background, to be watched, waited for or cancelled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from orograph.settings import config
+from orograph.tiles.errors import Cancelled, RunError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.launch import Engine
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is, in tasks that leave something behind.
+
+    Attributes
+    ----------
+    done, total
+        Those that are done, and all of them.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> print(og.Progress(3, 12))
+    3 of 12 tasks
+    """
+
+    done: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.total} tasks"
+
+
+class Run:
+    """A run that goes on in the background; returned by every operation with ``wait=False``.
+
+    Parameters
+    ----------
+    work
+        Does it all; called in a thread of its own.
+    engine
+        Gives the engine that is at work, or None before there is one.
+    cancelled
+        The event by which the work learns that it is to stop.
+    client
+        The Dask client that runs the tasks, or None for threads of this process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> run = og.minimum_spanning_forest(np.eye(4), wait=False)
+    >>> run.result().attrs["edge_count"], run.status
+    (15, 'finished')
+    """
+
+    def __init__(
+        self,
+        work: Callable[[], xr.Dataset],
+        engine: Callable[[], Engine | None],
+        cancelled: Event,
+        client: Client | None,
+    ) -> None:
+        self._work = work
+        self._engine = engine
+        self._cancelled = cancelled
+        self._client = client
+        self._result: xr.Dataset | None = None
+        self._error: BaseException | None = None
+        self._latest = Progress(0, 0)
+        self._ended = Event()
+        Thread(target=self._do, name="orograph-run", daemon=True).start()
+
+    def _do(self) -> None:
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._ended.set()
+
+    @property
+    def status(self) -> str:
+        """``"running"``, ``"finished"``, ``"failed"`` or ``"cancelled"``."""
+        if not self._ended.is_set():
+            return "running"
+        if self._error is None:
+            return "finished"
+        return "cancelled" if isinstance(self._error, Cancelled) else "failed"
+
+    def progress(self) -> Progress:
+        """Tasks done and all tasks; what an earlier run left counts as done."""
+        if not self._ended.is_set():
+            now = self._now()
+            # while the run tidies up, what it counts is going away
+            if now.total != self._latest.total or now.done >= self._latest.done:
+                self._latest = now
+        elif self._error is None:
+            total = self._latest.total or self._now().total
+            self._latest = Progress(total, total)
+        return self._latest
+
+    def _now(self) -> Progress:
+        engine = self._engine()
+        return Progress(0, 0) if engine is None else engine.progress()
+
+    def statistics(self) -> dict[str, int]:
+        """How much work it was, where that depends on the order in which it was done.
+
+        For distances ``tile_visits``, and ``cells_settled``, each cell counted once a visit that
+        lowers it. The result does not depend on these, and so does not name them.
+        """
+        engine = self._engine()
+        return {} if engine is None else engine.statistics()
+
+    @property
+    def dashboard_link(self) -> str | None:
+        """Where to watch the run, or None if it has no cluster."""
+        return None if self._client is None else self._client.dashboard_link
+
+    def result(self, timeout: float | None = None) -> xr.Dataset:
+        """Wait for the run and return its result.
+
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None waits for ever.
+
+        Raises
+        ------
+        TimeoutError
+            If the run is still going on after ``timeout``; it is not stopped by that.
+        Cancelled
+            If the run was cancelled.
+        Exception
+            Whatever made the run fail.
+        """
+        try:
+            ended = self._ended.wait(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+        if not ended:
+            raise TimeoutError(f"the run is not finished after {timeout} s ({self.progress()})")
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop the run; what it has written stays, and ``resume=True`` goes on from there."""
+        self._cancelled.set()
+
+    def __repr__(self) -> str:
+        return f"<orograph.Run: {self.status}, {self.progress()}>"
+
+
+def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cancelled: Event) -> Any:
+    """Do all ``tasks``, in their order where there is a choice; return the result of ``keys[0]``.
+
+    Raises
+    ------
+    Cancelled
+        If ``cancelled`` is set before the end.
+    RunError
+        If the cluster fails; tasks' own exceptions come through as they are.
+    """
+    if client is None:
+        return _on_threads(tasks, keys, cancelled)
+    with cluster_failures():
+        return _on_cluster(tasks, keys, client, cancelled)
+
+
+def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any:
+    from dask.threaded import get
+
+    with ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph") as pool:
+        try:
+            return get(tasks, keys, pool=pool)[0]
+        except BaseException:
+            cancelled.set()  # the other threads need not go on
+            raise
+
+
+def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelled: Event) -> Any:
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+    from distributed import wait
+
+    # Dask's own order is depth first too, but against z-order, and lets answers pile up
+    order = {key: -number for number, key in enumerate(tasks)}
+    layer = MaterializedLayer(tasks, annotations={"priority": order.__getitem__})
+    graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})
+    futures = client.get(graph, keys, sync=False)
+    try:
+        finished = False
+        while not finished:
+            with suppress(TimeoutError), client.as_current():
+                wait(futures, timeout=0.5)
+                finished = True
+            for future in futures:
+                # "lost" is none of our business: Dask does the task again
+                if future.status in ("error", "cancelled"):
+                    future.result()
+            if cancelled.is_set():
+                raise Cancelled("the run was cancelled")
+        return futures[0].result()
+    finally:
+        for future in futures:
+            future.release()
+
+
+@contextmanager
+def cluster_failures() -> Iterator[None]:
+    """Turn the ways in which a cluster fails into `RunError`, with the next step."""
+    import asyncio
+    import concurrent.futures
+
+    from distributed.client import ClosedClientError
+    from distributed.comm.core import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise RunError(
+            f"a task has killed its workers again and again ({error}); most often they run out of "
+            "memory: give them more or take smaller tiles, then resume=True continues the run"
+        ) from error
+    except (
+        asyncio.CancelledError,
+        concurrent.futures.CancelledError,
+        ClosedClientError,
+        CommClosedError,
+    ) as error:
+        raise RunError(
+            f"the cluster is gone or has dropped the run's tasks ({error}); start one, then "
+            "resume=True continues the run"
+        ) from error

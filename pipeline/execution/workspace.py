@@ -1,0 +1,163 @@
+"""The folder of a run on disk: its checkpoints, and its result until that is whole.
+
+A run that writes to ``out`` works in ``out.partial``; only when everything is written does the
+result take its name. So a store that exists under its name is complete, and a folder that ends in
+``.partial`` holds all that is needed to go on:
+
+    out.partial/run.json            what the run computes, and its token
+    out.partial/<token>/            result.zarr, checkpoints, copies of inputs that were in memory
+
+Every run that begins anew draws a token, and the result carries it too. So a task of a stopped run
+that is still at work somewhere writes where no other run looks, and a result that was published
+just before everything was killed is known for what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from orograph.execution.checkpoints import FolderCheckpoints
+from orograph.tiles.errors import InputError, StoreExistsError, full_storage_reported
+from orograph.tiles.store.publish import (
+    check_target,
+    is_temporary,
+    partial_path,
+    publish,
+    replace_file,
+    run_of,
+)
+
+IDENTITY = "run.json"
+
+
+class Workspace:
+    """The folder in which a run that writes ``out`` works.
+
+    Parameters
+    ----------
+    out
+        Where the result will stand.
+    identity
+        What the run computes, in JSON types: two runs of the same identity have the same result.
+    overwrite
+        May a store at ``out``, or an unfinished run that would make one, be replaced?
+    resume
+        Go on with an unfinished run, if there is one of this identity.
+
+    Raises
+    ------
+    StoreExistsError
+        If ``out`` exists, or an unfinished run of it, and neither argument says what to do.
+    InputError
+        If the unfinished run computes something else.
+    """
+
+    def __init__(
+        self, out: str | Path, identity: Mapping[str, Any], *, overwrite: bool, resume: bool
+    ) -> None:
+        self.out = Path(out)
+        self.folder = partial_path(self.out).absolute()
+        self._identity = json.loads(json.dumps(identity))
+        self._overwrite = overwrite
+        self.token = uuid.uuid4().hex
+        self.resumed = self.finished = False
+        found = self._found()
+        if found is not None and resume:
+            self._check_identity(found["identity"])
+            self.token = found["token"]
+            self.finished = run_of(self.out) == self.token
+            self.resumed = run_of(self.result) == self.token
+        if not self.finished:
+            check_target(self.out, overwrite)
+        self._in_the_way = self.folder.exists()
+        if found is not None and not (resume or overwrite or run_of(self.out) == found["token"]):
+            raise StoreExistsError(
+                f"out: an unfinished run is in {self.folder}; pass resume=True to go on with it, "
+                "or overwrite=True to start anew"
+            )
+
+    @property
+    def work(self) -> Path:
+        """Where this run keeps what is its own."""
+        return self.folder / self.token
+
+    @property
+    def result(self) -> Path:
+        """The store that is being written."""
+        return self.work / "result.zarr"
+
+    def open(self, create_result: Callable[[Path, str], None]) -> FolderCheckpoints:
+        """Make the folder ready, with an empty result unless the run is resumed."""
+        folder = self.work / "checkpoints"
+        if not self.resumed:
+            if self._in_the_way:
+                self.clear()
+            with full_storage_reported(self.folder):
+                try:
+                    self.folder.mkdir()
+                except FileExistsError:
+                    raise StoreExistsError(
+                        f"out: another run has begun to write {self.out}; wait for it, or pass "
+                        "overwrite=True to start anew"
+                    ) from None
+                self.work.mkdir()
+                folder.mkdir()
+                create_result(self.result, self.token)
+                # last: a folder that has an identity has all that must be there to begin with
+                entry = {"identity": self._identity, "token": self.token}
+                replace_file(self.folder / IDENTITY, json.dumps(entry, indent=1).encode())
+        return FolderCheckpoints(folder)
+
+    def publish(self) -> None:
+        """Give the finished result its name and remove everything else."""
+        publish(self.result, self.out, self._overwrite)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove the folder so that at no moment half of it looks like something to go on with."""
+        hidden = f".{self.folder.name}."
+        if self.folder.exists():
+            (self.folder / IDENTITY).unlink(missing_ok=True)
+            self.folder.rename(self.folder.with_name(hidden + uuid.uuid4().hex))
+        # with it go those of runs that were killed while they did this
+        for trash in self.folder.parent.iterdir():
+            if trash.name.startswith(hidden) and _is_token(trash.name.removeprefix(hidden)):
+                shutil.rmtree(trash, ignore_errors=True)
+
+    def _found(self) -> dict[str, Any] | None:
+        """What an unfinished run says of itself; None if there is none, or it had not begun."""
+        if not self.folder.exists():
+            return None
+        try:
+            found: dict[str, Any] = json.loads((self.folder / IDENTITY).read_text())
+            return {"identity": dict(found["identity"]), "token": str(found["token"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        if not (self.folder.is_dir() and all(map(_is_ours, self.folder.iterdir()))):
+            raise StoreExistsError(
+                f"out: {self.folder} is in the way and holds no unfinished run; move it away"
+            )
+        return None
+
+    def _check_identity(self, found: Mapping[str, Any]) -> None:
+        for name in sorted(self._identity.keys() | found.keys()):
+            ours, theirs = self._identity.get(name), found.get(name)
+            if ours != theirs:
+                raise InputError(
+                    f"resume: the unfinished run in {self.folder} has {name} = {theirs!r}, this "
+                    f"one {ours!r}; call it with the same, or pass overwrite=True to start anew"
+                )
+
+
+def _is_token(name: str) -> bool:
+    return len(name) == 32 and set(name) <= set("0123456789abcdef")
+
+
+def _is_ours(path: Path) -> bool:
+    """Is this a name that a run makes in its folder?"""
+    return _is_token(path.name) or is_temporary(path)

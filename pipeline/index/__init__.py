@@ -1,0 +1,1 @@
+"""Distance indices: preprocess a raster once, ask for distances many times."""

@@ -1,0 +1,123 @@
+"""What a distance index is to be of: the arguments of a build, checked before anything is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orograph.distance.cost_distance import (
+    DTYPES,
+    check_whole_lengths,
+    model_coefficients,
+    open_surface,
+)
+from orograph.distance.problem import Distance
+from orograph.execution.launch import check_choice
+from orograph.index.format import Form
+from orograph.kernels.relax.edge_costs import MODELS, CostModel
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.raster.raster import Raster
+
+MOST_CELLS_A_SIDE = 1024
+BLOCK = 128
+LEVELS = 1
+
+
+@dataclass(frozen=True)
+class BuildSpec:
+    """An index that can be built."""
+
+    form: Form
+    """Its ``fingerprint`` is empty: to find it, all cells are read."""
+    rasters: tuple[Raster, ...]
+    problem: Distance
+    """Distances on them."""
+
+
+def check_form(
+    cost: str, connectivity: int, block: int, levels: int, dtype: Any, sparsify: bool
+) -> str:
+    """Refuse what no index can be; the name of the dtype.
+
+    Raises
+    ------
+    InputError
+    """
+    check_choice("cost", cost, MODELS)
+    check_choice("connectivity", connectivity, (4, 8))
+    try:
+        name = str(np.dtype(dtype))
+    except TypeError:
+        name = dtype
+    check_choice("dtype", name, DTYPES)
+    check_choice("sparsify", sparsify, (False, True))
+    for argument, value, least in (("block", block, 1), ("levels", levels, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise InputError(f"{argument}: {value!r}; it must be a whole number, {least} or more")
+    if levels > 10 or block << levels > MOST_CELLS_A_SIDE:
+        raise InputError(
+            f"block: {block} with levels={levels} makes blocks of more than {MOST_CELLS_A_SIDE} "
+            f"cells a side, whose matrices do not pay; {BLOCK} with levels={LEVELS} are usual"
+        )
+    return name
+
+
+def wanted_index(
+    friction: Any,
+    *,
+    elevation: Any = None,
+    cost: str = "friction",
+    coefficients: Mapping[str, float] | None = None,
+    connectivity: int = 8,
+    block: int = BLOCK,
+    levels: int = LEVELS,
+    dtype: str = "float64",
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
+    sparsify: bool = False,
+) -> BuildSpec:
+    """An index as `DistanceIndex.build` is asked for it.
+
+    Raises
+    ------
+    InputError
+        If an argument or a raster is not what is asked for.
+    """
+    dtype = check_form(cost, connectivity, block, levels, dtype, sparsify)
+    surface = open_surface(friction, elevation, cost, nodata, dtype)
+    first, rasters = surface.first, surface.rasters
+    lengths = step_lengths(first.georeference, first.shape, cell_size)
+    if np.dtype(dtype).kind == "i":
+        check_whole_lengths(lengths, connectivity, cost)
+    problem = Distance(
+        model=CostModel(cost, False, model_coefficients(cost, coefficients)),
+        dtype=np.dtype(dtype),
+        connectivity=connectivity,
+        max_cost=math.inf,
+        lengths=lengths,
+        nodata=tuple(raster.nodata for raster in rasters),
+        has_friction=surface.friction is not None,
+        has_elevation=surface.elevation is not None,
+        sources=None,
+        targets=None,
+        cells=first.shape[0] * first.shape[1],
+    )
+    given = {"friction": surface.friction, "elevation": surface.elevation}
+    form = Form(
+        shape=first.shape,
+        block=int(block),
+        levels=int(levels),
+        cost=cost,
+        coefficients=problem.model.coefficients,
+        connectivity=connectivity,
+        dtype=dtype,
+        rasters=tuple(name for name, raster in given.items() if raster is not None),
+        fingerprint="",
+        sparsify=bool(sparsify),
+    )
+    return BuildSpec(form, rasters, problem)

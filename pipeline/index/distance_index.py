@@ -1,0 +1,507 @@
+"""A distance index over a raster: made once, asked many times."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.paths import LeastCostPath
+from orograph.execution.backends import choose_backend
+from orograph.execution.clusters import current_client
+from orograph.execution.launch import RunOptions, where_to_work
+from orograph.index.arguments import BLOCK, LEVELS, wanted_index
+from orograph.index.build import build_index
+from orograph.index.path import corridor_of, trace_in
+from orograph.index.points import (
+    QueryContext,
+    cells_of_points,
+    cells_of_sources,
+    field_of,
+    table_of,
+)
+from orograph.index.query import Blocks
+from orograph.index.store import IndexStore
+from orograph.index.update import update_index
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.overlap import refuse_overlap
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+MEMORY = 2**32
+
+
+@dataclass(frozen=True)
+class QueryStats:
+    """What the last question to an index has read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> index = og.DistanceIndex.build(np.ones((9, 9)), "touched.zarr", block=3, levels=0)
+    >>> table = index.distance_matrix([(0, 0), (1, 2)])
+    >>> index.touched.blocks, index.touched.all_blocks
+    (3, 9)
+    """
+
+    blocks: int
+    """Blocks whose matrices were used."""
+    bytes: int
+    """What those take on disk."""
+    all_blocks: int
+    all_bytes: int
+    visits: int
+    """How often a block was visited: more than once where a better way came later."""
+
+
+class DistanceIndex:
+    """Least-cost distances over a raster, preprocessed: tables of many points cost little.
+
+    Made by `build`, opened by `open`. The raster is cut into blocks; of each the index holds the
+    distances between all its border cells. See docs/design.md.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> friction = np.array([[1.0, 9.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 1.0]])
+    >>> index = og.DistanceIndex.build(friction, "index.zarr", connectivity=4)
+    >>> index.distance_matrix([(0, 0), (2, 0), (1, 2)]).values
+    array([[0., 6., 3.],
+           [6., 0., 3.],
+           [3., 3., 0.]])
+    """
+
+    def __init__(self, store: IndexStore, memory: int, client: Client | None) -> None:
+        self._store = store
+        self._blocks = Blocks(store, memory)
+        self._client = client
+        self._touched: QueryStats | None = None
+        self._all_bytes: int | None = None
+
+    # -- making and opening ------------------------------------------------------------------
+
+    @classmethod
+    def build(
+        cls,
+        friction: Any,
+        store: str | os.PathLike[str],
+        *,
+        elevation: Any = None,
+        cost: str = "friction",
+        coefficients: Mapping[str, float] | None = None,
+        connectivity: int = 8,
+        block: int = BLOCK,
+        levels: int = LEVELS,
+        dtype: str = "float64",
+        cell_size: float | tuple[float, float] | None = None,
+        nodata: float | int | None = None,
+        sparsify: bool = False,
+        memory: int = MEMORY,
+        overwrite: bool = False,
+        resume: bool = False,
+        backend: str | None = None,
+        client: Client | None = None,
+    ) -> DistanceIndex:
+        """Make an index of a raster.
+
+        Parameters
+        ----------
+        friction, elevation, cost, coefficients, cell_size, dtype, nodata
+            As of `cost_distance`.
+        store
+            Zarr store to write.
+        connectivity
+            4 or 8.
+        block
+            Cells a side of the blocks whose boundary distances are found by elimination.
+        levels
+            How often four blocks are merged before they are stored: blocks of ``block * 2**levels``
+            cells a side, 1024 at most.
+        sparsify
+            Leave out entries of matrices that are sums of two others, to the bit. Answers are the
+            same; see the notes for what it saves and costs.
+        memory
+            Bytes of matrices that questions may keep in memory.
+        overwrite, resume, backend, client
+            As of `minimum_spanning_forest`.
+
+        Returns
+        -------
+        DistanceIndex
+
+        Raises
+        ------
+        InputError
+            If an argument or a raster is not what is asked for.
+        StoreExistsError
+            If ``store`` exists, or an unfinished build of it.
+
+        Notes
+        -----
+        Some 64 bytes a cell in float64 where costs are the same both ways (half of each matrix is
+        kept), 128 where they are not, whatever the size of blocks, and half of that in float32.
+        Blosc leaves four fifths of float sums, three fifths where friction is whole, and a sixth of
+        integers; `plan` tells beforehand. The raster of costs is kept too, so that an index needs
+        nothing else.
+
+        ``sparsify`` leaves out a third of float64 entries (sums must be the same to the bit, and
+        few are, after rounding) and three quarters of integers: on 1024 x 1024 cells of slopes 45
+        bytes a cell in place of 58, or 4.5 in place of 12; independent friction 44 for 58, 4.6 for
+        9.6. What is left out is found again by a min-plus product a block: builds take 1.5 to 2.0
+        times as long and the first question to a block twice; later ones as long as ever. So
+        it is for indices that are to be kept or sent, not for those asked once
+        (``benchmarks/index.py --sparsify``).
+        """
+        wanted = wanted_index(
+            friction,
+            elevation=elevation,
+            cost=cost,
+            coefficients=coefficients,
+            connectivity=connectivity,
+            block=block,
+            levels=levels,
+            dtype=dtype,
+            cell_size=cell_size,
+            nodata=nodata,
+            sparsify=sparsify,
+        )
+        rasters = wanted.rasters
+        for raster in rasters:
+            refuse_overlap(raster, store)
+        options = RunOptions(out=os.fspath(store), client=client)
+        backend = choose_backend("solve_blocks", backend, rasters, options)
+        client = where_to_work(rasters, options)
+        build_index(wanted, Path(store), overwrite, resume, backend, client)
+        return cls.open(store, memory=memory, client=client)
+
+    @classmethod
+    def open(
+        cls,
+        store: str | os.PathLike[str],
+        *,
+        memory: int = MEMORY,
+        client: Client | None = None,
+    ) -> DistanceIndex:
+        """Open an index that was built before; nothing is read yet but what it is of.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        return cls(IndexStore.open(store), memory, client)
+
+    # -- what it is --------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the raster."""
+        return self._store.form.shape
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are stored."""
+        return self._store.form.count
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk."""
+        return self._store.bytes()
+
+    @property
+    def bytes_uncompressed(self) -> int:
+        """Bytes of its numbers before they are compressed: what `plan` promises for any raster."""
+        return self._store.form.bytes_uncompressed
+
+    @property
+    def bytes_per_cell(self) -> float:
+        """Bytes on disk for each cell of the raster."""
+        return self.nbytes / (self.shape[0] * self.shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """Name of the cells that it was built from."""
+        return self._store.form.fingerprint
+
+    @property
+    def touched(self) -> QueryStats | None:
+        """What the last question has read; None before the first."""
+        return self._touched
+
+    @property
+    def sparsified(self) -> bool:
+        """Whether entries that are sums of two others are left out."""
+        return self._store.form.sparsify
+
+    def left_out(self) -> float:
+        """Share of the matrices' entries that are left out. All blocks are read for it."""
+        return self._store.left_out()
+
+    def __repr__(self) -> str:
+        form = self._store.form
+        sparsified = ", sparsified" if form.sparsify else ""
+        return (
+            f"<orograph.DistanceIndex: {form.shape[0]} x {form.shape[1]} cells, cost={form.cost}, "
+            f"connectivity={form.connectivity}, {form.dtype}, {form.count} blocks of {form.side}"
+            f"{sparsified}>"
+        )
+
+    # -- questions ---------------------------------------------------------------------------
+
+    def distance_matrix(
+        self, points: Any, targets: Any = None, *, snap: bool | int = False
+    ) -> xr.DataArray:
+        """The least cost from each of some points to each.
+
+        Parameters
+        ----------
+        points
+            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points.
+        targets
+            Where to, in the same way; by default the points themselves.
+        snap
+            Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a
+            number of cells.
+
+        Returns
+        -------
+        xarray.DataArray
+            (from, to), with the points' numbers and their coordinates; infinity (integers: -1)
+            where there is no way.
+
+        Raises
+        ------
+        InputError
+            If points lie outside the raster or on nodata.
+
+        Notes
+        -----
+        Exact. Sums are taken in another order than by `cost_distance`: floats agree with its
+        within rounding, integers are the same. The same bits for any number of workers.
+        """
+        start, end, costs = self._table(points, targets, snap, None)
+        unreached = math.inf
+        if costs.dtype.kind == "i":
+            unreached = -1
+            costs = np.where(costs >= 2**60, -1, costs)
+        return _labelled(costs, start, end, unreached)
+
+    def nearest(
+        self, points: Any, k: int = 1, targets: Any = None, *, snap: bool | int = False
+    ) -> xr.Dataset:
+        """For each point the ``k`` targets that are reached at least cost.
+
+        Parameters
+        ----------
+        points, targets, snap
+            As of `distance_matrix`. Without targets, the nearest others of the points.
+        k
+            How many.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``target`` (from, rank): numbers of targets, the smaller of those equally near first;
+            -1 where fewer can be reached. ``cost``: infinity (integers: -1) there.
+        """
+        import xarray as xr
+
+        count = len(cells_of_points(self._store, points if targets is None else targets, snap)[0])
+        most = count - (targets is None)
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= most:
+            raise InputError(f"k: {k!r}; it must be 1 to {most}, the number of targets")
+        start, _, costs = self._table(points, targets, snap, k + (targets is None))
+        nothing = costs.dtype.type(2**60 if costs.dtype.kind == "i" else np.inf)
+        if targets is None:
+            np.fill_diagonal(costs, nothing)
+        order = np.argsort(costs, axis=1, kind="stable")[:, :k]
+        found = np.take_along_axis(costs, order, axis=1)
+        lost = found >= nothing
+        blank = -1 if costs.dtype.kind == "i" else np.inf
+        return xr.Dataset(
+            {
+                "target": (("from", "rank"), np.where(lost, -1, order)),
+                "cost": (("from", "rank"), np.where(lost, costs.dtype.type(blank), found)),
+            },
+            coords={"x": ("from", start[:, 0]), "y": ("from", start[:, 1])},
+        )
+
+    def query(
+        self,
+        sources: Any,
+        window: Window | tuple[int, int, int, int] | None = None,
+        *,
+        snap: bool | int = False,
+    ) -> xr.DataArray:
+        """The least cost of reaching each cell from the nearest of some sources.
+
+        Parameters
+        ----------
+        sources
+            As of `cost_distance`: points, or a raster.
+        window
+            The cells that are wanted: first row, first column, rows and columns. By default all.
+        snap
+            As of `distance_matrix`.
+
+        Returns
+        -------
+        xarray.DataArray
+            (y, x), with coordinates: NaN (integers: -1) where unreached.
+
+        Notes
+        -----
+        Blocks are read as far as the sources' costs spread below the greatest one in the window.
+        For a whole raster `cost_distance` is quicker.
+        """
+        part = self._window(window)
+        cells = cells_of_sources(self._store, sources, snap)
+        asked = QueryContext()
+        found = field_of(self._blocks, cells, part, asked)
+        self._tell(asked)
+        return found
+
+    def path(self, start: Any, end: Any, *, snap: bool | int = False) -> LeastCostPath:
+        """A least-cost path from one point to another.
+
+        Parameters
+        ----------
+        start, end
+            Points (x, y) in map coordinates.
+        snap
+            As of `distance_matrix`.
+
+        Returns
+        -------
+        LeastCostPath
+            Its cells from the start to the end.
+
+        Raises
+        ------
+        InputError
+            If there is no way.
+
+        Notes
+        -----
+        The index tells which blocks the path can pass; inside them it is found by `cost_distance`.
+        """
+        ends = [cells_of_points(self._store, point, snap, name)[0]
+                for name, point in (("start", start), ("end", end))]  # fmt: skip
+        for name, cells in zip(("start", "end"), ends, strict=True):
+            if len(cells) != 1:
+                raise InputError(f"{name}: {len(cells)} points; give one")
+        asked = QueryContext()
+        blocks = corridor_of(self._blocks, ends[0][0], ends[1][0], asked)
+        self._tell(asked)
+        if not blocks:
+            raise InputError(f"end: there is no way from {start} to {end}; are barriers between?")
+        return trace_in(self._store, blocks, ends[0][0], ends[1][0])
+
+    def update(
+        self,
+        window: Window | tuple[int, int, int, int],
+        friction: Any = None,
+        *,
+        elevation: Any = None,
+    ) -> int:
+        """Put new values into a window of the raster, and make the blocks anew that it meets.
+
+        Parameters
+        ----------
+        window
+            First row, first column, rows and columns.
+        friction, elevation
+            New values there, of the window's shape: those of them that costs come from. NaN marks
+            barriers.
+
+        Returns
+        -------
+        int
+            How many blocks were made anew: those that the window meets, and those beside it, for
+            steps into it cost something else now.
+
+        Notes
+        -----
+        The index is then the same to the bit as one built of the changed raster. A process that is
+        killed meanwhile leaves the old index, or the new one.
+        """
+        part = self._window(window)
+        given = {"friction": friction, "elevation": elevation}
+        made = update_index(self._store, part, given)
+        self._blocks.forget()
+        self._all_bytes = None
+        return made
+
+    # -- common ------------------------------------------------------------------------------
+
+    def _table(
+        self, points: Any, targets: Any, snap: bool | int, nearest: int | None
+    ) -> tuple[Any, Any, npt.NDArray[Any]]:
+        start_cells, start = cells_of_points(self._store, points, snap)
+        end_cells, end = start_cells, start
+        if targets is not None:
+            end_cells, end = cells_of_points(self._store, targets, snap, "targets")
+        asked = QueryContext(self._client or current_client())
+        costs = table_of(self._blocks, start_cells, end_cells, nearest, asked)
+        self._tell(asked)
+        return start, end, costs
+
+    def _window(self, window: Window | tuple[int, int, int, int] | None) -> Window:
+        whole = Window(0, 0, *self.shape)
+        if window is None:
+            return whole
+        try:
+            part = window if isinstance(window, Window) else Window(*(int(n) for n in window))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"window: {window!r}; give its first row, first column, rows and columns"
+            ) from None
+        if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(self.shape) != part:
+            raise InputError(
+                f"window: {_as_given(part)} (row, column, rows, columns) is empty or leaves "
+                f"the raster of {self.shape[0]} x {self.shape[1]} cells; give a part of it"
+            )
+        return part
+
+    def _tell(self, asked: QueryContext) -> None:
+        if self._all_bytes is None:
+            objects = (self._store.path / "matrices" / "c").glob("*/0")
+            self._all_bytes = sum(entry.stat().st_size for entry in objects if entry.is_file())
+        self._touched = QueryStats(
+            blocks=len(asked.read),
+            bytes=sum(asked.read.values()),
+            all_blocks=self._store.form.count,
+            all_bytes=self._all_bytes,
+            visits=asked.visits,
+        )
+
+
+def _as_given(window: Window) -> tuple[int, int, int, int]:
+    """A window as it is given."""
+    return window.y, window.x, window.height, window.width
+
+
+def _labelled(costs: npt.NDArray[Any], start: Any, end: Any, unreached: float) -> xr.DataArray:
+    import xarray as xr
+
+    coords = {
+        "from": np.arange(len(start)),
+        "to": np.arange(len(end)),
+        "from_x": ("from", start[:, 0]),
+        "from_y": ("from", start[:, 1]),
+        "to_x": ("to", end[:, 0]),
+        "to_y": ("to", end[:, 1]),
+    }
+    attrs = {"long_name": "least cost", "unreached": unreached}
+    return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)

@@ -1,0 +1,233 @@
+"""What the build of a distance index will take, and what the index will take on disk.
+
+How many numbers an index holds follows from its form alone. How far they can be compressed depends
+on the raster: float sums have random last bytes, integers are mostly zeros, and barriers take next
+to nothing. So, if there is a raster, the borders of some hundred blocks are looked at for barriers,
+and some of these blocks are made and thrown away, more where they differ much. They lie scattered
+over the grid, the same ones each time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.index.arguments import BLOCK, LEVELS, BuildSpec, check_form, wanted_index
+from orograph.index.build import as_stored, costs_of, warm_up, with_halo
+from orograph.index.format import Form, encode_block, encode_record
+from orograph.index.store import IndexStore
+from orograph.kernels.boundary.blocks import block_matrix
+from orograph.kernels.boundary.dissection import Rectangle, border_cells
+from orograph.kernels.boundary.propagate import leaving_costs
+from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, check_shape
+from orograph.settings import config
+from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import ArrayRaster
+from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+from orograph.tiles.store.publish import write_group_metadata
+
+# Compiled code of eliminations and products, measured as the rest is.
+KERNEL_BYTES = 45 * MIB
+# While one is made or written, in matrices of the stored blocks' size: two halves, their whole and
+# the products between; then the record, packed, and packed with its checksum.
+MATRICES = 3.4
+MATRICES_THINNED = 5.4  # and while sums are left out
+LARGEST_SAMPLE = 512  # cells a side
+LOOKED_AT, CELLS_LOOKED_AT = 512, 2**26  # blocks, and cells of them
+TILES = 32  # of which the rasters' cells are compressed
+ENOUGH = 0.02  # standard error of what is sampled, at which sampling ends
+BARRED = 0.008  # bytes that an entry takes where there is no way, for each byte of another one
+
+
+def plan_index(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    workers: int = 1,
+    elevation: Any = None,
+    cost: str = "friction",
+    block: int = BLOCK,
+    levels: int = LEVELS,
+    connectivity: int = 8,
+    sparsify: bool = False,
+    **more: Any,
+) -> Plan:
+    """The plan of `DistanceIndex.build`; ``raster`` is friction, or only a shape."""
+    kind = "float64" if dtype is None else dtype
+    if isinstance(raster, tuple):
+        name = check_form(cost, connectivity, block, levels, kind, sparsify)
+        both: tuple[str, ...] = ("friction", "elevation")
+        names = {"friction": both[:1], "absolute_difference": both[1:]}.get(cost, both)
+        shape = check_shape(raster)
+        form = Form(
+            shape=shape,
+            block=block,
+            levels=levels,
+            cost=cost,
+            coefficients=(),
+            connectivity=connectivity,
+            dtype=name,
+            rasters=names,
+            fingerprint="",
+            sparsify=sparsify,
+        )
+        read = [np.dtype(name).itemsize] * len(names)
+        return _plan_of(form, workers, read, 0, None)
+    wanted = wanted_index(
+        raster,
+        elevation=elevation,
+        cost=cost,
+        block=block,
+        levels=levels,
+        connectivity=connectivity,
+        dtype=str(np.dtype(kind)),
+        sparsify=sparsify,
+        **more,
+    )
+    read = [r.dtype.itemsize for r in wanted.rasters]
+    cells = wanted.form.shape[0] * wanted.form.shape[1]
+    # workers cannot see what is in this process's memory
+    copied = sum(cells * r.dtype.itemsize for r in wanted.rasters if isinstance(r, ArrayRaster))
+    return _plan_of(wanted.form, workers, read, copied, bytes_on_disk(wanted))
+
+
+def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: int | None) -> Plan:
+    layout, itemsize = form.layout, np.dtype(form.dtype).itemsize
+    shards = [with_halo(window, form.shape).size for window in layout.windows(form.shape)]
+    height, width = (min(form.side, n) for n in form.shape)
+    border = 2 * (height + width)
+    # cells as they are read and stored, and whether they are barriers, of a shard; the padded
+    # rasters and the steps' weights of a block
+    shard = max(shards) * (sum(read) + 2 * itemsize + 2)
+    block = height * width * itemsize * (2 * len(read) + 4)
+    # tiles that are read in parts, for the cells around shards, are kept for a while
+    kept = min(LIMIT_BYTES, form.shape[0] * form.shape[1] * sum(read))
+    return Plan(
+        operation="distance_index",
+        shape=form.shape,
+        tile=form.side,
+        shard=layout.shard,
+        tiles=form.count,
+        tasks=len(shards),
+        memory_per_worker=WORKER_BYTES
+        + KERNEL_BYTES
+        + shard
+        + block
+        + kept
+        + int((MATRICES_THINNED if form.sparsify else MATRICES) * border * border * itemsize),
+        memory_client=CLIENT_BYTES + len(shards) * TASK_BYTES,
+        bytes_read=sum(shards) * sum(read),
+        bytes_written=form.bytes_uncompressed,
+        bytes_checkpoints=copied,
+        workers=workers,
+        bytes_on_disk=on_disk,
+    )
+
+
+def bytes_on_disk(wanted: BuildSpec) -> int:
+    """What an index will take on disk, from some of its blocks."""
+    form = wanted.form
+    while form.side > LARGEST_SAMPLE:
+        # a larger block takes some hundredths less of its numbers; to make it would take seconds
+        if form.levels:
+            form = replace(form, levels=form.levels - 1)
+        else:
+            form = replace(form, block=-(-form.block // 2))
+    warm_up(wanted.problem, len(wanted.rasters), form.sparsify)
+    most = max(4, min(LOOKED_AT, CELLS_LOOKED_AT // form.side**2))
+    looks = [_look(wanted, form, n, i < TILES) for i, n in zip(range(most), _scattered(form))]
+    worth = sum(look.worth for look in looks) / sum(look.numbers for look in looks)
+    tiles = sum(look.tile_bytes for look in looks) / sum(look.tile_cells for look in looks)
+    # the work of a block grows with the cube of its side
+    most = max(4, min(128, int(24 * (256 / form.side) ** 3)))
+    sizes: list[tuple[float, float]] = []
+    for look in sorted(looks, key=lambda look: look.ways == 0)[:most]:
+        sizes.append((_size_of(wanted, form, look.block), look.worth))
+        if len(sizes) >= 4 and _error(sizes) < ENOUGH:
+            break
+    taken, of = np.sum(sizes, axis=0).tolist()
+    cells = wanted.form.shape[0] * wanted.form.shape[1] * len(wanted.rasters)
+    numbers = wanted.form.bytes_uncompressed // np.dtype(form.dtype).itemsize - cells
+    total: float = taken / of * worth * numbers + tiles * cells + _bytes_of_an_empty(wanted)
+    return math.ceil(total)
+
+
+def _scattered(form: Form) -> Iterator[int]:
+    """All blocks, in an order whose beginnings lie evenly over the grid.
+
+    Multiples of a number near the golden section of their count, which it has no divisor with.
+    """
+    stride = max(1, round(form.count * (math.sqrt(5) - 1) / 2))
+    while math.gcd(stride, form.count) > 1:
+        stride += 1
+    for i in range(form.count):
+        yield (form.count // 2 + i * stride) % form.count
+
+
+class _Look(NamedTuple):
+    """What the cells of a block say before it is made."""
+
+    block: int
+    ways: int
+    """Pairs of border cells that are no barriers."""
+    worth: float
+    """So many entries will take what all its numbers do."""
+    numbers: int
+    tile_bytes: int
+    tile_cells: int
+
+
+def _look(wanted: BuildSpec, form: Form, number: int, compress: bool) -> _Look:
+    part = form.window(number)
+    border = tuple(border_cells(part.height, part.width).T)
+    passable = np.ones(len(border[0]), bool)
+    taken = cells = 0
+    for raster in wanted.rasters:
+        tile = raster.read(part)
+        passable &= valid_cells(tile[border], raster.nodata)
+        if compress:
+            stored = as_stored(tile, raster.nodata, np.dtype(form.dtype))
+            taken += len(encode_record(stored, level=5))
+            cells += part.size
+    ways, numbers = form.entries(int(passable.sum())), form.numbers(part.height, part.width)
+    return _Look(number, ways, ways + BARRED * (numbers - ways), numbers, taken, cells)
+
+
+def _size_of(wanted: BuildSpec, form: Form, number: int) -> int:
+    """Bytes of a block's object."""
+    part = form.window(number)
+    frame = with_halo(part, form.shape)
+    cells = [raster.read(frame) for raster in wanted.rasters]
+    wanted.problem.check(cells, frame)
+    costs = costs_of(wanted.problem, cells, part, frame, form.shape)
+    matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), form.block)
+    return len(encode_block(form, matrix, leaving_costs(costs)))
+
+
+def _error(sizes: list[tuple[float, float]]) -> float:
+    """Standard error of what entries take, relative to it."""
+    taken, worth = np.array(sizes).T
+    rest = taken - taken.sum() / worth.sum() * worth
+    spread = math.sqrt((rest**2).sum() / (len(rest) - 1))
+    return spread / math.sqrt(len(rest)) / float(taken.mean())
+
+
+def _bytes_of_an_empty(wanted: BuildSpec) -> int:
+    """What metadata and coordinates take, and the indices of shards."""
+    place = wanted.rasters[0].georeference
+    form = replace(wanted.form, fingerprint="0" * 64 * len(wanted.rasters))
+    with tempfile.TemporaryDirectory(dir=config.get("scratch") or None) as folder:
+        path = Path(folder) / "empty"
+        store = IndexStore.create(path, form, wanted.problem.lengths, place, "0" * 32)
+        write_group_metadata(path, json.loads((path / "zarr.json").read_bytes()))
+        shards = len(list(form.layout.windows(form.shape))) * len(form.rasters)
+        tiles = (form.layout.shard // form.layout.tile) ** 2
+        return store.bytes() + shards * (16 * tiles + 4)

@@ -1,0 +1,213 @@
+"""The form of a distance index: what it is of, how it is cut, and how a block's object is made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+from numcodecs import blosc
+
+from orograph.distance.problem import Distance
+from orograph.kernels.boundary.dissection import border_cells
+from orograph.kernels.boundary.propagate import MOVES, lower_half
+from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
+from orograph.kernels.relax.edge_costs import BARRIER, CostModel
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Layout
+
+Array = npt.NDArray[Any]
+
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1 had no ``sparsify``
+
+
+@dataclass(frozen=True)
+class Form:
+    """What an index is of, and how it is cut."""
+
+    shape: tuple[int, int]
+    block: int
+    """Cells a side of the blocks that matrices are eliminated in."""
+    levels: int
+    """How often four of them are merged before they are stored."""
+    cost: str
+    coefficients: tuple[float, ...]
+    connectivity: int
+    dtype: str
+    rasters: tuple[str, ...]
+    """Which of friction and elevation costs come from."""
+    fingerprint: str
+    """Name of the input's cells."""
+    format: int = FORMAT
+    sparsify: bool = False
+    """Whether entries that are sums of two others are left out."""
+
+    @property
+    def side(self) -> int:
+        """Cells a side of a stored block."""
+        return self.block << self.levels
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether a path costs the same both ways."""
+        return self.cost in ("friction", "absolute_difference")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Blocks down and across."""
+        return -(-self.shape[0] // self.side), -(-self.shape[1] // self.side)
+
+    @property
+    def count(self) -> int:
+        """Blocks."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def layout(self) -> Layout:
+        """A tile of a raster is a block; a shard has up to 1024 cells a side."""
+        shard = self.side
+        while shard < min(1024, max(self.shape)) and shard < 16 * self.side:
+            shard *= 2
+        return Layout(self.side, shard)
+
+    @property
+    def barrier(self) -> float | int | None:
+        """What barriers are in the stored rasters."""
+        return BARRIER if np.dtype(self.dtype).kind == "i" else None
+
+    def window(self, block: int) -> Window:
+        """The cells of a block."""
+        row, column = divmod(block, self.grid[1])
+        return Window(row * self.side, column * self.side, self.side, self.side).clip(self.shape)
+
+    def cells(self, block: int) -> int:
+        """How many border cells a block has."""
+        window = self.window(block)
+        return len(border_cells(window.height, window.width))
+
+    def blocks_in(self, window: Window) -> list[int]:
+        """The blocks that a window meets."""
+        rows = range(window.y // self.side, -(-(window.y + window.height) // self.side))
+        columns = range(window.x // self.side, -(-(window.x + window.width) // self.side))
+        return [row * self.grid[1] + column for row in rows for column in columns]
+
+    def block_of(self, rows: Array, columns: Array) -> Array:
+        """The blocks that cells lie in."""
+        blocks: Array = rows // self.side * self.grid[1] + columns // self.side
+        return blocks
+
+    def entries(self, cells: int) -> int:
+        """How many numbers are stored of a matrix with so many rows, if none is left out."""
+        return entries_of(cells, self.symmetric)
+
+    def marks(self, cells: int) -> int:
+        """How many numbers the bits take that say which entries were kept."""
+        if not self.sparsify:
+            return 0
+        return -(-self.entries(cells) // (8 * np.dtype(self.dtype).itemsize))
+
+    def numbers(self, height: int, width: int) -> int:
+        """How many numbers a block of this size has: its matrix, the steps out, and marks."""
+        cells = len(border_cells(height, width))
+        return self.entries(cells) + len(MOVES) * cells + self.marks(cells)
+
+    @property
+    def record(self) -> int:
+        """Numbers stored of each block: as many as there are of the largest."""
+        return self.numbers(min(self.side, self.shape[0]), min(self.side, self.shape[1]))
+
+    @property
+    def bytes_uncompressed(self) -> int:
+        """What all blocks and the rasters take before they are compressed."""
+        sizes = [Counter(min(self.side, n - at) for at in range(0, n, self.side))
+                 for n in self.shape]  # fmt: skip
+        numbers = sum(
+            self.numbers(height, width) * down * across
+            for height, down in sizes[0].items()
+            for width, across in sizes[1].items()
+        )
+        cells = self.shape[0] * self.shape[1]
+        return (numbers + cells * len(self.rasters)) * np.dtype(self.dtype).itemsize
+
+    def problem(self, lengths: Array, *, reverse: bool = False) -> Distance:
+        """Distances on the stored rasters."""
+        return Distance(
+            model=CostModel(self.cost, reverse, self.coefficients),
+            dtype=np.dtype(self.dtype),
+            connectivity=self.connectivity,
+            max_cost=float("inf"),
+            lengths=lengths,
+            nodata=(self.barrier,) * len(self.rasters),
+            has_friction="friction" in self.rasters,
+            has_elevation="elevation" in self.rasters,
+            sources=None,
+            targets=None,
+            cells=self.shape[0] * self.shape[1],
+        )
+
+
+def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
+    """The object of a block: its matrix, and what steps out of it cost."""
+    record = np.zeros(form.record, form.dtype)
+    entries = form.entries(len(matrix))
+    if form.sparsify:
+        kept, marks = sparsify_matrix(matrix, symmetric=form.symmetric)
+        record[: len(kept)] = kept
+        marks_of(form, record, len(matrix))[...] = marks
+    elif form.symmetric:
+        lower_half(matrix, record[:entries])
+    else:
+        record[:entries] = matrix.reshape(-1)
+    record[entries : entries + leaving.size] = leaving.reshape(-1)
+    return encode_record(record)
+
+
+def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
+    """A block's matrix, all that is stored of it if nothing is left out, and (8, n) steps out."""
+    entries = form.entries(cells)
+    matrix, leaving = record[:entries], record[entries : entries + len(MOVES) * cells]
+    if form.sparsify:
+        marks = marks_of(form, record, cells)
+        matrix = recover(matrix, marks, cells, symmetric=form.symmetric)
+    return matrix, leaving.reshape(len(MOVES), cells)
+
+
+def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
+    """Where a bit for each entry of a block says whether it was kept: a view."""
+    entries = form.entries(cells)
+    start = entries + len(MOVES) * cells
+    bits = record[start : start + form.marks(cells)].view(np.uint8)
+    return bits[: -(-entries // 8)]
+
+
+def encode_record(record: Array, level: int = 1) -> bytes:
+    """Numbers as an object: Blosc (lz4 behind a shuffle) and crc32c, as its metadata say."""
+    # Blosc takes less than 2 GiB; Form.record is kept below by what block and levels may be
+    blosc.use_threads = False
+    packed: bytes = blosc.compress(record, b"lz4", level, blosc.SHUFFLE, 0)
+    return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
+
+
+def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
+    """The numbers of an object.
+
+    Raises
+    ------
+    ValueError
+        If they are not those that were written.
+    """
+    blosc.use_threads = False
+    if len(content) < 20:
+        raise ValueError(f"{len(content)} bytes are too few")
+    body = content[:-4]
+    if int(google_crc32c.value(body)) != int.from_bytes(content[-4:], "little"):
+        raise ValueError("its checksum does not match")
+    if int.from_bytes(body[4:8], "little") != entries * dtype.itemsize:
+        raise ValueError(f"it does not hold {entries} numbers")
+    record = np.empty(entries, dtype)
+    blosc.decompress(body, record)
+    return record

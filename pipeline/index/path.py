@@ -1,0 +1,80 @@
+"""A least-cost path by a distance index: the blocks it can pass, and the path inside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from orograph.distance.allocation import AllocationProblem, DistanceThenAllocation, ServedDistance
+from orograph.distance.paths import LeastCostPath, least_cost_path
+from orograph.distance.problem import Sources
+from orograph.execution.launch import RunOptions, RunSpec, launch
+from orograph.execution.run import Run
+from orograph.index.points import QueryContext
+from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
+from orograph.index.store import IndexStore
+from orograph.kernels.boundary.dissection import Indices
+from orograph.kernels.boundary.propagate import unreached
+from orograph.tiles.grid.points import coordinates_of
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import ArrayRaster
+
+
+def corridor_of(blocks: Blocks, start: Indices, end: Indices, asked: QueryContext) -> list[int]:
+    """The blocks that a least way from one cell to another may pass."""
+    number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
+    rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
+    (arriving,) = rest.values()
+    (leaving,) = lift(blocks, number_a, start[None], end[None] if number_a == number_b else
+                      np.empty((0, 2), np.int64), False).values()  # fmt: skip
+    nothing = unreached(blocks.store.form.dtype)
+    propagation = BorderPropagation(blocks, 1)
+    costs = np.full((1, 1, propagation.wide), nothing, propagation.dtype)
+    for value in leaving.inside.values():
+        costs[0, 0, 0] = value
+    propagation.start(0, number_a, leaving.border)
+    arrivals = Arrivals(propagation, {number_b: [(0, arriving.border)]}, costs, 1, 1)
+    propagation.spread(arrivals)
+    asked.count(propagation.read, propagation.visits)
+    least = float(arrivals.table()[0, 0])
+    if least >= nothing:
+        return []
+    # a block whose border is reached at no more than the cost of the whole way
+    most = least * (1 + 1e-9)
+    near = [n for n, held in propagation.held.items() if held[0, :, 0].min() <= most]
+    return sorted({number_a, number_b, *near})
+
+
+def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices) -> LeastCostPath:
+    """The path from a cell to another that passes only some blocks, from start to end."""
+    form = store.form
+    windows = [form.window(number) for number in blocks]
+    top, left = min(w.y for w in windows), min(w.x for w in windows)
+    bottom = max(w.y + w.height for w in windows)
+    right = max(w.x + w.width for w in windows)
+    around = Window(top, left, bottom - top, right - left)
+    barrier = np.dtype(form.dtype).type(np.nan if form.barrier is None else form.barrier)
+    rasters = []
+    for raster in store.rasters:
+        cells = np.full(around.shape, barrier, form.dtype)
+        for window in windows:
+            cells[window.within(around)] = raster.read(window)
+        rasters.append(ArrayRaster(cells, cells.dtype, form.barrier))
+    lengths = store.lengths
+    if lengths.shape[1] > 1:
+        lengths = np.ascontiguousarray(lengths[:, top : bottom + 2])
+    source = Sources(
+        np.array([start[0] - top]), np.array([start[1] - left]), np.zeros(1), np.ones(1, np.int64)
+    )
+    problem = replace(form.problem(lengths), sources=source)
+    serving = AllocationProblem(problem, ("cost", "back_direction"))
+    order = RunSpec(
+        DistanceThenAllocation, ServedDistance(problem, serving), tuple(rasters), {}, None
+    )
+    result = launch(order, RunOptions())
+    assert not isinstance(result, Run)
+    (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
+    cells = path.cells[::-1] + np.array([top, left])
+    place = store.rasters[0].georeference
+    return LeastCostPath(cells, coordinates_of(cells[:, 0], cells[:, 1], place), path.cost)

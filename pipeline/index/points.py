@@ -1,0 +1,295 @@
+"""Points and sources of a question to an index, and the tasks it is cut into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.problem import is_source
+from orograph.distance.sources import SNAP_CELLS, parse_sources
+from orograph.execution.run import cluster_failures
+from orograph.index.query import (
+    GROUP,
+    Blocks,
+    BorderPropagation,
+    SourceBorder,
+    from_group,
+    group_near,
+    lift,
+)
+from orograph.index.store import IndexStore
+from orograph.kernels.boundary.dissection import Indices, border_cells
+from orograph.kernels.boundary.interior import fill_block
+from orograph.kernels.boundary.propagate import unreached
+from orograph.settings import config
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+Array = npt.NDArray[Any]
+Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
+
+
+@dataclass
+class QueryContext:
+    """A question: who answers it, and what it has cost."""
+
+    client: Client | None = None
+    read: dict[int, int] = field(default_factory=dict)
+    """Bytes of the blocks whose matrices were used."""
+    visits: int = 0
+
+    def count(self, read: dict[int, int], visits: int) -> None:
+        """Add what a wave has read."""
+        self.read |= read
+        self.visits += visits
+
+    def share(self, blocks: Blocks, function: Callable[..., Any], tasks: list[Any]) -> list[Any]:
+        """Do tasks by ``function(blocks, *task)``, on threads or on the cluster."""
+        if self.client is None:
+            with _threads() as pool:
+                return list(pool.map(lambda task: function(blocks, *task), tasks))
+        handle = str(blocks.store.path), blocks.memory, _version(blocks.store)
+        with cluster_failures():
+            futures = [
+                self.client.submit(_perform, function, handle, task, pure=False) for task in tasks
+            ]
+            results: list[Any] = self.client.gather(futures)
+            return results
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph-index")
+
+
+def _version(store: IndexStore) -> int:
+    """Another number after an update, so that no worker goes on with what it has in memory."""
+    return (store.path / "zarr.json").stat().st_mtime_ns
+
+
+def _perform(function: Callable[..., Any], handle: tuple[str, int, int], task: Any) -> Any:
+    return function(_opened(*handle), *task)
+
+
+@lru_cache(maxsize=2)
+def _opened(path: str, memory: int, version: int) -> Blocks:
+    """The blocks of an index, in a worker."""
+    return Blocks(IndexStore.open(path), memory)
+
+
+def cells_of_points(
+    store: IndexStore, points: Any, snap: bool | int, name: str = "points"
+) -> tuple[Indices, npt.NDArray[np.float64]]:
+    """Points as rows and columns of passable cells, (n, 2), and as they were given."""
+    raster = store.rasters[0]
+    where = as_points(points, name)
+    reach = SNAP_CELLS if snap is True else int(snap)
+    if reach < 0:
+        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
+    rows, columns = cells_of(where, raster.georeference, raster.shape, name)
+    rows, columns = on_valid_cells(rows, columns, raster, where, reach, name)
+    return np.stack([rows, columns], axis=1), where
+
+
+def cells_of_sources(store: IndexStore, sources: Any, snap: bool | int) -> Indices:
+    """Sources as rows and columns of passable cells, (n, 2)."""
+    first = store.rasters[0]
+    points, raster = parse_sources(sources, first, 0.0, snap, None)
+    if points is not None:
+        return np.stack([points.rows, points.columns], axis=1)
+    assert raster is not None
+    found: list[Indices] = [np.empty((0, 2), np.int64)]
+    for window in store.form.layout.windows(store.form.shape):
+        wanted = is_source(raster.read(window), raster.nodata, None)
+        for walked in store.rasters:
+            wanted &= valid_cells(walked.read(window), walked.nodata)
+        found.append(np.argwhere(wanted) + np.array([window.y, window.x]))
+    cells = np.concatenate(found)
+    if not len(cells):
+        raise InputError("sources: the raster has no source on a passable cell; give one at least")
+    return cells
+
+
+def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
+    """Which cells lie in each block, by number."""
+    numbers = blocks.store.form.block_of(cells[:, 0], cells[:, 1])
+    return {int(n): np.flatnonzero(numbers == n) for n in np.unique(numbers)}
+
+
+def table_of(
+    blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, asked: QueryContext
+) -> Array:
+    """Costs from some cells to others, (starts, ends).
+
+    With ``nearest``, only so many of each row, the least ones, are sure; others may be too high.
+    """
+    form = blocks.store.form
+    from_block, to_block = _by_block(blocks, starts), _by_block(blocks, ends)
+    nowhere = np.empty((0, 2), np.int64)
+    tasks = [
+        (number, np.unique(starts[here], axis=0), ends[to_block[number]] if number in to_block else
+         nowhere, False)
+        for number, here in from_block.items()
+    ]  # fmt: skip
+    cells_towards = {number: np.unique(ends[here], axis=0) for number, here in to_block.items()}
+    if form.symmetric:
+        # the way from a start to the border is as long as the one back
+        known = {tuple(cell) for cell in starts.tolist()}
+        for number, cells in cells_towards.items():
+            fresh = [tuple(cell) not in known for cell in cells.tolist()]
+            cells_towards[number] = cells[fresh]
+    back = [
+        (number, cells, nowhere, not form.symmetric)
+        for number, cells in cells_towards.items()
+        if len(cells)
+    ]
+    found = asked.share(blocks, lift, tasks + back)
+    leaving: dict[tuple[int, int], SourceBorder] = {}
+    arriving: dict[tuple[int, int], SourceBorder] = {}
+    for part in found[: len(tasks)]:
+        leaving |= part
+    for part in found[len(tasks) :]:
+        arriving |= part
+    if form.symmetric:
+        arriving = {**leaving, **arriving}
+    targets: Targets = {}
+    for number, here in to_block.items():
+        for target in here.tolist():
+            cell = int(ends[target, 0]), int(ends[target, 1])
+            targets.setdefault(number, []).append((target, cell, arriving[cell].border))
+    # groups do not depend on who does them: of floats, the last bit depends on the group
+    groups = group_near(blocks, form.block_of(starts[:, 0], starts[:, 1]), GROUP)
+    # where both ways cost the same, a pair is left to the group that comes first: later waves have
+    # fewer targets, and end sooner
+    halved = form.symmetric and starts is ends and nearest is None
+    columns = [np.arange(len(ends))] * len(groups)
+    if halved:
+        columns = [np.concatenate(groups[n:]) for n in range(len(groups))]
+    work = [
+        (
+            [leaving[int(starts[i, 0]), int(starts[i, 1])] for i in group.tolist()],
+            _renumbered(targets, wanted),
+            len(wanted),
+            len(wanted) if nearest is None else nearest,
+        )
+        for group, wanted in zip(groups, columns, strict=True)
+    ]
+    table = np.empty((len(starts), len(ends)), form.dtype)
+    results = asked.share(blocks, from_group, work)
+    for group, wanted, (rows, read, visits) in zip(groups, columns, results, strict=True):
+        table[np.ix_(group, wanted)] = rows
+        if halved:
+            others = wanted[len(group) :]
+            table[np.ix_(others, group)] = rows[:, len(group) :].T
+        asked.count(read, visits)
+    return table
+
+
+def _renumbered(targets: Targets, wanted: Indices) -> Targets:
+    """Those of the targets that are wanted, by their places among these."""
+    places = {number: place for place, number in enumerate(wanted.tolist())}
+    kept = {
+        block: [(places[n], cell, rest) for n, cell, rest in near if n in places]
+        for block, near in targets.items()
+    }
+    return {block: near for block, near in kept.items() if near}
+
+
+def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryContext) -> xr.DataArray:
+    """Costs of the cells of a window from the nearest of some sources."""
+    import xarray as xr
+
+    form, store = blocks.store.form, blocks.store
+    nothing = unreached(form.dtype)
+    local = {
+        number: sources[here] - np.array([form.window(number).y, form.window(number).x])
+        for number, here in _by_block(blocks, sources).items()
+    }
+    propagation = BorderPropagation(blocks, 1)
+    propagation.bound.reshape(-1)[1:] = 0
+    for number, cells in local.items():
+        inner = fill_block(blocks.costs(number), None, None, cells)
+        propagation.start(0, number, inner[tuple(border_cells(*inner.shape).T)])
+    wanted = form.blocks_in(window)
+    costs = {}
+    if len(wanted) < form.count:
+        costs = {number: blocks.costs(number) for number in wanted}
+        propagation.spread(
+            _Limit(propagation, {n: _passable_border(blocks, c) for n, c in costs.items()})
+        )
+    else:
+        propagation.spread()
+    asked.count(propagation.read, propagation.visits)
+    blank = nothing.dtype.type(-1 if nothing.dtype.kind == "i" else np.nan)
+    out = np.empty(window.shape, form.dtype)
+
+    def fill(number: int) -> None:
+        own = costs.get(number) or blocks.costs(number)
+        inner = fill_block(own, None, propagation.border(number), local.get(number))
+        part = form.window(number)
+        y, x = max(part.y, window.y), max(part.x, window.x)
+        bottom = min(part.y + part.height, window.y + window.height)
+        right = min(part.x + part.width, window.x + window.width)
+        both = Window(y, x, bottom - y, right - x)
+        values = inner[both.within(part)]
+        out[both.within(window)] = np.where(values < nothing, values, blank)
+
+    with _threads() as pool:
+        _each(pool.map(fill, wanted))
+    place = store.rasters[0].georeference
+    y_name, x_name = place.y_name, place.x_name
+    whole = xr.DataArray(
+        np.broadcast_to(np.empty((), np.uint8), form.shape), place.coords(), (y_name, x_name)
+    )
+    rows, columns = window.slices
+    coords = whole.isel({y_name: rows, x_name: columns}).coords
+    attrs = {"long_name": "least cost from the nearest source"}
+    return xr.DataArray(out, coords, (y_name, x_name), "cost", attrs)
+
+
+def _each(results: Iterable[None]) -> None:
+    for _ in results:
+        pass
+
+
+def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
+    """Which border cells of a block are no barriers."""
+    cells = tuple(border_cells(*costs.shape).T)
+    passable = np.ones(len(cells[0]), bool)
+    for raster in (costs.friction, costs.elevation):
+        if raster.size:
+            values = raster[1:-1, 1:-1][cells]
+            passable &= values < unreached(costs.dtype)
+    return passable
+
+
+@dataclass
+class _Limit:
+    """Stops a wave at the greatest cost on the borders of the blocks that are wanted.
+
+    What comes into a block later comes over a border cell, and costs no less than that one.
+    """
+
+    propagation: BorderPropagation
+    passable: dict[int, npt.NDArray[np.bool_]]
+
+    def __call__(self, number: int, held: Array) -> None:
+        if number not in self.passable:
+            return
+        most = max(
+            float(self.propagation.border(near)[cells].max(initial=0))
+            for near, cells in self.passable.items()
+        )
+        self.propagation.bound[0, 0] = min(most, float(self.propagation.bound[0, 0]))

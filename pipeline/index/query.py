@@ -1,0 +1,372 @@
+"""Questions to a distance index: from points up to the borders of blocks, over them, and down.
+
+*Up*: one relaxation inside a point's block gives what its border cells cost, and the cells of its
+own block by paths that stay inside. *Over the borders*: a queue of blocks, kept by the least value
+that is new in each; see `orograph.kernels.boundary.propagate`. Sources go through it some dozens at a time, near
+ones together, and since their fronts cross, all blocks within a window above the least key are
+swept from corner to corner: strict priority visits them half as often again. *Down*: a way from the
+border to a point, or a relaxation of a block from its border.
+
+What is asked for bounds the wave: once every target is known to cost no more than b, values from b
+on are not passed on. So a question about near points touches the blocks near them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.index.build import costs_of, with_halo
+from orograph.index.store import IndexStore
+from orograph.kernels.boundary.dissection import Indices, border_cells
+from orograph.kernels.boundary.elimination import BlockCosts
+from orograph.kernels.boundary.interior import fill_block
+from orograph.kernels.boundary.propagate import (
+    MOVES,
+    arrive,
+    lay_panels,
+    new_values,
+    pass_on,
+    unreached,
+    visit,
+)
+from orograph.kernels.minplus.lanes import tile_columns
+
+Array = npt.NDArray[Any]
+
+GROUP = 64  # sources that one wave carries: a matrix is read once for all
+
+
+class Block(NamedTuple):
+    """A block as waves read it."""
+
+    cells: int
+    panels: Array
+    edges: tuple[Indices, Array]
+    parts: dict[int, slice]
+    """Which edges lead to each neighbour."""
+    bytes: int
+    """Read from disk."""
+
+
+def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> Array:
+    """The numbers of border cells of blocks of these sizes, as `border_cells` counts them."""
+    south = width + height - 2 + (width - 1 - columns)
+    west = 2 * (width - 1) + height - 1 + (height - 1 - rows)
+    around = np.where(columns == 0, west, south)
+    around = np.where(rows == height - 1, south, around)
+    around = np.where(columns == width - 1, width - 1 + rows, around)
+    numbers: Array = np.where((rows == 0) | (height == 1), columns, around)
+    return np.where(width == 1, rows, numbers)
+
+
+@dataclass
+class Blocks:
+    """The blocks of an index; those used last stay in memory."""
+
+    store: IndexStore
+    memory: int
+    """Bytes that may stay."""
+    _kept: OrderedDict[int, Block] = field(default_factory=OrderedDict)
+    _size: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def get(self, number: int) -> Block:
+        """A block."""
+        with self._lock:
+            block = self._kept.get(number)
+            if block is not None:
+                self._kept.move_to_end(number)
+                return block
+        block = self._read(number)
+        with self._lock:
+            if number not in self._kept:
+                self._kept[number] = block
+                self._size += block.panels.nbytes
+            while self._size > self.memory and len(self._kept) > 1:
+                self._size -= self._kept.popitem(last=False)[1].panels.nbytes
+        return block
+
+    def forget(self) -> None:
+        """Keep nothing."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+    def cells(self, number: int) -> int:
+        """How many border cells a block has."""
+        return self.store.form.cells(number)
+
+    def _read(self, number: int) -> Block:
+        form = self.store.form
+        stored, leaving, size = self.store.read(number)
+        window = form.window(number)
+        cells = border_cells(window.height, window.width)
+        move, start = np.nonzero(leaving < unreached(form.dtype))
+        end = cells[start] + np.array(MOVES, np.int64)[move] + (window.y, window.x)
+        other = form.block_of(end[:, 0], end[:, 1])
+        order = np.argsort(other, kind="stable")
+        rows, columns = (end // form.side * form.side).T
+        numbers = border_numbers(
+            end[:, 0] - rows,
+            end[:, 1] - columns,
+            np.minimum(form.side, form.shape[0] - rows),
+            np.minimum(form.side, form.shape[1] - columns),
+        )
+        ends = np.ascontiguousarray(np.stack([start, numbers], axis=1)[order])
+        costs = np.ascontiguousarray(leaving[move, start][order])
+        near, first = np.unique(other[order], return_index=True)
+        last = [*first.tolist()[1:], len(order)]
+        parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
+        panels = lay_panels(stored, len(cells), form.symmetric)
+        return Block(len(cells), panels, (ends, costs), parts, size)
+
+    def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
+        """What steps in a block cost, from the stored rasters."""
+        form = self.store.form
+        window = form.window(number)
+        frame = with_halo(window, form.shape)
+        cells = [raster.read(frame) for raster in self.store.rasters]
+        problem = form.problem(self.store.lengths, reverse=reverse)
+        return costs_of(problem, cells, window, frame, form.shape)
+
+
+@dataclass
+class BorderPropagation:
+    """What spreads over the borders of blocks, for some lanes of sources."""
+
+    blocks: Blocks
+    lanes: int
+    held: dict[int, Array] = field(default_factory=dict)
+    fresh: dict[int, Array] = field(default_factory=dict)
+    visits: int = 0
+    read: dict[int, int] = field(default_factory=dict)
+    """Bytes of the blocks that were visited."""
+
+    def __post_init__(self) -> None:
+        self.dtype = np.dtype(self.blocks.store.form.dtype)
+        self.wide = tile_columns(self.dtype)
+        self.bound = np.full((self.lanes, self.wide), unreached(self.dtype), self.dtype)
+        self._keys: dict[int, float] = {}
+        self._step = 0.0
+
+    def start(self, source: int, number: int, border: Array) -> None:
+        """Begin with what a block's border cells cost from a source, by paths inside it."""
+        held, fresh = self._reached(number)
+        lane, column = divmod(source, self.wide)
+        own = held[lane, : len(border), column]
+        better = border < own
+        own[better] = border[better]
+        fresh[lane, better] = 1
+        if better.any():
+            self._new(number, float(border[better].min()))
+            self._step = max(self._step, float(border[better].max()))
+
+    def spread(self, arrived: Callable[[int, Array], None] | None = None) -> None:
+        """Go on until no value below its bound is new.
+
+        ``arrived`` is told of each visit: the block and what it holds; it may lower ``bound``.
+        """
+        turn = 0
+        while self._keys:
+            least = min(self._keys.values())
+            if least >= self.bound.max():
+                break
+            self._sweep(least + self._step, turn, arrived)
+            turn += 1
+
+    def _sweep(self, limit: float, turn: int, arrived: Callable[[int, Array], None] | None) -> None:
+        """Visit the blocks whose least new value is within a limit, from one corner of the grid.
+
+        Those that become so behind the sweep wait for the next one, from another corner.
+        """
+        across = self.blocks.store.form.grid[1]
+        down, right = (1, 1, -1, -1)[turn % 4], (1, -1, 1, -1)[turn % 4]
+
+        def place(number: int) -> tuple[int, int]:
+            return number // across * down, number % across * right
+
+        todo = [(place(number), number) for number, key in self._keys.items() if key <= limit]
+        heapq.heapify(todo)
+        queued = {number for _, number in todo}
+        while todo:
+            here, number = heapq.heappop(todo)
+            queued.discard(number)
+            del self._keys[number]
+            for near in self._visit(number, arrived):
+                ahead = near not in queued and place(near) > here
+                if ahead and self._keys[near] <= limit:
+                    queued.add(near)
+                    heapq.heappush(todo, (place(near), near))
+
+    def _visit(self, number: int, arrived: Callable[[int, Array], None] | None) -> list[int]:
+        """Carry what is new through a block and out of it; the neighbours that it lowered."""
+        block = self.blocks.get(number)
+        held = self.held[number]
+        visit(block.panels, block.cells, held, self.fresh[number])
+        self.visits += 1
+        self.read[number] = block.bytes
+        if arrived is not None:
+            arrived(number, held)
+        lowered = []
+        for near, part in block.parts.items():
+            least = pass_on(held, block.edges, part, self.bound, *self._reached(near))
+            if least < unreached(self.dtype):
+                self._new(near, least)
+                lowered.append(near)
+        return lowered
+
+    def border(self, number: int, source: int = 0) -> Array:
+        """What a block's border cells cost from a source."""
+        cells = self.blocks.cells(number)
+        if number not in self.held:
+            return np.full(cells, unreached(self.dtype), self.dtype)
+        lane, column = divmod(source, self.wide)
+        return np.ascontiguousarray(self.held[number][lane, :cells, column])
+
+    def _reached(self, number: int) -> tuple[Array, Array]:
+        if number not in self.held:
+            cells = self.blocks.cells(number)
+            self.held[number], self.fresh[number] = new_values(self.lanes, cells, self.dtype)
+        return self.held[number], self.fresh[number]
+
+    def _new(self, number: int, value: float) -> None:
+        self._keys[number] = min(value, self._keys.get(number, np.inf))
+
+
+class SourceBorder(NamedTuple):
+    """What a cell's block knows of it."""
+
+    block: int
+    border: Array
+    """(n,): costs from the cell to the border cells, or from them to it."""
+    inside: dict[tuple[int, int], Any]
+    """Costs to cells of the block that were asked for, by paths inside it."""
+
+
+def lift(
+    blocks: Blocks, number: int, cells: Indices, wanted: Indices, reverse: bool
+) -> dict[tuple[int, int], SourceBorder]:
+    """Relax a block from each of some cells of it."""
+    window = blocks.store.form.window(number)
+    costs = blocks.costs(number, reverse=reverse)
+    border = tuple(border_cells(window.height, window.width).T)
+    corner = np.array([window.y, window.x], np.int64)
+    found = {}
+    for cell in cells:
+        inner = fill_block(costs, None, None, (cell - corner)[None])
+        values = {(y, x): inner[y - window.y, x - window.x] for y, x in wanted.tolist()}
+        found[int(cell[0]), int(cell[1])] = SourceBorder(number, inner[border], values)
+    return found
+
+
+@dataclass
+class Arrivals:
+    """Costs from a wave's sources to targets, as they become known."""
+
+    propagation: BorderPropagation
+    rests: dict[int, list[tuple[int, Array]]]
+    """For each block the targets in it, by number, and their ways from the border."""
+    costs: Array
+    """(targets, lanes, columns); at the beginning by paths inside the sources' blocks."""
+    nearest: int
+    """How many of the targets each source wants to know of: all of them, or the nearest ones."""
+    sources: int
+    _visits: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._limit()
+
+    def __call__(self, number: int, held: Array) -> None:
+        """A block was visited.
+
+        The first time, the second, the fourth and so on targets are told: the bound need not be the
+        best one.
+        """
+        if number in self.rests:
+            self._visits[number] += 1
+            if self._visits[number].bit_count() == 1:
+                self._tell(number, held)
+                self._limit()
+
+    def _tell(self, number: int, held: Array) -> None:
+        for target, rest in self.rests[number]:
+            arrive(held, rest, self.costs[target])
+
+    def _limit(self) -> None:
+        most = len(self.costs)
+        if self.nearest < most:
+            bound = np.partition(self.costs, self.nearest - 1, axis=0)[self.nearest - 1]
+        else:
+            bound = self.costs.max(axis=0)
+        self.propagation.bound[...] = bound
+        self.propagation.bound.reshape(-1)[self.sources :] = 0
+
+    def table(self) -> Array:
+        """(sources, targets), when the wave has come to its end."""
+        for number in self._visits:
+            self._tell(number, self.propagation.held[number])
+        flat = self.costs.reshape(len(self.costs), -1)[:, : self.sources].T
+        table: Array = np.minimum(flat, unreached(self.costs.dtype))
+        return table
+
+
+def group_near(blocks: Blocks, numbers: Array, most: int) -> list[Indices]:
+    """Sources in groups of at most ``most``, those in near blocks together."""
+    rows, columns = np.divmod(numbers, blocks.store.form.grid[1])
+    code = np.zeros(len(numbers), np.int64)
+    for bit in range(31):
+        code |= (rows >> bit & 1) << 2 * bit | (columns >> bit & 1) << 2 * bit + 1
+    order = np.argsort(code, kind="stable")
+    count = -(-len(order) // most)
+    return [np.asarray(part, np.int64) for part in np.array_split(order, count)]
+
+
+def from_group(
+    blocks: Blocks,
+    sources: Iterable[SourceBorder],
+    targets: dict[int, list[tuple[int, tuple[int, int], Array]]],
+    count: int,
+    nearest: int,
+) -> tuple[Array, dict[int, int], int]:
+    """Costs from some sources to targets.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    sources : of Lifted
+    targets : dict
+        For each block the targets in it: number, cell, and the way from the border.
+    count : int
+        Targets.
+    nearest : int
+        How many of them each source wants.
+
+    Returns
+    -------
+    (sources, count)
+    dict
+        Bytes of each block that was read.
+    int
+        Visits.
+    """
+    sources = list(sources)
+    dtype = np.dtype(blocks.store.form.dtype)
+    propagation = BorderPropagation(blocks, -(-len(sources) // tile_columns(dtype)))
+    costs = np.full((count, propagation.lanes, propagation.wide), unreached(dtype), dtype)
+    for i, source in enumerate(sources):
+        lane, column = divmod(i, propagation.wide)
+        for target, cell, _ in targets.get(source.block, ()):
+            costs[target, lane, column] = source.inside[cell]
+        propagation.start(i, source.block, source.border)
+    rests = {number: [(t, rest) for t, _, rest in near] for number, near in targets.items()}
+    arrivals = Arrivals(propagation, rests, costs, nearest, len(sources))
+    propagation.spread(arrivals)
+    return arrivals.table(), propagation.read, propagation.visits

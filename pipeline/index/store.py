@@ -1,0 +1,235 @@
+"""The store of a distance index: an ordinary store whose table holds a matrix a block.
+
+Beside the rasters of costs (as they are walked on: barriers are nodata) there are
+
+- ``matrices`` (block, entry): for each block, row by row over the grid, its boundary matrix (its
+  lower half where costs are the same both ways), then what the steps out of each border cell cost
+  in the eight directions of `orograph.kernels.boundary.propagate.MOVES`; one object a block. If entries are left
+  out (``sparsify``), those kept of a block stand one behind the other in the matrix's place, zeros
+  behind them, and behind the steps a bit for each entry: see `orograph.kernels.boundary.sparsify`.
+- ``lengths`` (kind, row): of steps; see `orograph.tiles.grid.lengths`.
+
+An update writes its objects into a folder beside them, then says that they are all there, and only
+then gives them their names. So a killed update has not begun, or is ended by whoever opens the
+index next.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.index.format import (
+    READABLE,
+    Form,
+    decode_record,
+    encode_block,
+    marks_of,
+    split_record,
+)
+from orograph.tiles.errors import DamagedChunkError, InputError, full_storage_reported
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import StoreRaster
+from orograph.tiles.store.create import Variable, create_store
+from orograph.tiles.store.publish import MARK, group_attributes, replace_file
+
+Array = npt.NDArray[Any]
+
+HEADER = "distance_index"
+PENDING = ".update"
+COMMITTED = "committed.json"
+
+
+class IndexStore:
+    """An index on disk, whole or being written."""
+
+    def __init__(self, path: str | os.PathLike[str], form: Form, unfinished: bool = False) -> None:
+        self.path = Path(path).absolute()
+        self.form = form
+        self._unfinished = unfinished
+
+    @classmethod
+    def create(
+        cls, path: Path, form: Form, lengths: Array, place: Georeference, run: str
+    ) -> IndexStore:
+        """Lay out an empty one."""
+        import zarr
+        from zarr.codecs import BloscCodec, Crc32cCodec
+
+        dtype = np.dtype(form.dtype)
+        variables = [Variable(name, dtype, form.barrier) for name in form.rasters]
+        header = {HEADER: json.dumps(asdict(form))}
+        create_store(path, form.shape, form.layout, variables, place, header, run)
+        compress = BloscCodec(
+            typesize=dtype.itemsize, cname="lz4", clevel=1, shuffle="shuffle", blocksize=0
+        )
+        with full_storage_reported(path):
+            group = zarr.open_group(path, mode="r+", zarr_format=3)
+            group.create_array(
+                "matrices",
+                shape=(form.count, form.record),
+                dtype=dtype,
+                chunks=(1, form.record),
+                compressors=[compress, Crc32cCodec()],
+                fill_value=0,
+                dimension_names=("block", "entry"),
+                attributes={"long_name": "boundary distances of blocks, and steps out of them"},
+            )
+            table = group.create_array(
+                "lengths",
+                shape=lengths.shape,
+                dtype=np.float64,
+                chunks=lengths.shape,
+                compressors=[Crc32cCodec()],
+                fill_value=0,
+                dimension_names=("kind", "row"),
+                attributes={"long_name": "lengths of steps"},
+            )
+            table[...] = lengths
+            mark: Any = group.attrs[MARK]
+            group.attrs[MARK] = {**mark, "table": ["matrices", "lengths"]}
+        return cls(path, form, unfinished=True)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> IndexStore:
+        """One that is whole; an update that was killed while it gave names is ended first."""
+        path = Path(path)
+        attributes = group_attributes(path)
+        if attributes is None or HEADER not in attributes:
+            StoreRaster(path)  # says what is wrong if it is no store at all
+            raise InputError(
+                f"{path} is a store, but holds no distance index; make one with "
+                "DistanceIndex.build(friction, store)"
+            )
+        if not attributes.get(MARK, {}).get("complete"):
+            raise InputError(f"{path} is unfinished; build the index again with overwrite=True")
+        stated = json.loads(attributes[HEADER])
+        if stated.get("format") not in READABLE:
+            raise InputError(
+                f"{path} holds a distance index of format {stated.get('format')}, this version "
+                f"reads {' and '.join(map(str, READABLE))}; build it again"
+            )
+        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
+        store = cls(path, Form(**{**stated, **lists}))
+        store.settle()
+        return store
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Of steps."""
+        import zarr
+
+        try:
+            array: Any = zarr.open_array(self.path / "lengths", mode="r", zarr_format=3)
+            return np.ascontiguousarray(array[...])
+        except Exception as error:
+            raise DamagedChunkError(
+                f"{self.path}: lengths cannot be read: {error}; build the index again"
+            ) from error
+
+    @cached_property
+    def rasters(self) -> tuple[StoreRaster, ...]:
+        """What costs come from."""
+        return tuple(
+            StoreRaster(self.path, name, unfinished=self._unfinished) for name in self.form.rasters
+        )
+
+    def matrix_path(self, block: int) -> Path:
+        """The object of a block."""
+        return self.path / "matrices" / "c" / str(block) / "0"
+
+    def write(self, block: int, matrix: Array, leaving: Array, target: Path | None = None) -> None:
+        """Keep a block's matrix and what steps out of it cost."""
+        content = encode_block(self.form, matrix, leaving)
+        pending = target is not None
+        target = self.matrix_path(block) if target is None else target
+        with full_storage_reported(target):
+            if pending:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            # else not its parents: if those are gone, so is the run
+            target.parent.parent.mkdir(exist_ok=True)
+            target.parent.mkdir(exist_ok=True)
+            replace_file(target, content)
+
+    def has(self, block: int) -> bool:
+        """Has a block been written?"""
+        return self.matrix_path(block).is_file()
+
+    def read(self, block: int) -> tuple[Array, Array, int]:
+        """A block's matrix as it is stored, (8, n) costs of steps out of it, and bytes read."""
+        record, size = self._record(block)
+        return *split_record(self.form, record, self.form.cells(block)), size
+
+    def _record(self, block: int) -> tuple[Array, int]:
+        """The numbers of a block's object, and its bytes."""
+        path = self.matrix_path(block)
+        try:
+            content = path.read_bytes()
+            return decode_record(content, self.form.record, np.dtype(self.form.dtype)), len(content)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise DamagedChunkError(
+                f"{path}: the matrix of block {block} cannot be read: {error}; build the index "
+                "again, or update a window inside the block"
+            ) from error
+
+    def left_out(self) -> float:
+        """Share of all entries that are not stored; all blocks are read for it."""
+        form = self.form
+        kept = entries = 0
+        for block in range(form.count if form.sparsify else 0):
+            record, _ = self._record(block)
+            cells = form.cells(block)
+            kept += int(np.bitwise_count(marks_of(form, record, cells)).sum())
+            entries += form.entries(cells)
+        return 1 - kept / entries if entries else 0.0
+
+    def bytes(self) -> int:
+        """Of all objects."""
+        return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
+
+    # -- updates -----------------------------------------------------------------------------
+
+    def pending(self) -> Path:
+        """An empty folder in which an update puts its objects, by their later names."""
+        folder = self.path / PENDING
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def commit(self, form: Form) -> None:
+        """Give what is pending its names: from here on nothing can undo it."""
+        folder = self.path / PENDING
+        replace_file(folder / COMMITTED, json.dumps(asdict(form)).encode())
+        self.settle()
+        self.form = form
+
+    def settle(self) -> None:
+        """End an update that has been committed, or forget one that has not."""
+        folder = self.path / PENDING
+        if not folder.exists():
+            return
+        try:
+            header = (folder / COMMITTED).read_text()
+        except FileNotFoundError:
+            # another process may be at work on it; the next update clears it
+            return
+        for entry in sorted(folder.rglob("*")):
+            if entry.is_file() and entry.name != COMMITTED:
+                final = self.path / entry.relative_to(folder)
+                final.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(entry, final)
+        document = json.loads((self.path / "zarr.json").read_bytes())
+        document["attributes"][HEADER] = header
+        replace_file(self.path / "zarr.json", json.dumps(document, indent=2).encode())
+        stated = json.loads(header)
+        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
+        self.form = Form(**{**stated, **lists})
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,112 @@
+"""New values in a window of an index's raster: the blocks they reach are made anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.index.build import Build, as_stored, costs_of, with_halo
+from orograph.index.store import IndexStore
+from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.publish import replace_file
+from orograph.tiles.store.sink import encode_shard
+
+Array = npt.NDArray[Any]
+
+
+def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) -> int:
+    """Put values into a window, all at once or not at all; the number of blocks made anew."""
+    form = store.form
+    fresh = _checked(store, window, given)
+    build = Build(store, store.rasters, form.problem(store.lengths))
+    folder = store.pending()
+    near = with_halo(window, form.shape)
+    numbers = form.blocks_in(near)
+    for number in numbers:
+        part = form.window(number)
+        frame = with_halo(part, form.shape)
+        cells = _changed(store, frame, window, fresh)
+        costs = costs_of(build.problem, cells, part, frame, form.shape)
+        build.make(number, costs, folder / store.matrix_path(number).relative_to(store.path))
+    for shard in form.layout.windows(form.shape):
+        meets = shard.clip((window.y + window.height, window.x + window.width))
+        if meets.y + meets.height <= window.y or meets.x + meets.width <= window.x:
+            continue
+        whole = _changed(store, shard, window, fresh)
+        for name, values in zip(form.rasters, whole, strict=True):
+            _write_shard(store.path / name, folder / name, shard, values, name)
+    digest = hashlib.sha256(repr((form.fingerprint, window)).encode())
+    for values in fresh.values():
+        digest.update(np.ascontiguousarray(values).tobytes())
+    store.commit(replace(form, fingerprint=f"updated {digest.hexdigest()}"))
+    store.__dict__.pop("rasters", None)
+    return len(numbers)
+
+
+def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dict[str, Array]:
+    """New values as they are stored, refused where they do not fit."""
+    form = store.form
+    values = {name: value for name, value in given.items() if value is not None}
+    unknown = sorted(values.keys() - set(form.rasters))
+    if unknown or not values:
+        raise InputError(
+            f"update: {', '.join(unknown) or 'nothing'} given; costs of this index come from "
+            f"{' and '.join(form.rasters)}"
+        )
+    rasters = {name: open_raster(value) for name, value in values.items()}
+    for name, raster in rasters.items():
+        if raster.shape != window.shape:
+            raise InputError(
+                f"{name}: {raster.shape[0]} x {raster.shape[1]} cells for a window of "
+                f"{window.height} x {window.width}; give one value for each of its cells"
+            )
+    whole = Window(0, 0, *window.shape)
+    names = tuple(name for name in form.rasters if name in rasters)
+    problem = replace(
+        form.problem(store.lengths),
+        nodata=tuple(rasters[name].nodata for name in names),
+        has_friction="friction" in names,
+        has_elevation="elevation" in names,
+    )
+    cells = [rasters[name].read(whole) for name in names]
+    problem.check(cells, window)
+    return {
+        name: as_stored(own, nodata, np.dtype(form.dtype))
+        for name, own, nodata in zip(names, cells, problem.nodata, strict=True)
+    }
+
+
+def _changed(
+    store: IndexStore, part: Window, window: Window, fresh: Mapping[str, Array]
+) -> list[Array]:
+    """Cells of a part of the rasters, with the new values in them."""
+    y, x = max(part.y, window.y), max(part.x, window.x)
+    bottom = min(part.y + part.height, window.y + window.height)
+    right = min(part.x + part.width, window.x + window.width)
+    both = Window(y, x, bottom - y, right - x)
+    found = []
+    for name, raster in zip(store.form.rasters, store.rasters, strict=True):
+        cells = raster.read(part)
+        if both.height > 0 and both.width > 0 and name in fresh:
+            cells[both.within(part)] = fresh[name][both.within(window)]
+        found.append(cells)
+    return found
+
+
+def _write_shard(array: Path, target: Path, window: Window, cells: Array, name: str) -> None:
+    document = (array / "zarr.json").read_bytes()
+    rows, columns = json.loads(document)["chunk_grid"]["configuration"]["chunk_shape"]
+    key = f"c/{window.y // rows}/{window.x // columns}"
+    content = encode_shard(document, window, key, cells, name)
+    with full_storage_reported(target):
+        (target / key).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(target / key, *content)

@@ -1,0 +1,358 @@
+"""What a run will take, told before it starts: tasks, memory, disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.execution.launch import check_choice, run_layout
+from orograph.settings import config
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import TABLE_ROWS, Layout
+from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+
+MIB = 2**20
+
+# Resident memory of processes that have imported all they need and done nothing yet, and what
+# the scheduler holds for a task. Measured, see benchmarks/memory.py.
+CLIENT_BYTES = 240 * MIB
+WORKER_BYTES = 215 * MIB
+TASK_BYTES = 8_000
+CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
+PART_BYTES, ROW_BYTES = 65, 48  # of a component in checkpoints: in a residue, and in the table
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will take.
+
+    Attributes
+    ----------
+    operation
+        Its name.
+    shape, tile, shard
+        The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of
+        what one task does.
+    tiles, tasks
+        How many there are. Distances: tasks at the least, as their number depends on the data.
+    memory_per_worker, memory_client, memory_total
+        Peak resident bytes of a worker of one thread, of the process with client and scheduler,
+        and of both together with ``workers`` workers. Distances: what they need; what a worker
+        may use beyond it is used to keep tiles, up to half of its limit.
+    bytes_read, bytes_written, bytes_checkpoints
+        Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
+        less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
+    workers
+        For how many workers ``memory_total`` is.
+    bytes_on_disk
+        What an index will take, compressed, estimated from some of its blocks, usually to a few
+        hundredths; None where there is only a shape, and for all other operations.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> og.plan("minimum_spanning_forest", (4096, 4096)).bytes_written // 2**20
+    16
+    """
+
+    operation: str
+    shape: tuple[int, int]
+    tile: int
+    shard: int
+    tiles: int
+    tasks: int
+    memory_per_worker: int
+    memory_client: int
+    bytes_read: int
+    bytes_written: int
+    bytes_checkpoints: int
+    workers: int
+    bytes_on_disk: int | None
+
+    @property
+    def bytes_per_cell(self) -> float:
+        """Bytes of the result for each cell: on disk if that is known, else uncompressed."""
+        count = self.bytes_written if self.bytes_on_disk is None else self.bytes_on_disk
+        return count / (self.shape[0] * self.shape[1])
+
+    @property
+    def memory_total(self) -> int:
+        """Peak resident bytes of client, scheduler and workers together."""
+        return self.memory_client + self.workers * self.memory_per_worker
+
+    def __str__(self) -> str:
+        rows, columns = self.shape
+        pieces = "blocks" if self.operation == INDEX else "tiles"
+        lines = [
+            f"{self.operation} of {rows} x {columns} cells",
+            f"  {self.tiles} {pieces} of {self.tile} x {self.tile} cells, "
+            f"written in shards of {self.shard} x {self.shard}",
+            f"  {self.tasks} tasks",
+            f"  memory: {_size(self.memory_per_worker)} a worker, "
+            f"{_size(self.memory_client)} client and scheduler, "
+            f"{_size(self.memory_total)} with {self.workers} worker(s)",
+            f"  disk, uncompressed: {_size(self.bytes_read)} read, "
+            f"{_size(self.bytes_written)} written, "
+            f"{_size(self.bytes_checkpoints)} of checkpoints on the way",
+        ]
+        if self.bytes_on_disk is not None:
+            lines.append(
+                f"  on disk: some {_size(self.bytes_on_disk)}, "
+                f"{self.bytes_per_cell:.1f} bytes a cell"
+            )
+        return "\n".join(lines)
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count = count / 1024  # type: ignore[assignment]
+    return f"{count:.1f} GiB"
+
+
+def plan(
+    operation: str,
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None = None,
+    tile: int | None = None,
+    workers: int = 1,
+    **options: Any,
+) -> Plan:
+    """Tell what a run will take, before anything is started.
+
+    Parameters
+    ----------
+    operation
+        Name of the operation: ``"minimum_spanning_forest"``, ``"cost_distance"``,
+        ``"hop_distance"``, ``"connected_components"`` or ``"distance_index"``.
+    raster
+        What the operation will be given, or only its shape (rows, columns). Of an index friction,
+        or None for a cost that goes without.
+    dtype
+        Type of the cells where only a shape is given; float32 by default. Of an index the type of
+        its costs, as `DistanceIndex.build` takes it.
+    tile
+        As the operation will be given it.
+    workers
+        Number of workers of one thread each.
+    **options
+        Components: ``components``, how many there will be; by default as many as in white noise,
+        one in ten cells. Memory and the table grow with them.
+
+        An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
+        ``levels``, ``cell_size``, ``nodata`` and ``sparsify``, as of `DistanceIndex.build`.
+
+    Returns
+    -------
+    Plan
+        Printed, it reads as a short table.
+
+    Raises
+    ------
+    InputError
+        If the operation or an option is unknown, or the raster cannot be used.
+
+    Notes
+    -----
+    Only an index's raster is read, and only a part of it: see ``Plan.bytes_on_disk``. That takes a
+    second or two.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> p = og.plan("minimum_spanning_forest", (16384, 16384), dtype="float32", workers=2)
+    >>> p.tiles, p.tasks, p.bytes_read // 2**20
+    (256, 171, 1024)
+    >>> index = og.plan("distance_index", (4096, 4096), block=64, levels=2)
+    >>> index.tiles, round(index.bytes_per_cell, 1)
+    (256, 72.6)
+    """
+    check_choice("operation", operation, (*_OPERATIONS, INDEX))
+    if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
+        raise InputError(f"workers: {workers!r}; it must be a whole number, at least 1")
+    known = _OPTIONS.get(operation, ())
+    for name in options.keys() - set(known):
+        others = [other for other, names in _OPTIONS.items() if name in names]
+        raise InputError(
+            f"{name}: no option of a plan of {operation}, which has "
+            f"{', '.join(known) or 'none'}" + "".join(f"; it is one of {other}" for other in others)
+        )
+    if operation == INDEX:
+        from orograph.index.estimate import plan_index
+
+        if tile is not None:
+            raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
+        return plan_index(raster, dtype=dtype, workers=workers, **options)
+    if isinstance(raster, tuple):
+        shape, cell = check_shape(raster), np.dtype(dtype or np.float32)
+    else:
+        opened = open_raster(raster)
+        shape, cell, tile = opened.shape, opened.dtype, tile or opened.tile
+    layout = run_layout(shape, tile or config.get("tile"))
+    return _OPERATIONS[operation](shape, cell, layout, workers, **options)
+
+
+def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Refuse what is no shape of a grid."""
+    if len(shape) != 2 or min(shape) < 1:
+        raise InputError(f"shape: {shape}; give rows and columns, at least 1 each")
+    return int(shape[0]), int(shape[1])
+
+
+def _tasks_of_pass(tree: Quadtree, layout: Layout) -> tuple[int, int]:
+    """Tasks of an up-and-down pass, and shards."""
+    level = (layout.shard // layout.tile).bit_length() - 1
+    above = sum(tree.count(upper) for upper in range(level + 1, tree.root.level + 1))
+    shards = tree.count(level)
+    return 2 * shards + 2 * above + 1, shards
+
+
+def _kept_tiles(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout) -> int:
+    """Bytes of tiles at a ragged edge, which are decoded apart from the result and kept a while."""
+    ragged = any(n % layout.tile for n in shape)
+    return min(LIMIT_BYTES, shape[0] * shape[1] * dtype.itemsize) if ragged else 0
+
+
+def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, workers: int) -> Plan:
+    tree = Quadtree(shape, layout.tile)
+    tasks, shards = _tasks_of_pass(tree, layout)
+    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
+    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
+    border = 4 * (shape[0] + shape[1])
+    worker = (
+        WORKER_BYTES
+        + _kept_tiles(shape, dtype, layout)
+        + tile_cells * (2 * dtype.itemsize + 24)
+        + shard_cells * 3
+        + border * 160
+    )
+    return Plan(
+        operation="minimum_spanning_forest",
+        shape=shape,
+        tile=layout.tile,
+        shard=layout.shard,
+        tiles=tree.count(0),
+        tasks=tasks,
+        memory_per_worker=worker,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+        bytes_read=shape[0] * shape[1] * dtype.itemsize,
+        bytes_written=shape[0] * shape[1],
+        bytes_checkpoints=shape[0] * shape[1] // 2 + 60 * shards * 4 * layout.shard,
+        workers=workers,
+        bytes_on_disk=None,
+    )
+
+
+def _relaxation(
+    operation: str,
+    message: int,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    layout: Layout,
+    workers: int,
+) -> Plan:
+    """What the frontier engine takes at the least: each tile visited once, by a task a shard.
+
+    A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
+    more on disk: more memory saves reading and is not needed. ``message`` is bytes a cell.
+    """
+    tree = Quadtree(shape, layout.tile)
+    shards = tree.count((layout.shard // layout.tile).bit_length() - 1)
+    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
+    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
+    cells = shape[0] * shape[1]
+    borders = tree.count(0) * 4 * layout.tile * 8
+    return Plan(
+        operation=operation,
+        shape=shape,
+        tile=layout.tile,
+        shard=layout.shard,
+        tiles=tree.count(0),
+        tasks=2 * shards,
+        memory_per_worker=WORKER_BYTES
+        + LIMIT_BYTES
+        + tile_cells * (2 * dtype.itemsize + 48)
+        + shard_cells * 3 * message,
+        memory_client=CLIENT_BYTES + 2 * borders,
+        bytes_read=cells * dtype.itemsize,
+        bytes_written=cells * message,
+        bytes_checkpoints=cells * 8 + borders,
+        workers=workers,
+        bytes_on_disk=None,
+    )
+
+
+def _components(
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    layout: Layout,
+    workers: int,
+    components: int | None = None,
+) -> Plan:
+    """What a pass takes that keeps all labels of a shard, and a row for each component."""
+    tree = Quadtree(shape, layout.tile)
+    tasks, shards = _tasks_of_pass(tree, layout)
+    cells = shape[0] * shape[1]
+    count = -(-cells // CELLS_A_COMPONENT) if components is None else components
+    if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= cells:
+        raise InputError(f"components: {count!r}; it must be a whole number, 0 to {cells}")
+    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
+    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
+    band_cells = min(layout.shard, shape[0]) * shape[1]
+    border = 4 * (shape[0] + shape[1])
+    # evenly spread; those of a row of shards are put in order by the client, and written by chunks
+    of_shard, of_band = (-(-count * part // cells) for part in (shard_cells, band_cells))
+    worker = (
+        WORKER_BYTES
+        + _kept_tiles(shape, dtype, layout)
+        + tile_cells * (2 * dtype.itemsize + 16)
+        + shard_cells * 13
+        + of_shard * 150
+        + border * 200
+    )
+    return Plan(
+        operation="connected_components",
+        shape=shape,
+        tile=layout.tile,
+        shard=layout.shard,
+        tiles=tree.count(0),
+        tasks=tasks,
+        memory_per_worker=worker,
+        memory_client=CLIENT_BYTES
+        + tasks * TASK_BYTES
+        + of_band * 100
+        + min(count, TABLE_ROWS) * 260,
+        bytes_read=cells * dtype.itemsize,
+        bytes_written=cells * 8 + count * (8 + 4 * 8),
+        bytes_checkpoints=cells * 4
+        + count * (PART_BYTES + ROW_BYTES)
+        + 4 * shards * layout.shard * 60,
+        workers=workers,
+        bytes_on_disk=None,
+    )
+
+
+_OPERATIONS: dict[str, Callable[..., Plan]] = {
+    "minimum_spanning_forest": _forest,
+    "cost_distance": partial(_relaxation, "cost_distance", 8),
+    "hop_distance": partial(_relaxation, "hop_distance", 4),
+    "connected_components": _components,
+}
+INDEX = "distance_index"
+_OPTIONS = {
+    "connected_components": ("components",),
+    INDEX: (
+        "elevation", "cost", "coefficients", "connectivity", "block", "levels", "cell_size",
+        "nodata", "sparsify",
+    ),
+}  # fmt: skip

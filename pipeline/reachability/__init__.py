@@ -1,0 +1,1 @@
+"""Whether two cells are connected, by bidirectional breadth-first search over tiles."""

@@ -1,0 +1,226 @@
+"""Pairs of cells: which of them are connected at all, and the searches for those that are."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.components import (
+    LABELS,
+    Components,
+    LeafState,
+    MergeState,
+    Message,
+    Summary,
+    compile_kernels,
+)
+from orograph.distance.hop_distance import Hops
+from orograph.distance.problem import Sources, warm_up
+from orograph.engines.executors import executor
+from orograph.engines.quadtree_pass import QuadtreePass, Table
+from orograph.engines.tile_states import cache_of, forget
+from orograph.execution import jobs
+from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints
+from orograph.kernels.relax.descend import descend
+from orograph.kernels.relax.edge_costs import CostModel
+from orograph.reachability.search import Here, Search, SearchResult
+from orograph.reachability.tile import EndPair, Meeting
+from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ArraySink
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Array = npt.NDArray[Any]
+Cells = npt.NDArray[np.int64]
+
+PAIRS_A_TASK = 16
+
+
+@dataclass(frozen=True)
+class Query:
+    """All that a task must know to answer pairs."""
+
+    mask: MaskRaster
+    tree: Quadtree
+    shard_level: int
+    ends: Cells
+    """Row and column of s, row and column of t, shape (n, 4)."""
+    connectivity: int
+    hops: bool
+    path: bool
+    checkpoints: CheckpointStore
+    token: str
+    cancelled: Event | None = field(default=None, compare=False)
+
+    def meeting(self, pair: int) -> Meeting:
+        """The search for one pair, with states of its own."""
+        first, second = (self._hops_from(*self.ends[pair, i : i + 2]) for i in (0, 2))
+        return Meeting(
+            EndPair((first, second)),
+            (self.mask,),
+            self.tree,
+            self.shard_level,
+            self.checkpoints.part(f"pair-{pair}"),
+            ArraySink({}),
+            f"{self.token}-{pair}",
+            self.cancelled,
+        )
+
+    def _hops_from(self, row: int, column: int) -> Hops:
+        height, width = self.tree.shape
+        return Hops(
+            model=CostModel("friction"),
+            dtype=np.dtype(np.int64),
+            connectivity=self.connectivity,
+            max_cost=math.inf,
+            lengths=np.ones((5, 1)),
+            nodata=(self.mask.nodata,),
+            has_friction=True,
+            has_elevation=False,
+            sources=Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64)),
+            targets=None,
+            cells=height * width,
+        )
+
+    def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
+        """Search for some pairs, one after the other, here."""
+        return [self._search_one(pair, share) for pair in pairs]
+
+    def _search_one(self, pair: int, share: int) -> SearchResult:
+        run = self.meeting(pair)
+        cache = cache_of(run.token)
+        cache.limit //= share  # so many search beside this one
+        try:
+            return Search(run, Here(), run, Event()).find(self.hops, self.path)
+        finally:
+            forget(run.token)
+            if isinstance(run.checkpoints, FolderCheckpoints):
+                shutil.rmtree(run.checkpoints.folder, ignore_errors=True)
+
+
+def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
+    """The task that searches for some pairs."""
+    return jobs.load(handle).search(pairs, share)
+
+
+def search_all(
+    query: Query,
+    pairs: Cells,
+    client: Client | None,
+    folder: Path | None,
+    cancelled: Event,
+    found: dict[int, SearchResult],
+) -> None:
+    """Put into ``found`` what is found: one pair by all workers together, of many each by one."""
+    if not pairs.size:
+        return
+    _warm_up(query)
+    with executor(client, "st-connected", query.token) as workers:
+        if pairs.size == 1:
+            (pair,) = pairs.tolist()
+            run = query.meeting(pair)
+            try:
+                search = Search(run, workers, _handle(run, client, folder), cancelled)
+                found[pair] = search.find(query.hops, query.path)
+            finally:
+                workers.everywhere(forget, run.token)
+            return
+        handle, todo = _handle(query, client, folder), pairs.tolist()
+        homes = len(workers.idle())
+        share = 1 if client else homes
+        many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(homes, 1))))
+        away: dict[Any, list[int]] = {}
+        while todo or away:
+            for home in workers.idle():
+                mine, todo = todo[:many], todo[many:]
+                if mine:
+                    away[workers.submit(home, "search", search_pairs, handle, mine, share)] = mine
+            for ticket, messages in workers.next_done(cancelled):
+                found.update(zip(away.pop(ticket), messages, strict=True))
+
+
+@dataclass(frozen=True)
+class PointLabels(Components):
+    """In which component some cells lie: components that write no raster."""
+
+    point_rows: Cells = field(default_factory=lambda: np.empty(0, np.int64))
+    point_columns: Cells = field(default_factory=lambda: np.empty(0, np.int64))
+
+    name = "st-connected-components"
+    outputs: ClassVar[tuple[Variable, ...]] = ()
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
+        """Label a tile and keep the labels of the points in it."""
+        summary, saved = super().leaf(place, *cells)
+        here, window = self._here(place), place.window
+        labels = saved.labels[self.point_rows[here] - window.y, self.point_columns[here] - window.x]
+        return summary, replace(saved, labels=labels)
+
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
+        """Nothing is written."""
+        return {}
+
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
+        """The points in a tile."""
+        labels = super().finish(place, saved, message)[LABELS.name]
+        return {"point": self._here(place), "label": labels}
+
+    def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
+        """All points lie in tiles."""
+        return {"point": np.empty(0, np.int64), "label": np.empty(0, np.int64)}
+
+    def _here(self, place: Place) -> Cells:
+        window = place.window
+        inside = (self.point_rows >= window.y) & (self.point_rows < window.y + window.height)
+        inside &= (self.point_columns >= window.x) & (self.point_columns < window.x + window.width)
+        return np.flatnonzero(inside)
+
+
+def labels_of_ends(
+    query: Query, client: Client | None, folder: Path | None, cancelled: Event
+) -> Cells:
+    """The components of both ends of each pair, shape (2, n)."""
+    compile_kernels(query.mask.dtype)
+    rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
+    problem = PointLabels(query.mask.dtype, None, query.connectivity, 1, "numba", rows, columns)
+    run = QuadtreePass(
+        problem,
+        (query.mask,),
+        query.tree,
+        query.shard_level,
+        query.checkpoints.part("components"),
+        ArraySink({}),
+        query.token,
+        query.cancelled,
+    )
+    run.run(client, _handle(run, client, folder), cancelled)
+    labels = np.empty(rows.size, np.int64)
+    for table in run.rows_of(run.shards):
+        labels[table["point"]] = table["label"]
+    return labels.reshape(2, -1)
+
+
+def _handle(run: Any, client: Client | None, folder: Path | None) -> Any:
+    """What tasks carry: the run itself, or on a cluster a file that holds it."""
+    if client is None:
+        return run
+    assert folder is not None
+    return jobs.store(run, folder / f"{uuid.uuid4().hex}.pickle")
+
+
+def _warm_up(query: Query) -> None:
+    """Compile what a search needs, so that workers find it in the cache."""
+    warm_up(query._hops_from(0, 0), [query.mask.dtype])
+    descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)

@@ -1,0 +1,251 @@
+"""Two breadth-first searches that go towards each other over tiles, and where they meet.
+
+A tile holds two fields of hops, one from each end. The driver lets one end at a time go on, the
+one that has settled fewer cells, to a level at which all tiles are brought to rest; so of each
+field all values up to its level are final. Every visit tells the least sum of the two fields in
+its tile, the length of a real way.
+
+*Why it is exact.* Let all values up to a from one end and up to b from the other be final, and let
+the shortest way have D <= a + b + 1 hops. If D <= a + b, one of its cells holds both its true
+values, so the least sum known is D. So a least sum of at most a + b + 1 is D: were D less, it would
+be at most a + b, and known. An end whose queue is empty has told all that it can reach: with no sum
+known, there is no way.
+
+*Which way.* Through the first cell, in row-major order, of those D // 2 hops from the first end and
+D - D // 2 from the other; from it back to both ends by `orograph.kernels.relax.descend`.
+All of this follows from final values, so the way does not depend on tiles or on the order of work.
+
+Source: I. Pohl, "Bi-directional search", Machine Intelligence 6 (1971), 127-140; here by tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.hop_distance import PER_HOP
+from orograph.engines.executors import Executor
+from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
+from orograph.engines.frontier.driver import NEIGHBOURS, OPPOSITE, Border
+from orograph.reachability.tile import (
+    BidirectionalVisit,
+    Meeting,
+    Trace,
+    VisitRequest,
+    visit_requests,
+)
+
+Array = npt.NDArray[Any]
+Tile = tuple[int, int]
+
+# a round that settles fewer cells a visit than this is too short to be worth its visits
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search has found."""
+
+    hops: int
+    """The least number of steps, -1 if there is no way; the length of some way if not asked for."""
+    cells: Array | None
+    """Rows and columns from the first end to the second; None if there is no way, or not asked."""
+    tiles: int
+    """How many tiles were visited."""
+
+
+class Search:
+    """The driver: keys and borders of the tiles that have been touched, and the two levels."""
+
+    def __init__(self, run: Meeting, workers: Executor, handle: Any, cancelled: Event) -> None:
+        self._run, self._workers, self._handle = run, workers, handle
+        self._cancelled = cancelled
+        self._tile = run.tree.tile
+        # tiles that are not at rest: for each end the hops at which something can improve them
+        self._keys: dict[Tile, list[float]] = {}
+        self._rims: dict[Tile, tuple[Border, Border]] = {}
+        self._reached: dict[Tile, list[int]] = {}
+        self._midway: dict[Tile, tuple[float, int]] = {}
+        self._settled = [0, 0]
+        self._levels: list[float] = [-1.0, -1.0]
+        self._least = math.inf
+        self._stride = float(max(self._tile // 4, 1))
+
+    def find(self, hops: bool, path: bool) -> SearchResult:
+        """Search until the answer is proved.
+
+        ``hops``: how far it is, not only whether there is a way. ``path``: by which way.
+        """
+        problem: Any = self._run.problem
+        for end, field in enumerate(problem.hops):
+            for tile, key in field.starts(self._tile).items():
+                self._lower(tile, end, key)
+        while self._least > sum(self._levels) + 1 and (hops or math.isinf(self._least)):
+            end = int(self._settled[1] < self._settled[0])
+            self._advance(end, self._levels[end] + self._stride)
+            for other in (0, 1):
+                if all(math.isinf(keys[other]) for keys in self._keys.values()):
+                    self._levels[other] = math.inf
+            if math.inf in self._levels and math.isinf(self._least):
+                return SearchResult(-1, None, len(self._rims))
+        length = int(self._least)
+        cells = self._trace(length) if path else None
+        return SearchResult(length, cells, len(self._rims))
+
+    def _advance(self, end: int, level: float, *, beyond_proof: bool = False) -> None:
+        """Bring all tiles to rest up to a level of one end, but no farther than the proof needs."""
+        start = self._levels[end]
+        visits = settled = again = 0
+        away: dict[Any, list[Tile]] = {}
+        while True:
+            if not beyond_proof:
+                level = min(level, max(start, self._least - 1 - self._levels[1 - end]))
+            levels = (level, self._levels[1]) if end == 0 else (self._levels[0], level)
+            busy = {tile for tiles in away.values() for tile in tiles}
+            for home in self._workers.idle():
+                ready = [t for t, k in self._keys.items() if k[end] <= level and t not in busy]
+                mine = [t for t in sorted(ready) if self._workers.serves(home, _home(t))]
+                mine = mine[: self._workers.share(home, len(mine))]
+                if mine:
+                    calls = [self._call(tile, levels) for tile in mine]
+                    ticket = self._workers.submit(
+                        home, "visit", visit_requests, self._handle, calls
+                    )
+                    away[ticket] = mine
+                    busy.update(mine)
+                    for tile in mine:
+                        del self._keys[tile]
+            if not away and not any(keys[end] <= level for keys in self._keys.values()):
+                break
+            for ticket, found in self._workers.next_done(self._cancelled):
+                for tile, met in zip(away.pop(ticket), found, strict=True):
+                    new, more = self._take_in(tile, met)
+                    visits, settled, again = visits + 1, settled + more, again + more - new
+        self._levels[end] = level
+        self._adapt(visits, settled, again)
+
+    def _adapt(self, visits: int, settled: int, again: int) -> None:
+        """Longer strides where visits do little, shorter ones where cells settle twice."""
+        if again > max(visits * CELLS_A_VISIT, settled // 4):
+            self._stride = max(self._stride / 2, 1.0)
+        elif visits * CELLS_A_VISIT > 2 * again:
+            # what is done beyond the meeting is lost: in proportion to what had to be done
+            known = sum(level for level in self._levels if math.isfinite(level))
+            self._stride = max(min(2 * self._stride, known // 4), self._tile // 4, 1.0)
+
+    def _take_in(self, tile: Tile, met: BidirectionalVisit) -> tuple[int, int]:
+        """Learn from a visit; cells reached for the first time, and cells settled in it."""
+        borders = self._rims.setdefault(tile, ([None] * 8, [None] * 8))
+        reached = self._reached.setdefault(tile, [0, 0])
+        new = settled = 0
+        for end, visit in enumerate(met.visits):
+            self._lower(tile, end, visit.pending / PER_HOP)
+            new += max(visit.reached - reached[end], 0)
+            settled += visit.settled
+            self._settled[end] += visit.settled
+            reached[end] = visit.reached
+            for k, (di, dj) in enumerate(NEIGHBOURS):
+                if visit.border[k] is not None:
+                    borders[end][k] = visit.border[k]
+                self._lower((tile[0] + di, tile[1] + dj), end, visit.outward[k] / PER_HOP)
+        self._midway[tile] = met.least, met.midway
+        self._least = min(self._least, met.least)
+        return new, settled
+
+    def _lower(self, tile: Tile, end: int, hops: float) -> None:
+        if math.isfinite(hops):
+            keys = self._keys.setdefault(tile, [math.inf, math.inf])
+            keys[end] = min(keys[end], hops)
+
+    def _call(
+        self, tile: Tile, levels: Sequence[float], trace: Trace | None = None
+    ) -> VisitRequest:
+        nothing: tuple[Border, Border] = ([None] * 8, [None] * 8)
+        around = [self._rims.get((tile[0] + di, tile[1] + dj), nothing) for di, dj in NEIGHBOURS]
+        first, second = (
+            [borders[end][OPPOSITE[k]] for k, borders in enumerate(around)] for end in (0, 1)
+        )
+        sent = self._rims.get(tile, nothing)
+        return VisitRequest(tile, (first, second), sent, (levels[0], levels[1]), trace)
+
+    def _trace(self, length: int) -> Array:
+        """The cells of the way, from the first end to the second."""
+        halves = (length // 2, length - length // 2)
+        for end, half in enumerate(halves):
+            if self._levels[end] < half:
+                self._advance(end, float(half), beyond_proof=True)
+        index = min(at for least, at in self._midway.values() if least == length and at >= 0)
+        middle = divmod(index, self._run.tree.shape[1])
+        first, second = (self._walk_back(end, middle) for end in (0, 1))
+        return np.concatenate([first[::-1], second[1:]])
+
+    def _walk_back(self, end: int, cell: tuple[int, int]) -> Array:
+        parts: list[Array] = []
+        ahead: tuple[int, int] | None = cell
+        while ahead is not None:
+            tile = ahead[0] // self._tile, ahead[1] // self._tile
+            call = self._call(tile, self._levels, Trace(end, *ahead))
+            (met,) = self._at_home(tile, visit_requests, self._handle, [call])
+            self._take_in(tile, met)
+            parts.append(met.cells)
+            ahead = met.ahead
+        return np.concatenate(parts)
+
+    def _at_home(self, tile: Tile, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Do one task where a tile's state is, and wait for it."""
+        ticket = None
+        while True:
+            for home in self._workers.idle() if ticket is None else ():
+                if self._workers.serves(home, _home(tile)):
+                    ticket = self._workers.submit(home, "trace", function, *arguments)
+                    break
+            for done, result in self._workers.next_done(self._cancelled):
+                if done == ticket:
+                    return result
+
+
+def _home(tile: Tile) -> int:
+    """A number that gives tiles along any front different homes."""
+    return tile[0] * 7919 + tile[1] * 104729
+
+
+class Here:
+    """An executor that does each task at once, in the task or thread that asks for it."""
+
+    shared = True
+
+    def __init__(self) -> None:
+        self._done: list[tuple[int, Any]] = []
+        self._count = 0
+
+    def serves(self, home: Any, number: int) -> bool:
+        """There is one home."""
+        return True
+
+    def share(self, home: Any, count: int) -> int:
+        """All of it."""
+        return count
+
+    def idle(self) -> list[Any]:
+        """The one home, until what it has done is fetched."""
+        return [] if self._done else [0]
+
+    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Do a task."""
+        self._count += 1
+        self._done.append((self._count, function(*arguments)))
+        return self._count
+
+    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+        """What has been done."""
+        done, self._done = self._done, []
+        return done
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Call a function here."""
+        function(*arguments)

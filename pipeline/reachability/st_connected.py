@@ -1,0 +1,280 @@
+"""Are two cells connected, how many steps apart are they, and by which way?
+
+One pair is answered by two searches that go towards each other (`orograph.reachability.tile`); of many pairs
+first those are sorted out whose ends lie in different components, in one pass over the raster.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.paths import LeastCostPath
+from orograph.distance.sources import SNAP_CELLS
+from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
+from orograph.execution.clusters import current_client
+from orograph.execution.launch import check_choice, run_layout
+from orograph.execution.run import Progress, Run
+from orograph.reachability.pairs import Query, labels_of_ends, search_all
+from orograph.reachability.search import SearchResult
+from orograph.settings import config
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
+from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster, open_raster
+from orograph.tiles.store.create import Layout
+from orograph.tiles.store.ingest import ingest
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Cells = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """What is known of pairs of cells; true of one pair if it is connected.
+
+    Attributes
+    ----------
+    connected
+        For each pair whether there is a way, shape (n,), bool.
+    hops
+        The least number of steps, int64, -1 where there is no way; None if it was not asked for.
+    paths
+        For each pair its way from ``s`` to ``t``, whose ``cost`` are the steps, or None where there
+        is no way; None instead of the list if it was not asked for.
+    tiles
+        How many tiles were searched for each pair, int64; 0 where its ends were known to lie in
+        different components, or in the same one and nothing else was asked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> reach = og.st_connected(np.array([[1, 0, 1], [1, 1, 1]]), (0, 0), (2, 0), connectivity=4)
+    >>> bool(reach), reach.hops.tolist(), reach.paths[0].cells.tolist()
+    (True, [4], [[0, 0], [1, 0], [1, 1], [1, 2], [0, 2]])
+    """
+
+    connected: npt.NDArray[np.bool_]
+    hops: npt.NDArray[np.int64] | None
+    paths: list[LeastCostPath | None] | None
+    tiles: npt.NDArray[np.int64]
+
+    def __bool__(self) -> bool:
+        if self.connected.size != 1:
+            raise ValueError(
+                f"{self.connected.size} pairs are not simply true or false; use .connected.all() "
+                "or .connected.any()"
+            )
+        return bool(self.connected[0])
+
+
+def st_connected(
+    mask: Any,
+    s: Any,
+    t: Any,
+    *,
+    connectivity: int = 8,
+    hops: bool = True,
+    path: bool = True,
+    snap: bool | int = False,
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    wait: bool = True,
+    client: Client | None = None,
+) -> Reach | Run:
+    """Are cells connected, at how many steps, and by which way?
+
+    Parameters
+    ----------
+    mask
+        Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
+        is as for `minimum_spanning_forest`.
+    s, t
+        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
+        anything with a ``geometry`` of points. One point may be paired with many.
+    connectivity
+        8 or 4 neighbours.
+    hops
+        Find the least number of steps too; without it all ends as soon as a way is known to be.
+    path
+        Find a way of so many steps too; of no effect without ``hops``.
+    snap
+        Move points that are not on passable cells to the nearest one: True within 10 cells, or a
+        number of cells.
+    nodata
+        The value of nodata cells of the mask, in place of what the raster itself says.
+    tile, wait, client
+        As for `minimum_spanning_forest`.
+
+    Returns
+    -------
+    Reach
+        ``connected``, ``hops``, ``paths`` and ``tiles``, an entry a pair.
+
+    Raises
+    ------
+    InputError
+        If an argument or the raster is not what is asked for, or points lie outside the grid or
+        on cells that are not passable; the first of them are listed.
+
+    Notes
+    -----
+    One pair is answered by two searches that go towards each other, tile by tile, until what they
+    know proves the least number of steps; only the tiles that they touch are read. If there is no
+    way, it is known when the smaller side is exhausted. Of more than one pair first the components
+    are found in which their ends lie, in one pass over the raster that writes nothing, and only
+    connected pairs are searched, each in one task. For many ends around one start `hop_distance`
+    does less work.
+
+    Of the shortest ways it is always the same one, whatever the tiling and the number of workers:
+    that through the first cell, in row-major order, among those midway (``hops // 2`` steps from
+    ``s``); from it back to both ends each step leads to the first neighbour that is one step
+    nearer, east first, then clockwise.
+
+    References
+    ----------
+    I. Pohl, "Bi-directional search", Machine Intelligence 6 (1971), 127-140.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> maze = np.array([[1, 0, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0], [0, 0, 0, 1]], bool)
+    >>> reach = og.st_connected(maze, (0, 0), [(2, 0), (3, 3)], connectivity=4)
+    >>> reach.connected.tolist(), reach.hops.tolist()
+    ([True, False], [6, -1])
+    >>> reach.paths[0].coordinates.tolist()
+    [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
+    """
+    check_choice("connectivity", connectivity, (4, 8))
+    if client is not None and not hasattr(client, "scheduler_info"):
+        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
+    raster = open_raster(mask, nodata=nodata)
+    ends = _ends(raster, s, t, snap)
+    side = tile if tile is not None else raster.tile or config.get("tile")
+    layout = run_layout(raster.shape, Layout(side, side).tile)
+    if client is None and not isinstance(raster, ArrayRaster):
+        client = current_client()
+    work: Any = _Work(raster, layout, ends, connectivity, hops, hops and path, client)
+    run = Run(work, lambda: work, work.cancelled, client)
+    reach: Any = run.result() if wait else run
+    return reach  # type: ignore[no-any-return]
+
+
+@dataclass
+class _Work:
+    """The work on all pairs, in the background."""
+
+    raster: Raster
+    layout: Layout
+    ends: Cells
+    connectivity: int
+    hops: bool
+    path: bool
+    client: Client | None
+    cancelled: Event = field(default_factory=Event)
+    found: dict[int, SearchResult] = field(default_factory=dict)
+    connected: npt.NDArray[np.bool_] | None = None
+
+    def __call__(self) -> Reach:
+        """Do it."""
+        with ExitStack() as stack:
+            folder = None
+            checkpoints: CheckpointStore = MemoryCheckpoints()
+            mask = self.raster
+            if self.client is not None or not isinstance(mask, ArrayRaster):
+                folder = Path(stack.enter_context(_scratch()))
+                folder.joinpath("states").mkdir()
+                checkpoints = FolderCheckpoints(folder / "states")
+                if isinstance(mask, ArrayRaster):
+                    copy = folder / "mask.zarr"
+                    ingest(mask, copy, tile=self.layout.tile, shard=self.layout.shard)
+                    mask = StoreRaster(copy)
+            query = Query(
+                MaskRaster(mask),
+                Quadtree(mask.shape, self.layout.tile),
+                (self.layout.shard // self.layout.tile).bit_length() - 1,
+                self.ends,
+                self.connectivity,
+                self.hops,
+                self.path,
+                checkpoints,
+                uuid.uuid4().hex,
+                None if self.client else self.cancelled,
+            )
+            try:
+                self._answer(query, folder)
+            except BaseException:
+                self.cancelled.set()  # other threads need not go on
+                raise
+        return self._reach()
+
+    def _answer(self, query: Query, folder: Path | None) -> None:
+        cluster = self.client, folder, self.cancelled
+        connected = np.ones(len(self.ends), np.bool_)
+        if len(self.ends) > 1:
+            labels = labels_of_ends(query, *cluster)
+            connected = labels[0] == labels[1]
+        self.connected = connected
+        if len(self.ends) == 1 or self.hops:
+            search_all(query, np.flatnonzero(connected), *cluster, self.found)
+
+    def _reach(self) -> Reach:
+        assert self.connected is not None
+        hops, tiles = np.full(len(self.ends), -1, np.int64), np.zeros(len(self.ends), np.int64)
+        paths: list[LeastCostPath | None] = [None] * len(self.ends)
+        for pair, message in self.found.items():
+            hops[pair], tiles[pair] = message.hops, message.tiles
+            if message.cells is not None:
+                rows, columns = message.cells.T
+                coordinates = coordinates_of(rows, columns, self.raster.georeference)
+                paths[pair] = LeastCostPath(message.cells, coordinates, float(message.hops))
+        connected = self.connected & (hops >= 0) if self.found else self.connected
+        return Reach(connected, hops if self.hops else None, paths if self.path else None, tiles)
+
+    def progress(self) -> Progress:
+        """Pairs that are answered, and all of them."""
+        known = 0 if self.connected is None else int((~self.connected).sum())
+        return Progress(known + len(self.found), len(self.ends))
+
+    def statistics(self) -> dict[str, int]:
+        """How many tiles have been searched."""
+        return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
+
+
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(
+        prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
+    )
+
+
+def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:
+    """Rows and columns of the pairs, shape (n, 4)."""
+    reach = SNAP_CELLS if snap is True else int(snap)
+    if reach < 0:
+        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
+    points = {"s": as_points(s, "s"), "t": as_points(t, "t")}
+    counts = {name: len(given) for name, given in points.items()}
+    if 1 not in counts.values() and counts["s"] != counts["t"]:
+        raise InputError(
+            f"s, t: {counts['s']} and {counts['t']} points; give as many of each, or one of one"
+        )
+    mask = MaskRaster(raster)
+    columns = []
+    for name, where in points.items():
+        cells = cells_of(where, raster.georeference, raster.shape, name)
+        on_cells = on_valid_cells(*cells, mask, where, reach, name, "cells that are not passable")
+        columns += [np.broadcast_to(axis, max(counts.values())) for axis in on_cells]
+    return np.stack(columns, axis=1)

@@ -1,0 +1,107 @@
+"""Vaults and the names of tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dask.utils import key_split
+from distributed.utils import key_split as distributed_key_split
+
+from orograph.engines.task_graph import Layers
+from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
+from orograph.tiles.errors import StorageFullError
+from orograph.tiles.grid.quadtree import Node
+
+NODE = Node(2, 7)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def checkpoints(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
+    return MemoryCheckpoints() if request.param == "memory" else FolderCheckpoints(tmp_path)
+
+
+def test_an_entry_comes_back_as_it_was(checkpoints: CheckpointStore) -> None:
+    entry = {"mask": np.arange(5), "text": ("a", None)}
+    checkpoints.save("residue", NODE, entry)
+    found = checkpoints.load("residue", NODE)
+    assert found["mask"].tolist() == [0, 1, 2, 3, 4]
+    assert found["text"] == ("a", None)
+
+
+def test_what_was_never_saved_is_absent(checkpoints: CheckpointStore) -> None:
+    assert checkpoints.load("residue", NODE) is None
+    assert not checkpoints.has("residue", NODE)
+    assert checkpoints.count("residue", 2) == 0
+
+
+def test_entries_are_counted_by_kind_and_level(checkpoints: CheckpointStore) -> None:
+    for z in range(3):
+        checkpoints.save("summary", Node(1, z), z)
+    checkpoints.save("summary", Node(2, 0), 0)
+    checkpoints.save("done", Node(1, 0), True)
+    assert checkpoints.count("summary", 1) == 3
+    checkpoints.drop("summary", Node(1, 1))
+    assert checkpoints.count("summary", 1) == 2
+    checkpoints.drop("summary", Node(1, 1))
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "emptied"])
+def test_a_damaged_entry_counts_as_absent(tmp_path: Path, damage: str) -> None:
+    checkpoints = FolderCheckpoints(tmp_path)
+    checkpoints.save("residue", NODE, np.arange(1000))
+    (path,) = (p for p in tmp_path.rglob("*") if p.is_file())
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes({"flipped": content, "cut": content[:-3], "emptied": b""}[damage])
+    assert checkpoints.load("residue", NODE) is None
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = FolderCheckpoints(tmp_path)
+    checkpoints.save("summary", NODE, "old")
+
+    def full(self: Path, *mode: str) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(StorageFullError, match="No space left"):
+        checkpoints.save("summary", NODE, "new")
+    monkeypatch.undo()
+    assert checkpoints.load("summary", NODE) == "old"
+
+
+@pytest.mark.parametrize("split", [key_split, distributed_key_split])
+def test_the_dashboard_groups_tasks_by_their_stage(split: object) -> None:
+    key = Layers("forest", "0123456789abcdef" * 2).key("merge", Node(3, 12))
+    assert split(key) == "forest-merge"  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", ["Forest", "forest_mst", "forest2", ""])
+def test_names_that_the_dashboard_would_break_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="hyphens"):
+        Layers(name, "0" * 32)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int16", "float32", "int64", "complex128", "S3"]
+)
+def test_large_arrays_come_back_as_they_were(
+    tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.execution.checkpoints._PIECE", 2**16)
+    plain = np.arange(300 * 500).reshape(300, 500).astype(dtype)
+    entry = [plain, plain.T, plain[::2, 1::3], plain[:0], np.float64(3), plain]
+    checkpoints = FolderCheckpoints(tmp_path)
+    checkpoints.save("residue", NODE, entry)
+    found = checkpoints.load("residue", NODE)
+    for before, after in zip(entry, found, strict=True):
+        assert after.dtype == before.dtype
+        np.testing.assert_array_equal(after, before)
+    assert found[0] is found[5]
+    assert found[0].flags.writeable

@@ -1,0 +1,284 @@
+"""A run as an object: watched, waited for, cancelled; in threads and on a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle_forest as oracle
+import pytest
+import xarray as xr
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster
+from watched_raster import SHARD, TILE, WatchedRaster, small_shards
+
+import orograph as og
+from orograph.execution import launch
+from orograph.execution.run import Progress, Run
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.array import ArrayRaster
+
+GRID = np.random.default_rng(5).integers(0, 90, (70, 90)).astype(np.float32)
+EXPECTED = oracle.minimum_spanning_forest(GRID).mask
+
+
+@pytest.fixture(autouse=True)
+def many_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "run_layout", small_shards)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as local,
+        Client(local, set_as_default=False) as connected,
+    ):
+        yield connected
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlowArray(ArrayRaster):
+    """A raster in memory that takes its time."""
+
+    def read(self, window: Window) -> np.ndarray:
+        time.sleep(0.01)
+        return super().read(window)
+
+
+Start = Callable[..., Run]
+
+
+@pytest.fixture(params=["in memory", "threads", "cluster"])
+def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
+    """Starts a run of some seconds, the same one each time."""
+    og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
+    options: dict[str, Any] = {"tile": TILE, "wait": False}
+    if request.param != "in memory":
+        options["out"] = tmp_path / "forest.zarr"
+    if request.param == "cluster":
+        options["client"] = request.getfixturevalue("client")
+
+    def begin(seconds: float = 0.01, **more: Any) -> Run:
+        raster = (
+            SlowArray(GRID, GRID.dtype)
+            if request.param == "in memory"
+            else WatchedRaster(tmp_path / "dem.zarr", tmp_path / "diary.txt", seconds)
+        )
+        with og.config.set(threads=2):
+            run = og.minimum_spanning_forest(raster, **options, **more)
+        assert isinstance(run, Run)
+        return run
+
+    return begin
+
+
+def test_a_run_comes_back_at_once_and_gives_its_result(start: Start) -> None:
+    begun = time.monotonic()
+    run = start()
+    assert time.monotonic() - begun < 0.5
+    assert run.status == "running"
+    result = run.result(timeout=60)
+    assert run.status == "finished"
+    assert isinstance(result, xr.Dataset)
+    np.testing.assert_array_equal(result["edges"].values, EXPECTED)
+    assert run.result() is result
+    assert run.result(timeout=0) is result
+
+
+def test_progress_only_grows_and_ends_at_its_total(start: Start) -> None:
+    run = start()
+    seen = [run.progress()]
+    while run.status == "running":
+        seen.append(run.progress())
+        time.sleep(0.001)
+    run.result()
+    seen.append(run.progress())
+    done = [progress.done for progress in seen]
+    assert done == sorted(done)
+    assert len(set(done)) >= min(6, seen[-1].total)
+    assert all(progress.done <= progress.total for progress in seen)
+    assert {progress.total for progress in seen} <= {0, seen[-1].total}
+    assert seen[-1].done == seen[-1].total > 0
+
+
+def test_waiting_too_short_says_how_far_it_is_and_stops_nothing(start: Start) -> None:
+    run = start()
+    with pytest.raises(TimeoutError, match=r"not finished after 0.1 s \(\d+ of \d+ tasks\)"):
+        run.result(timeout=0.1)
+    np.testing.assert_array_equal(run.result(timeout=60)["edges"].values, EXPECTED)
+
+
+def test_a_cancelled_run_ends_soon(start: Start) -> None:
+    run = start(seconds=0.05)
+    while run.progress().total == 0:
+        time.sleep(0.005)
+    time.sleep(0.3)
+    assert run.status == "running"
+    begun = time.monotonic()
+    run.cancel()
+    with pytest.raises(og.Cancelled, match="cancelled"):
+        run.result(timeout=30)
+    assert time.monotonic() - begun < 3
+    assert run.status == "cancelled"
+    assert run.progress().done < run.progress().total
+    run.cancel()  # again: nothing
+    with pytest.raises(og.Cancelled):
+        run.result()
+
+
+def test_a_run_cancelled_before_it_has_begun_is_cancelled(start: Start) -> None:
+    run = start()
+    run.cancel()
+    with pytest.raises(og.Cancelled):
+        run.result(timeout=30)
+    assert run.status == "cancelled"
+
+
+def test_cancelling_a_finished_run_changes_nothing(start: Start) -> None:
+    run = start(seconds=0)
+    result = run.result(timeout=60)
+    run.cancel()
+    assert run.status == "finished"
+    assert run.result() is result
+
+
+def test_what_it_is_can_be_read_from_it(start: Start) -> None:
+    run = start()
+    total = 0
+    while not total and run.status == "running":
+        total = run.progress().total
+    assert repr(run).startswith("<orograph.Run: running, ")
+    assert str(Progress(3, 8)) == "3 of 8 tasks"
+    run.result(timeout=60)
+    assert repr(run) == f"<orograph.Run: finished, {total} of {total} tasks>"
+
+
+def test_a_run_on_a_cluster_can_be_watched_on_its_dashboard(client: Client, start: Start) -> None:
+    run = start(seconds=0)
+    on_cluster = run.dashboard_link is not None
+    assert run.dashboard_link in (None, client.dashboard_link)
+    assert on_cluster == (run._client is client)
+    run.result(timeout=60)
+
+
+def test_a_client_works_that_is_not_the_default(client: Client, tmp_path: Path) -> None:
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as other,
+        Client(other) as default,
+    ):
+        out = tmp_path / "forest.zarr"
+        result = og.minimum_spanning_forest(GRID, tile=TILE, out=out, client=client)
+        np.testing.assert_array_equal(result["edges"].values, EXPECTED)
+        assert not default.run_on_scheduler(lambda dask_scheduler: dask_scheduler.total_occupancy)
+        assert not other.scheduler.task_groups
+
+
+class Rotten(Exception):
+    """Something that no one has foreseen."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RottenArray(ArrayRaster):
+    """Cannot be read in one place."""
+
+    def read(self, window: Window) -> np.ndarray:
+        if (window.y, window.x) == (40, 40):
+            raise Rotten("row 40")
+        return super().read(window)
+
+
+def test_an_exception_comes_through_as_it_is() -> None:
+    run = og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE, wait=False)
+    for _ in range(2):
+        with pytest.raises(Rotten, match="row 40"):
+            run.result(timeout=30)
+    assert run.status == "failed"
+    assert repr(run).startswith("<orograph.Run: failed, ")
+    with pytest.raises(Rotten, match="row 40"):
+        og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE)
+
+
+def test_a_run_that_fails_stops_its_other_threads() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(Rotten):
+        og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE)
+    assert set(threading.enumerate()) <= before
+
+
+def test_runs_leave_no_threads_behind() -> None:
+    before = set(threading.enumerate())
+    for _ in range(3):
+        og.minimum_spanning_forest(GRID, tile=TILE)
+    assert set(threading.enumerate()) <= before
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrowdedArray(ArrayRaster):
+    """Counts how many threads are at it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "threads", set())
+
+    def read(self, window: Window) -> np.ndarray:
+        self.threads.add(threading.get_ident())  # type: ignore[attr-defined]
+        time.sleep(0.002)
+        return super().read(window)
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3], ids=["one a core", "1", "3"])
+def test_a_run_takes_as_many_threads_as_it_is_told(threads: int, tmp_path: Path) -> None:
+    raster = CrowdedArray(GRID, GRID.dtype)
+    with og.config.set(threads=threads):
+        og.minimum_spanning_forest(raster, tile=4, out=tmp_path / "forest.zarr")
+    main = threading.get_ident()  # took the fingerprint
+    readers = raster.threads - {main}  # type: ignore[attr-defined]
+    assert len(readers) == (threads or CPU_COUNT)
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Where tests run in the background, the shell has told Python to ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_stops_the_run(start: Start) -> None:
+    run = start(seconds=0.05)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        run.result()
+    with pytest.raises(og.Cancelled):
+        run.result(timeout=30)
+    assert run.status == "cancelled"
+
+
+def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path) -> None:
+    og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
+    source = tmp_path / "dem.zarr"
+    where: tuple[dict[str, Any], ...] = ({}, {"client": client})
+    for stopped_in in where:
+        for resumed_in in where:
+            raster = WatchedRaster(source, tmp_path / "diary.txt", 0.01)
+            out = tmp_path / f"{bool(stopped_in)}-{bool(resumed_in)}.zarr"
+            options = {"tile": TILE, "out": out}
+            run = og.minimum_spanning_forest(raster, **options, **stopped_in, wait=False)
+            while run.progress().done < 10:
+                time.sleep(0.005)
+            run.cancel()
+            with pytest.raises(og.Cancelled):
+                run.result(timeout=30)
+            result = og.minimum_spanning_forest(raster, **options, **resumed_in, resume=True)
+            np.testing.assert_array_equal(result["edges"].values, EXPECTED)

@@ -1,0 +1,271 @@
+"""What is planned is what comes: numbers of an index to the byte, its disk and memory nearly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import orograph as og
+from orograph.cli.main import main
+from orograph.index.distance_index import DistanceIndex
+from orograph.index.store import IndexStore
+
+Array = npt.NDArray[Any]
+
+
+def fractal(shape: tuple[int, int]) -> Array:
+    """Smooth heights, some hundred metres high."""
+    rng = np.random.default_rng(3)
+    frequency = np.fft.fftfreq(shape[0])[:, None] ** 2 + np.fft.rfftfreq(shape[1])[None] ** 2
+    frequency[0, 0] = 1
+    spectrum = np.fft.rfft2(rng.standard_normal(shape)) * frequency**-1.1
+    heights = np.fft.irfft2(spectrum, s=shape)
+    return 600 * (heights - heights.min()) / np.ptp(heights)
+
+
+def steep(shape: tuple[int, int]) -> Array:
+    """Friction that grows with the slope."""
+    return 1 + np.hypot(*np.gradient(fractal(shape)))
+
+
+def rough(shape: tuple[int, int]) -> Array:
+    """Friction without any order."""
+    return np.random.default_rng(4).uniform(1, 10, shape)
+
+
+def coast(shape: tuple[int, int]) -> Array:
+    """Two fifths of it are barriers, in large pieces."""
+    heights = fractal(shape)
+    return np.where(heights > np.quantile(heights, 0.4), steep(shape), np.nan)
+
+
+FORMS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
+    "whole blocks": ((32, 48), {"block": 4, "levels": 2}),
+    "ragged at both edges": ((45, 61), {"block": 4, "levels": 1}),
+    "one ragged block": ((13, 7), {"block": 32, "levels": 0}),
+    "a last row and column of one cell": ((33, 17), {"block": 8, "levels": 0}),
+    "one row": ((1, 50), {"block": 8, "levels": 0}),
+    "blocks of one cell": ((5, 6), {"block": 1, "levels": 0}),
+    "single precision": ((45, 61), {"block": 8, "dtype": "float32"}),
+    "whole numbers": ((45, 61), {"block": 8, "dtype": "int64", "connectivity": 4}),
+    "sums left out": ((45, 61), {"block": 8, "sparsify": True}),
+}
+
+
+@pytest.mark.parametrize(
+    ("cost", "form"),
+    [(cost, form) for cost in ("friction", "absolute_difference", "tobler") for form in FORMS
+     if (cost, form) != ("tobler", "whole numbers")],
+)  # fmt: skip
+def test_an_index_has_the_numbers_that_were_planned(cost: str, form: str, tmp_path: Path) -> None:
+    shape, options = FORMS[form]
+    heights = None if cost == "friction" else np.floor(fractal(shape))
+    friction = None if cost == "absolute_difference" else np.floor(rough(shape))
+    index = DistanceIndex.build(
+        friction, tmp_path / "i", elevation=heights, cost=cost, cell_size=1, **options
+    )
+    planned = og.plan("distance_index", shape, cost=cost, **options)
+    assert planned.bytes_on_disk is None
+    assert planned.bytes_written == index.bytes_uncompressed
+    assert planned.bytes_per_cell == index.bytes_uncompressed / (shape[0] * shape[1])
+    assert planned.tiles == index.blocks
+    # counted from what is stored, block by block
+    store = IndexStore.open(tmp_path / "i")
+    blocks = [store.read(number)[:2] for number in range(index.blocks)]
+    cells = shape[0] * shape[1] * len(store.rasters)
+    numbers = sum(matrix.size + leaving.size for matrix, leaving in blocks) + cells
+    if options.get("sparsify"):
+        # a bit for each entry, in whole numbers
+        numbers += sum(-(-matrix.size // 64) for matrix, _ in blocks)
+    assert index.bytes_uncompressed == numbers * blocks[0][0].itemsize
+    # headers and checksums of objects, and metadata, are all that may come on top
+    files = [entry for entry in (tmp_path / "i").rglob("*") if entry.is_file()]
+    numbers_in = [path for path in files if "c" in path.relative_to(tmp_path).parts[:3]]
+    metadata = sum(path.stat().st_size for path in files if path not in numbers_in)
+    assert metadata < 15_000
+    tiles = (store.form.layout.shard // store.form.side) ** 2
+    overhead = metadata + 20 * index.blocks + 40 * tiles * len(numbers_in) + store.lengths.nbytes
+    assert index.nbytes <= index.bytes_uncompressed + overhead
+
+
+RASTERS: dict[str, tuple[Array, dict[str, Any]]] = {
+    "slopes": (steep((600, 700)), {"block": 64, "levels": 1}),
+    "slopes, single precision": (
+        steep((512, 512)).astype(np.float32), {"block": 64, "dtype": "float32"}
+    ),
+    "slopes, whole numbers": (
+        np.floor(steep((500, 500))), {"block": 32, "dtype": "int64", "connectivity": 4}
+    ),
+    "slopes, small blocks": (steep((300, 300)), {"block": 8, "levels": 0}),
+    "independent friction": (rough((600, 500)), {"block": 128, "levels": 0}),
+    "independent whole frictions": (np.floor(rough((400, 400))), {"block": 64, "levels": 0}),
+    "a coast": (coast((800, 800)), {"block": 64, "levels": 0}),
+    "a coast, small blocks": (coast((700, 900)), {"block": 8, "levels": 1}),
+    "nothing but barriers": (np.full((200, 200), np.nan), {"block": 16}),
+    "slopes, sums left out": (
+        np.floor(steep((500, 500))), {"block": 64, "sparsify": True}
+    ),
+    "whole numbers, sums left out": (
+        np.floor(steep((500, 500))),
+        {"block": 64, "sparsify": True, "dtype": "int64", "connectivity": 4},
+    ),
+    "one small block": (rough((20, 30)), {}),
+    "walking": (fractal((500, 500)), {"cost": "tobler", "block": 64}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("raster", "options"), RASTERS.values(), ids=RASTERS.keys())
+def test_an_index_takes_on_disk_what_was_planned(
+    raster: Array, options: dict[str, Any], tmp_path: Path
+) -> None:
+    heights = raster if "cost" in options else None
+    friction = raster if heights is None else None
+    options = {"elevation": heights, "cell_size": 1, **options}
+    before = list(tmp_path.iterdir())
+    planned = og.plan("distance_index", friction, **options)
+    assert list(tmp_path.iterdir()) == before
+    assert planned == og.plan("distance_index", friction, **options)
+    index = DistanceIndex.build(friction, tmp_path / "i", **options)
+    assert planned.bytes_on_disk == pytest.approx(index.nbytes, rel=0.1)
+    assert planned.bytes_per_cell == pytest.approx(index.bytes_per_cell, rel=0.1)
+    assert planned.bytes_written == index.bytes_uncompressed
+    assert index.bytes_per_cell == index.nbytes / raster.size
+
+
+def test_large_blocks_are_planned_by_smaller_ones(tmp_path: Path) -> None:
+    friction = steep((700, 700)).astype(np.float32)
+    options: dict[str, Any] = {"dtype": "float32", "block": 700, "levels": 0}
+    index = DistanceIndex.build(friction, tmp_path / "i", **options)
+    planned = og.plan("distance_index", friction, **options)
+    assert planned.bytes_on_disk == pytest.approx(index.nbytes, rel=0.1)
+
+
+def test_what_a_build_reads_and_copies(tmp_path: Path) -> None:
+    friction = np.ones((70, 90), np.float32)
+    in_memory = og.plan("distance_index", friction, block=8, levels=0)
+    assert in_memory.shard == 128
+    assert in_memory.bytes_read == in_memory.bytes_checkpoints == friction.nbytes
+    og.ingest(friction, tmp_path / "f", tile=16)
+    stored = og.plan("distance_index", tmp_path / "f", block=2, levels=0)
+    assert stored.bytes_checkpoints == 0
+    # shards of 32 cells a side, and one more on each side where there is any
+    rows, columns = (33 + 34 + 7), (33 + 34 + 27)
+    assert (stored.shard, stored.tasks) == (32, 9)
+    assert stored.bytes_read == rows * columns * 4
+
+
+WORKER = """
+import sys, numpy as np, orograph as og
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
+if __name__ == "__main__":
+    with og.cluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+        og.DistanceIndex.build(sys.argv[1], sys.argv[2], block=256, client=client)
+        print(*client.run(peak).values(), peak())
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
+def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
+    og.ingest(rough((512, 1024)), tmp_path / "f")
+    planned = og.plan("distance_index", (512, 1024), block=256)
+    # compile the kernels here: that takes memory of its own
+    DistanceIndex.build(rough((8, 8)), tmp_path / "small")
+    sent = subprocess.run(
+        [sys.executable, "-c", WORKER, str(tmp_path / "f"), str(tmp_path / "i")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    worker, client = map(int, sent.stdout.split())
+    assert 0.6 < worker / planned.memory_per_worker < 1.05
+    assert client < 1.1 * planned.memory_client
+
+
+def test_a_plan_of_components_grows_with_how_many_there_are() -> None:
+    shape = 8192, 8192
+    usual, none = (
+        og.plan("connected_components", shape, **more) for more in ({}, {"components": 0})
+    )
+    many = og.plan("connected_components", shape, components=shape[0] * shape[1] // 4)
+    assert none.bytes_written == shape[0] * shape[1] * 8
+    assert many.bytes_written == none.bytes_written + shape[0] * shape[1] // 4 * 40
+    assert none.memory_per_worker < usual.memory_per_worker < many.memory_per_worker
+    assert none.memory_client < usual.memory_client < many.memory_client
+    assert usual.tasks == og.plan("minimum_spanning_forest", shape).tasks
+    large = og.plan("connected_components", (4 * 8192, 8192))
+    # a worker's share grows with the perimeter alone
+    assert large.memory_per_worker - usual.memory_per_worker < 30_000 * 6 * 200
+
+
+def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
+    mask = np.random.default_rng(0).random((500, 700)) < 0.4
+    found = og.connected_components(mask, connectivity=4, out=tmp_path / "labels")
+    count = found.attrs["component_count"]
+    planned = og.plan("connected_components", mask, components=count)
+    arrays = ("labels", "component_size", "component_box")
+    assert planned.bytes_written == sum(found[name].nbytes for name in arrays)
+    assert planned.bytes_read == mask.nbytes
+    assert og.plan("connected_components", mask.shape).bytes_written == pytest.approx(
+        planned.bytes_written, rel=0.05
+    )
+
+
+REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
+    "an option of another operation": (
+        "cost_distance", (9, 9), {"block": 8},
+        "block: no option of a plan of cost_distance, which has none; it is one of distance_index",
+    ),
+    "no option at all": (
+        "connected_components", (9, 9), {"blocks": 8},
+        "blocks: no option of a plan of connected_components, which has components",
+    ),
+    "an index cut into tiles": ("distance_index", (9, 9), {"tile": 4}, "tile: 4; .* block and lev"),
+    "large blocks": ("distance_index", (9, 9), {"block": 2048}, "block: 2048 with levels=1"),
+    "16 neighbours": ("distance_index", (9, 9), {"connectivity": 16}, "connectivity: 16"),
+    "no such dtype": ("distance_index", (9, 9), {"dtype": "int8"}, "dtype: 'int8'"),
+    "no dtype": ("distance_index", (9, 9), {"dtype": "number"}, "dtype: 'number'"),
+    "no cells": ("distance_index", (0, 9), {}, r"shape: \(0, 9\)"),
+    "no raster": ("distance_index", None, {}, "friction: None"),
+    "negative friction": ("distance_index", np.full((9, 9), -1.0), {}, r"-1.0 at row 0, column 0"),
+    "workers by halves": ("hop_distance", (9, 9), {"workers": 0.5}, "workers: 0.5"),
+    "fewer than none": ("connected_components", (9, 9), {"components": -1}, "components: -1"),
+    "more than cells": ("connected_components", (9, 9), {"components": 82}, "82; .* 0 to 81"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "raster", "options", "says"), REFUSED.values(), ids=REFUSED.keys()
+)
+def test_what_cannot_be_planned_is_refused(
+    operation: str, raster: Any, options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.plan(operation, raster, **options)
+
+
+def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    og.ingest(rough((60, 50)), tmp_path / "f")
+    sides = ["--block", "8", "--levels", "0"]
+    assert main(["plan", "distance_index", str(tmp_path / "f"), *sides]) == 0
+    said = capsys.readouterr().out
+    assert "56 blocks of 8 x 8 cells" in said
+    assert "bytes a cell" in said
+    assert main(["plan", "distance_index", "--shape", "60", "50", *sides]) == 0
+    assert "on disk" not in capsys.readouterr().out
+    walk = ["--elevation", str(tmp_path / "f"), "--cost", "walk", "--cell-size", "30"]
+    assert main(["plan", "distance_index", *walk]) == 0
+    assert "1 blocks of 256" in capsys.readouterr().out
+    assert main(["plan", "connected_components", "--shape", "60", "50", "--components", "7"]) == 0
+    assert "connected_components of 60 x 50 cells" in capsys.readouterr().out
+    for wrong in ([str(tmp_path / "f"), "--shape", "9", "9"], [], ["--components", "7"]):
+        assert main(["plan", "distance_index", *wrong]) == 1, wrong
+        assert "orograph: " in capsys.readouterr().err

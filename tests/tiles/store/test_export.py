@@ -1,0 +1,181 @@
+"""GeoTIFF export, read back by rasterio and rioxarray."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+import rioxarray
+import xarray as xr
+from affine import Affine
+from rasterio.crs import CRS
+
+from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store import export as exporting
+from orograph.tiles.store.create import (
+    Layout,
+    StoreSink,
+    Variable,
+    create_store,
+    open_dataset,
+    partial_path,
+    publish,
+)
+from orograph.tiles.store.export import to_geotiff
+from orograph.tiles.store.ingest import ingest
+
+NOT_PLACED = "ignore::rasterio.errors.NotGeoreferencedWarning"
+
+
+def crs_written_by_rasterio(crs: CRS) -> CRS:
+    """GDAL may know a CRS by another text once it has been in a GeoTIFF."""
+    with rasterio.MemoryFile() as file:
+        shape = {"height": 1, "width": 1, "count": 1, "dtype": "uint8"}
+        place = Affine(2, 0, 0, 0, -2, 0)
+        with file.open(driver="GTiff", crs=crs, transform=place, **shape) as target:
+            target.write(np.zeros((1, 1, 1), "u1"))
+        with file.open() as written:
+            return written.crs
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nc_eno", "nc_fortbragg_2012", "srtm_bigtujunga30m_utm11", "california_clipped_500x500"],
+)
+def test_real_rasters_make_the_round_trip(shared_data: Path, tmp_path: Path, name: str) -> None:
+    source = shared_data / "dem" / f"{name}.tif"
+    ingest(source, tmp_path / "a.zarr", tile=100)
+    assert to_geotiff(tmp_path / "a.zarr", tmp_path / "a.tif") == tmp_path / "a.tif"
+    with rasterio.open(source) as theirs, rasterio.open(tmp_path / "a.tif") as ours:
+        assert ours.read().tobytes() == theirs.read().tobytes()
+        assert ours.crs == crs_written_by_rasterio(theirs.crs)
+        assert ours.transform == theirs.transform
+        assert ours.nodata == theirs.nodata
+        assert ours.dtypes == theirs.dtypes
+        assert ours.profile["tiled"]
+        assert ours.compression.name == "deflate"
+        assert ours.descriptions[0] == theirs.descriptions[0] or theirs.descriptions[0] is None
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+@pytest.mark.parametrize(
+    ("dtype", "nodata"),
+    [
+        ("uint8", 255),
+        ("int8", -128),
+        ("int16", None),
+        ("uint16", 0),
+        ("int32", -1),
+        ("uint32", 7),
+        ("int64", 0),
+        ("uint64", 0),
+        ("float32", np.nan),
+        ("float64", -9999.0),
+    ],
+)
+def test_every_type_of_cell(tmp_path: Path, dtype: str, nodata: Any) -> None:
+    cells = (np.random.default_rng(0).random((70, 33)) * 100).astype(dtype)
+    array = xr.DataArray(cells, dims=("y", "x"), name="z", attrs={"units": "m"})
+    if nodata is not None:
+        array.attrs["_FillValue"] = np.dtype(dtype).type(nodata)
+    to_geotiff(array, tmp_path / "a.tif")
+    with rasterio.open(tmp_path / "a.tif") as ours:
+        assert ours.dtypes == (dtype,)
+        np.testing.assert_array_equal(ours.read(1), cells)
+        np.testing.assert_equal(ours.nodata, nodata)
+        assert ours.descriptions == ("z",)
+        assert ours.units == ("m",)
+
+
+@pytest.mark.parametrize("side", [512, 1024])
+def test_rasters_larger_than_what_is_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: int
+) -> None:
+    monkeypatch.setattr(exporting, "READ_SIDE", side)
+    cells = np.random.default_rng(0).integers(0, 30, (1100, 1300)).astype("i2")
+    place = Georeference.from_geotransform((500.0, 10.0, 0.0, 900.0, 0.0, 10.0), cells.shape)
+    array = xr.DataArray(cells, dims=("y", "x"), coords=place.coords())
+    to_geotiff(array, tmp_path / "a.tif")
+    theirs = rioxarray.open_rasterio(tmp_path / "a.tif").squeeze("band", drop=True)
+    np.testing.assert_array_equal(theirs, cells)
+    np.testing.assert_array_equal(theirs.y, array.y)  # rows going north stay as they are
+    np.testing.assert_array_equal(theirs.x, array.x)
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+def test_one_variable_of_several(tmp_path: Path) -> None:
+    partial = partial_path(tmp_path / "a.zarr")
+    create_store(partial, (4, 4), Layout(2, 4), [Variable("a", "u1"), Variable("b", "f8")])
+    for name, dtype in (("a", "u1"), ("b", "f8")):
+        cells = np.arange(16).reshape(4, 4).astype(dtype)
+        StoreSink(partial).write(name, Window(0, 0, 4, 4), cells)
+    publish(partial, tmp_path / "a.zarr")
+    with pytest.raises(InputError, match="variables a, b; name one"):
+        to_geotiff(tmp_path / "a.zarr", tmp_path / "a.tif")
+    to_geotiff(tmp_path / "a.zarr", tmp_path / "a.tif", variable="b")
+    with pytest.raises(InputError, match=r"2 rasters \(a, b\)"):
+        to_geotiff(open_dataset(tmp_path / "a.zarr"), tmp_path / "c.tif")
+    to_geotiff(open_dataset(tmp_path / "a.zarr"), tmp_path / "c.tif", variable="a")
+    with rasterio.open(tmp_path / "a.tif") as b, rasterio.open(tmp_path / "c.tif") as a:
+        assert (a.dtypes, b.dtypes) == (("uint8",), ("float64",))
+        np.testing.assert_array_equal(a.read(1), b.read(1))
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+def test_files_are_replaced_only_on_demand(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    to_geotiff(np.zeros((3, 3)), path)
+    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+        to_geotiff(np.ones((3, 3)), path)
+    to_geotiff(np.ones((3, 3)), path, overwrite=True)
+    with rasterio.open(path) as ours:
+        assert (ours.read(1) == 1).all()
+    with pytest.raises(InputError, match="is the source itself"):
+        to_geotiff(path, path, overwrite=True)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreExistsError, match="is no file"):
+        to_geotiff(np.ones((3, 3)), tmp_path / "folder", overwrite=True)
+    with pytest.raises(InputError, match="missing does not exist; create it"):
+        to_geotiff(np.ones((3, 3)), tmp_path / "missing" / "a.tif")
+    assert sorted(os.listdir(tmp_path)) == ["a.tif", "folder"]
+
+
+def test_cells_that_are_not_evenly_spaced_are_refused(tmp_path: Path) -> None:
+    array = xr.DataArray(np.zeros((3, 3)), {"y": [1.0, 2.0, 9.0], "x": [1.0, 2.0, 3.0]}, ("y", "x"))
+    with pytest.raises(InputError, match="not evenly spaced, which a GeoTIFF cannot say"):
+        to_geotiff(array, tmp_path / "a.tif")
+    assert os.listdir(tmp_path) == []
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from orograph.tiles.errors import StorageFullError
+from orograph.tiles.store.export import to_geotiff
+cells = np.random.default_rng(0).random((600, 600))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+try:
+    to_geotiff(cells, sys.argv[1])
+except StorageFullError as error:
+    print(error)
+"""
+
+
+def test_a_file_cut_short_by_a_limit_is_not_taken_for_whole(tmp_path: Path) -> None:
+    # GDAL itself reports this on the standard error stream alone.
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path / "a.tif"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "does not read back as it was written" in done.stdout
+    assert os.listdir(tmp_path) == []

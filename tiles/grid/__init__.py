@@ -1,0 +1,1 @@
+"""Geometry: windows, quadtree, borders, coordinates, step lengths."""

@@ -1,0 +1,116 @@
+"""The cells by which a tile or a node meets the outside, and the seams between siblings.
+
+Cells are named by their row-major index in the frame of the node at hand (its own window), so
+ascending order is row-major order everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.grid.quadtree import Place, Sides
+from orograph.tiles.grid.window import Window
+
+Indices = npt.NDArray[np.int64]
+
+EAST, SOUTH_WEST, SOUTH, SOUTH_EAST = 0, 1, 2, 3
+DIRECTION_STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
+
+
+def border_cells(height: int, width: int, sides: Sides) -> Indices:
+    """Row-major indices, ascending, of the cells of a window that touch the outside.
+
+    Examples
+    --------
+    >>> border_cells(3, 3, Sides(north=False, south=True, west=False, east=True))
+    array([2, 5, 6, 7, 8])
+    """
+    first = 1 if sides.north else 0
+    last = height - 1 if sides.south else height
+    middle = np.arange(first, max(first, last), dtype=np.int64) * width
+    columns = [c for c, there in ((0, sides.west), (width - 1, sides.east)) if there]
+    parts = [(middle[:, None] + np.unique(np.array(columns, np.int64))).ravel()]
+    row = np.arange(width, dtype=np.int64)
+    if sides.north:
+        parts.insert(0, row)
+    if sides.south and not (sides.north and height == 1):
+        parts.append((height - 1) * width + row)
+    return np.concatenate(parts)
+
+
+def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
+    """The indices of cells of ``inner`` in the frame of ``outer``, which holds it."""
+    y, x = np.divmod(cells, inner.width)
+    framed: Indices = (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
+    return framed
+
+
+def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:
+    """The border cells of all children of a node, and where among them those of each child stand.
+
+    Returns
+    -------
+    cells : int64 array
+        In the frame of the node's ``window``, ascending.
+    positions : list of int64 arrays
+        For each child, the positions in ``cells`` of its own border cells, in their order.
+    """
+    own = [
+        reframe(border_cells(*child.window.shape, child.sides), child.window, window)
+        for child in children
+    ]
+    cells = np.sort(np.concatenate(own))
+    return cells, [np.searchsorted(cells, part) for part in own]
+
+
+def split_of(children: Sequence[Place]) -> tuple[int, int]:
+    """Row and column, in the frame of a node, at which its second children begin."""
+    return children[0].window.shape
+
+
+def seam_edges(
+    height: int, width: int, split: tuple[int, int], connectivity: int
+) -> tuple[Indices, Indices, npt.NDArray[np.uint8]]:
+    """The edges of a node that cross from one of its children to another.
+
+    Parameters
+    ----------
+    height, width
+        Size of the node in cells.
+    split
+        Row and column at which the second children begin; a split equal to ``height`` or
+        ``width`` means that there is no child beyond it.
+    connectivity
+        4 or 8.
+
+    Returns
+    -------
+    first, second : int64 arrays
+        The two ends of each edge, in the node's frame, ``first < second``.
+    direction : uint8 array
+        0 east, 1 south-west, 2 south, 3 south-east, as seen from ``first``.
+    """
+    parts: list[tuple[Indices, int]] = [(np.empty(0, np.int64), EAST)]
+    row, column = split
+    if column < width:
+        y = np.arange(height, dtype=np.int64)
+        left = y * width + column - 1
+        parts.append((left, EAST))
+        if connectivity == 8:
+            parts += [(left[:-1], SOUTH_EAST), (left[:-1] + 1, SOUTH_WEST)]
+    if row < height:
+        x = np.arange(width, dtype=np.int64)
+        above = (row - 1) * width + x
+        parts.append((above, SOUTH))
+        if connectivity == 8:
+            # the two diagonals through the middle cross the other seam too, and stand there
+            parts.append((above[(x < width - 1) & (x != column - 1)], SOUTH_EAST))
+            parts.append((above[(x > 0) & (x != column)], SOUTH_WEST))
+    steps = [dy * width + dx for dy, dx in DIRECTION_STEPS]
+    first = np.concatenate([cells for cells, _ in parts])
+    second = np.concatenate([cells + steps[d] for cells, d in parts])
+    direction = np.concatenate([np.full(len(cells), d, np.uint8) for cells, d in parts])
+    return first, second, direction

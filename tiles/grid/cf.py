@@ -1,0 +1,111 @@
+"""Reading a georeference from a DataArray, by the CF conventions and as rioxarray does."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import (
+    GRID_MAPPING,
+    Georeference,
+    GeoTransform,
+    check_upright,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_IDENTITY: GeoTransform = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+_X_NAMES = {"x", "lon", "longitude", "easting", "col", "column"}
+_Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
+
+
+def georeference_of(array: xr.DataArray) -> Georeference:
+    """Georeference of a DataArray of two dimensions (y, x)."""
+    y_name, x_name = (str(name) for name in array.dims[-2:])
+    if y_name.lower() in _X_NAMES and x_name.lower() in _Y_NAMES:
+        raise InputError(
+            f"dimensions ({y_name}, {x_name}): rows come first; "
+            f"use .transpose({x_name!r}, {y_name!r})"
+        )
+    attributes = _grid_mapping_attributes(array)
+    transform = _parse_geotransform(attributes.get("GeoTransform"))
+    if transform is not None:
+        check_upright(transform)
+    y, x = _axis(array, y_name), _axis(array, x_name)
+    if (y is None or x is None) and transform is not None and transform != _IDENTITY:
+        placed = Georeference.from_geotransform(transform, (array.shape[-2], array.shape[-1]))
+        y, x = placed.y, placed.x
+    elif y is None or x is None:
+        y = x = transform = None
+    if transform is not None and not _agrees(transform, y, x):
+        transform = None  # left over from before a slice or a reprojection
+    y_attrs = dict(array[y_name].attrs) if y_name in array.coords else {}
+    x_attrs = dict(array[x_name].attrs) if x_name in array.coords else {}
+    wkt = _crs_of(array, attributes)
+    return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
+
+
+def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:
+    if name not in array.coords:
+        return None
+    values = array.coords[name].values
+    if values.ndim != 1 or values.dtype.kind not in "iuf":
+        raise InputError(
+            f"coordinate {name} has {values.ndim} dimensions of {values.dtype}; "
+            f"it must be one dimension of numbers: replace it, or .drop_vars({name!r})"
+        )
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+def _grid_mapping_attributes(array: xr.DataArray) -> dict[str, Any]:
+    name = array.encoding.get("grid_mapping", array.attrs.get("grid_mapping", GRID_MAPPING))
+    for candidate in (name, GRID_MAPPING, "crs"):
+        if candidate in array.coords and array.coords[candidate].attrs:
+            return {str(key): value for key, value in array.coords[candidate].attrs.items()}
+    return {}
+
+
+def _parse_geotransform(text: Any) -> GeoTransform | None:
+    if text is None:
+        return None
+    try:
+        a, b, c, d, e, f = (
+            float(item) for item in (text.split() if isinstance(text, str) else text)
+        )
+    except (TypeError, ValueError):
+        return None
+    return a, b, c, d, e, f
+
+
+def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
+    """The transform a grid mapping states, if the coordinates have not left it behind."""
+    six = _parse_geotransform(text)
+    return six if six is not None and y is not None and _agrees(six, y, x) else None
+
+
+def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:
+    """Whether a transform puts the first and last cell where the coordinates have them."""
+    for values, start, step in ((y, six[3], six[5]), (x, six[0], six[1])):
+        for index in (0, values.size - 1):
+            if not abs(start + (index + 0.5) * step - values[index]) <= 1e-3 * abs(step):
+                return False
+    return True
+
+
+def _crs_of(array: xr.DataArray, attributes: dict[str, Any]) -> str | None:
+    for key in ("crs_wkt", "spatial_ref"):
+        if attributes.get(key):
+            return str(attributes[key])
+    if "grid_mapping_name" in attributes:
+        from pyproj import CRS
+
+        return str(CRS.from_cf(attributes).to_wkt())
+    if "rioxarray" in sys.modules:  # only then can a CRS hide in its accessor (rio.set_crs)
+        crs = array.rio.crs
+        return None if crs is None else str(crs.to_wkt())
+    return None

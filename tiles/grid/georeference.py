@@ -1,0 +1,237 @@
+"""Where the cells of a grid lie: coordinates, coordinate reference system, cell size."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from affine import Affine
+
+GRID_MAPPING = "spatial_ref"
+# How far, in cells, a coordinate may lie from where a regular grid has it. Wide enough for
+# longitudes that were once stored as float32, narrow enough to find a left-out row.
+REGULAR_WITHIN = 0.05
+
+GeoTransform = tuple[float, float, float, float, float, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Georeference:
+    """The place of a grid on the map.
+
+    Parameters
+    ----------
+    y, x : float64 arrays of one dimension, or None
+        Centres of rows and of columns. None: the grid is known in cells only.
+    crs_wkt : str or None
+        Coordinate reference system in well-known text.
+    y_name, x_name : str
+        Names of the two dimensions.
+    geotransform : six floats or None
+        The affine transform in GDAL's order, kept because coordinates of cell centres give it
+        back only to within rounding. It must agree with ``y`` and ``x``.
+    y_attrs, x_attrs : mapping
+        Attributes of the coordinates, such as units.
+
+    Raises
+    ------
+    InputError
+        If coordinates are not finite and strictly monotonic, or the transform is sheared.
+    """
+
+    y: NDArray[np.float64] | None = None
+    x: NDArray[np.float64] | None = None
+    crs_wkt: str | None = None
+    y_name: str = "y"
+    x_name: str = "x"
+    geotransform: GeoTransform | None = None
+    y_attrs: Mapping[str, Any] = field(default_factory=dict)
+    x_attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.y is None) != (self.x is None):
+            missing = self.y_name if self.y is None else self.x_name
+            raise InputError(f"coordinates of {missing} are missing; give both axes or neither")
+        for name, values in ((self.y_name, self.y), (self.x_name, self.x)):
+            if values is not None:
+                _check_axis(name, values)
+        if self.geotransform is not None:
+            check_upright(self.geotransform)
+
+    @classmethod
+    def from_geotransform(
+        cls, transform: GeoTransform, shape: tuple[int, int], crs_wkt: str | None = None
+    ) -> Georeference:
+        """Georeference of a grid of ``shape`` with a transform in GDAL's order."""
+        check_upright(transform)
+        left, dx, _, top, _, dy = transform
+        # The expression of rioxarray, so that coordinates are the same to the bit.
+        y = np.arange(shape[0], dtype=np.float64) * dy + np.float64(dy * 0.5 + top)
+        x = np.arange(shape[1], dtype=np.float64) * dx + np.float64(dx * 0.5 + left)
+        return cls(y, x, crs_wkt, geotransform=transform)
+
+    @classmethod
+    def from_rasterio(cls, dataset: Any) -> Georeference:
+        """Georeference of an open rasterio dataset; identity without CRS means "in cells"."""
+        wkt = dataset.crs.to_wkt() if dataset.crs else None
+        transform = dataset.transform
+        if transform.is_identity and wkt is None:
+            if dataset.gcps[0]:
+                raise InputError(
+                    f"{dataset.name}: placed by {len(dataset.gcps[0])} ground control points; "
+                    "warp it to a regular grid first (gdalwarp)"
+                )
+            return cls()
+        try:
+            return cls.from_geotransform(transform.to_gdal(), dataset.shape, wkt)
+        except InputError as error:
+            raise InputError(f"{dataset.name}: {error}") from None
+
+    @classmethod
+    def from_dataarray(cls, array: xr.DataArray) -> Georeference:
+        """Georeference of a DataArray of two dimensions (y, x), by CF and rioxarray's rules."""
+        from orograph.tiles.grid.cf import georeference_of
+
+        return georeference_of(array)
+
+    @property
+    def transform(self) -> Affine | None:
+        """Affine transform from (column, row) corners to the map; None if cells are irregular."""
+        from affine import Affine
+
+        six = self.geotransform or self._regular
+        return None if six is None else Affine.from_gdal(*six)
+
+    @cached_property
+    def _regular(self) -> GeoTransform | None:
+        if self.y is None or self.x is None or self.y.size < 2 or self.x.size < 2:
+            return None
+        steps = []
+        for values in (self.y, self.x):
+            step = (float(values[-1]) - float(values[0])) / (values.size - 1)
+            even = float(values[0]) + step * np.arange(values.size)
+            if np.abs(values - even).max() > REGULAR_WITHIN * abs(step):
+                return None
+            steps.append(step)
+        dy, dx = steps
+        return float(self.x[0]) - dx / 2, dx, 0.0, float(self.y[0]) - dy / 2, 0.0, dy
+
+    @property
+    def cell_size(self) -> tuple[float, float] | None:
+        """Height and width of a cell in units of the CRS, both positive; None if not constant."""
+        six = self.geotransform or self._regular
+        return None if six is None else (abs(six[5]), abs(six[1]))
+
+    @property
+    def is_geographic(self) -> bool:
+        """Whether coordinates are degrees of longitude and latitude."""
+        if self.crs_wkt is None:
+            return False
+        from pyproj import CRS
+
+        return bool(CRS.from_wkt(self.crs_wkt).is_geographic)
+
+    def grid_mapping_attributes(self) -> dict[str, Any]:
+        """Attributes of the CF grid mapping variable, as rioxarray writes them."""
+        attributes: dict[str, Any] = {}
+        if self.crs_wkt is not None:
+            from pyproj import CRS
+
+            try:
+                attributes = dict(CRS.from_wkt(self.crs_wkt).to_cf())
+            except KeyError:  # a projection that CF has no name for
+                attributes = {}
+            attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
+        six = self.geotransform or self._regular
+        if six is not None:
+            attributes["GeoTransform"] = " ".join(str(float(item)) for item in six)
+        return attributes
+
+    def coords(self) -> dict[str, Any]:
+        """Coordinates for xarray: the two axes and the grid mapping variable."""
+        import xarray as xr
+
+        coords: dict[str, Any] = {}
+        if self.y is not None and self.x is not None:
+            coords[self.y_name] = xr.Variable((self.y_name,), self.y, dict(self.y_attrs))
+            coords[self.x_name] = xr.Variable((self.x_name,), self.x, dict(self.x_attrs))
+        attributes = self.grid_mapping_attributes()
+        if attributes:
+            coords[GRID_MAPPING] = xr.Variable((), 0, attributes)
+        return coords
+
+    def check_shape(self, shape: tuple[int, int], what: str) -> None:
+        """Refuse coordinates that are not one per row and one per column of ``shape``."""
+        if self.y is not None and self.x is not None and (self.y.size, self.x.size) != shape:
+            raise InputError(
+                f"{what}: {self.y.size} row and {self.x.size} column coordinates "
+                f"for {shape[0]} rows and {shape[1]} columns"
+            )
+
+    @cached_property
+    def token(self) -> str:
+        """Hexadecimal digest; equal exactly if the two places are equal."""
+        digest = hashlib.blake2b(digest_size=16)
+        plain = (self.crs_wkt, self.y_name, self.x_name, self.geotransform)
+        digest.update(
+            repr((plain, sorted(self.y_attrs.items()), sorted(self.x_attrs.items()))).encode()
+        )
+        for values in (self.y, self.x):
+            digest.update(b"-" if values is None else np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        if self.y is None or self.x is None:
+            return "Georeference(in cells)"
+        return (
+            f"Georeference({self.y_name} {self.y[0]} to {self.y[-1]}, "
+            f"{self.x_name} {self.x[0]} to {self.x[-1]}, {(self.crs_wkt or 'no CRS')[:40]})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Georeference) and self.token == other.token
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+
+def _check_axis(name: str, values: NDArray[np.float64]) -> None:
+    if values.ndim != 1 or values.dtype != np.float64:
+        raise InputError(
+            f"coordinate {name}: {values.ndim} dimensions of {values.dtype}; "
+            "it must be one dimension of float64"
+        )
+    if not np.isfinite(values).all():
+        at = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"coordinate {name}[{at}] is {values[at]}; coordinates must be finite")
+    steps = np.diff(values)
+    if steps.size and not ((steps > 0).all() or (steps < 0).all()):
+        sign = steps[0] > 0
+        at = int(np.argmax((steps > 0) != sign)) if steps[0] != 0 else 0
+        at = at if (steps != 0).all() else int(np.argmax(steps == 0))
+        raise InputError(
+            f"coordinate {name} turns at index {at}: {values[at]} then {values[at + 1]}; "
+            f"sort it first with .sortby({name!r})"
+        )
+
+
+def check_upright(six: GeoTransform) -> None:
+    """Refuse a transform that turns or shears the grid, or gives cells no size."""
+    if six[2] != 0 or six[4] != 0:
+        raise InputError(
+            f"the transform is rotated or sheared by {six[2]} and {six[4]} (both must be 0); "
+            "warp it to an upright grid first (gdalwarp, or rio.reproject)"
+        )
+    if not all(math.isfinite(item) for item in six) or six[1] == 0 or six[5] == 0:
+        raise InputError(f"the transform {six} has no cell size; set one with rio.write_transform")

@@ -1,0 +1,100 @@
+"""How long the steps between cells are: planar, in cells, or on the ellipsoid."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+
+_DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
+
+
+def step_lengths(
+    place: Georeference,
+    shape: tuple[int, int],
+    cell_size: float | tuple[float, float] | None = None,
+) -> npt.NDArray[np.float64]:
+    """Lengths of the steps of a grid, by kind and row.
+
+    Parameters
+    ----------
+    place
+        Coordinates of the grid; without any, cells have side 1.
+    shape
+        Rows and columns.
+    cell_size
+        Side of a cell, or (y, x) sides, in place of what the coordinates say.
+
+    Returns
+    -------
+    (5, 1) or (5, rows + 2) float64
+        At row i: 0 east-west in row i; 1 north-south, 2 diagonal and 4 knight's move of two columns
+        between rows i - 1 and i; 3 knight's move of two rows between rows i - 2 and i. One column
+        where all rows are alike. Geographic grids in metres, by geodesics on WGS 84.
+
+    Raises
+    ------
+    InputError
+        If cells are not all of one size, or coordinates are degrees without a CRS.
+    """
+    if cell_size is not None:
+        sides = np.asarray(cell_size, np.float64)
+        if sides.shape not in ((), (2,)):
+            raise InputError(f"cell_size: {cell_size}; give one side, or two: (y, x)")
+        dy, dx = np.broadcast_to(sides, 2).tolist()
+        if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
+            raise InputError(f"cell_size: {cell_size}; it must be positive and finite")
+        return _planar(dy, dx)
+    if place.y is None or place.x is None:
+        return _planar(1.0, 1.0)
+    named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES or any(
+        str(attrs.get("units", "")).lower().startswith("degree")
+        for attrs in (place.y_attrs, place.x_attrs)
+    )
+    if place.crs_wkt is None and named:
+        raise InputError(
+            f"coordinates {place.y_name}, {place.x_name} look like degrees, but there is no CRS: "
+            "set one with rio.write_crs('EPSG:4326'), or pass cell_size="
+        )
+    size = place.cell_size
+    if size is None and min(shape) > 1:
+        raise InputError("coordinates are not evenly spaced; pass cell_size=")
+    if size is None:
+        # one row or column: the other axis alone can be told
+        steps = [abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (place.y, place.x)]
+        side = max(steps) or 1.0
+        size = steps[0] or side, steps[1] or side
+    return _geodesic(place.y, *size) if place.is_geographic else _planar(*size)
+
+
+def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
+    kinds = (dx, dy, math.hypot(dx, dy), math.hypot(dx, 2 * dy), math.hypot(2 * dx, dy))
+    return np.array(kinds, np.float64)[:, None]
+
+
+def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[np.float64]:
+    from pyproj import Geod
+
+    globe = Geod(ellps="WGS84")
+    step = -dy if y.size > 1 and y[1] < y[0] else dy
+    latitudes = np.concatenate([y, [y[-1] + step, y[-1] + 2 * step]]).clip(-90, 90)
+    before, two_before = latitudes - step, latitudes - 2 * step
+
+    def distance(from_latitude: npt.NDArray[np.float64], columns: int) -> npt.NDArray[np.float64]:
+        zero = np.zeros(latitudes.size)
+        length = globe.inv(zero, from_latitude.clip(-90, 90), zero + columns * dx, latitudes)[2]
+        return np.asarray(length, np.float64)
+
+    return np.stack(
+        [
+            distance(latitudes, 1),
+            distance(before, 0),
+            distance(before, 1),
+            distance(two_before, 1),
+            distance(before, 2),
+        ]
+    )

@@ -1,0 +1,194 @@
+"""Points on the map as cells of a grid, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
+
+Indices = npt.NDArray[np.int64]
+Coordinates = npt.NDArray[np.float64]
+
+MOST_LISTED = 5
+READ_SIDE = 512
+
+
+def as_points(points: Any, name: str) -> Coordinates:
+    """Points as an array of x and y.
+
+    Parameters
+    ----------
+    points
+        Shape (n, 2), x and y; or one point (x, y); or anything with a ``geometry`` of points (a
+        GeoDataFrame, a GeoSeries) or a sequence of objects with ``x`` and ``y`` (shapely).
+    name
+        What they are, for the message.
+
+    Returns
+    -------
+    (n, 2) float64 array
+
+    Raises
+    ------
+    InputError
+        If they are none, or not finite.
+    """
+    geometry = getattr(points, "geometry", points)
+    if hasattr(geometry, "x") and hasattr(geometry, "y"):
+        array = np.stack([np.atleast_1d(geometry.x), np.atleast_1d(geometry.y)], axis=1)
+    elif isinstance(geometry, Sequence) and geometry and hasattr(geometry[0], "x"):
+        array = np.array([(point.x, point.y) for point in geometry])
+    else:
+        array = np.atleast_2d(np.asarray(geometry, np.float64))
+    array = np.asarray(array, np.float64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.shape[0] == 0:
+        raise InputError(f"{name}: shape {array.shape}; give at least one point, each as (x, y)")
+    finite = np.isfinite(array).all(axis=1)
+    if not finite.all():
+        at = int(np.argmin(finite))
+        raise InputError(f"{name}: point {at} is {tuple(array[at].tolist())}; it must be finite")
+    return array
+
+
+def cells_of(
+    points: Coordinates, place: Georeference, shape: tuple[int, int], name: str
+) -> tuple[Indices, Indices]:
+    """Rows and columns of the cells in which points lie.
+
+    Without coordinates x is the column and y the row.
+
+    Raises
+    ------
+    InputError
+        If points lie outside the grid; it lists the first few.
+    """
+    columns = _nearest(points[:, 0], place.x, shape[1])
+    rows = _nearest(points[:, 1], place.y, shape[0])
+    outside = (rows < 0) | (columns < 0)
+    if outside.any():
+        listed = _listed(points, np.flatnonzero(outside))
+        raise InputError(
+            f"{name}: {listed} outside the grid, which spans {_span(place.x, shape[1], 'x')} and "
+            f"{_span(place.y, shape[0], 'y')}; are they in its coordinate system?"
+        )
+    return rows, columns
+
+
+def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Georeference) -> Any:
+    """Map coordinates (x, y) of the centres of cells, shape (n, 2)."""
+    x = columns.astype(np.float64) if place.x is None else place.x[columns]
+    y = rows.astype(np.float64) if place.y is None else place.y[rows]
+    return np.stack([x, y], axis=1)
+
+
+def on_valid_cells(
+    rows: Indices,
+    columns: Indices,
+    raster: Raster,
+    points: Coordinates,
+    snap: int,
+    name: str,
+    what: str = "nodata",
+) -> tuple[Indices, Indices]:
+    """Refuse cells that are nodata, or move them to the nearest valid cell.
+
+    Parameters
+    ----------
+    rows, columns
+        The cells.
+    raster
+        Says which cells are valid.
+    points
+        The points they stand for, for the message.
+    snap
+        How many cells away a valid cell may be; 0 refuses instead. Of cells equally near the
+        first in row-major order is taken.
+    name
+        What they are, for the message.
+    what
+        What cells that are not valid are, for the message.
+
+    Raises
+    ------
+    InputError
+        If there is no valid cell near enough; it lists the first few.
+    """
+    rows, columns = rows.copy(), columns.copy()
+    lost = []
+    height, width = raster.shape
+    side = raster.tile or READ_SIDE
+    order = np.lexsort((columns // side, rows // side))
+    tile, wide = (_Validity(raster) for _ in range(2))
+    for i in order.tolist():
+        row, column = int(rows[i]), int(columns[i])
+        y, x = row // side * side, column // side * side
+        if tile.of(Window(y, x, side, side))[row - y, column - x]:
+            continue
+        # what lies around the tile is read only now: most points need none of it
+        window = Window(y - snap, x - snap, side + 2 * snap, side + 2 * snap).clip((height, width))
+        near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
+        valid = (wide if snap else tile).of(window)[near.within(window)]
+        around = np.argwhere(valid) + np.array([near.y, near.x])
+        if not around.size:
+            lost.append(i)
+            continue
+        rows[i], columns[i] = around[np.argmin(((around - (row, column)) ** 2).sum(axis=1))]
+    if lost:
+        step = "move it or pass snap=True"
+        if snap:
+            step = f"and no valid cell within {snap} cells: raise snap="
+        raise InputError(f"{name}: {_listed(points, np.sort(lost))} on {what}; {step}")
+    return rows, columns
+
+
+class _Validity:
+    """Which cells of a window are valid, read again only for another window."""
+
+    def __init__(self, raster: Raster) -> None:
+        self._raster = raster
+        self._window: Window | None = None
+        self._valid = np.empty((0, 0), np.bool_)
+
+    def of(self, window: Window) -> npt.NDArray[np.bool_]:
+        window = window.clip(self._raster.shape)
+        if window != self._window:
+            cells = self._raster.read(window)
+            self._window, self._valid = window, valid_cells(cells, self._raster.nodata)
+        return self._valid
+
+
+def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indices:
+    """The cell in which each value lies, or -1."""
+    centres = np.arange(length, dtype=np.float64) if axis is None else axis
+    if length == 1:
+        half = 0.5 if axis is None else np.inf
+        return np.where(np.abs(values - centres[0]) <= half, 0, -1).astype(np.int64)
+    descending = centres[0] > centres[-1]
+    ascending = centres[::-1] if descending else centres
+    middles = (ascending[1:] + ascending[:-1]) / 2
+    index = np.searchsorted(middles, values, side="right").astype(np.int64)
+    low = ascending[0] - (ascending[1] - ascending[0]) / 2
+    high = ascending[-1] + (ascending[-1] - ascending[-2]) / 2
+    index = length - 1 - index if descending else index
+    return np.where((values >= low) & (values <= high), index, -1)
+
+
+def _span(axis: Coordinates | None, length: int, name: str) -> str:
+    first, last = (0, length - 1) if axis is None else sorted((float(axis[0]), float(axis[-1])))
+    return f"{name} = {first:g} to {last:g}"
+
+
+def _listed(points: Coordinates, which: npt.NDArray[Any]) -> str:
+    shown = ", ".join(
+        f"point {i} (x={points[i, 0]:g}, y={points[i, 1]:g})" for i in which[:MOST_LISTED].tolist()
+    )
+    more = f" and {which.size - MOST_LISTED} more" if which.size > MOST_LISTED else ""
+    return f"{shown}{more} {'lies' if which.size == 1 else 'lie'}"

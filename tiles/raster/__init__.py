@@ -1,0 +1,1 @@
+"""Rasters as they are read: arrays, files, masks, nodata."""

@@ -1,0 +1,156 @@
+"""Rasters that xarray or NumPy hold: in memory, or to be computed window by window."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import unmasked
+
+
+def on_host(cells: Any) -> NDArray[Any]:
+    """``cells`` as a NumPy array, copied from a GPU if that is where they are."""
+    if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
+        cells = cells.get()
+    return np.asarray(cells)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayRaster:
+    """A raster in memory.
+
+    Parameters
+    ----------
+    array : array (y, x)
+        The cells.
+    dtype : dtype
+        Type in which they are read.
+    nodata : number or None
+        The value of cells that are no vertices.
+    georeference : Georeference
+        Their place on the map.
+    name : str or None
+        Name of the variable.
+    attrs : mapping
+        Its attributes.
+    """
+
+    array: NDArray[Any]
+    dtype: np.dtype[Any]
+    nodata: int | float | None = None
+    georeference: Georeference = field(default_factory=Georeference)
+    name: str | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    tile: int | None = None
+    shard: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.array.shape[0], self.array.shape[1]
+
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of a cell in memory."""
+        return self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Cells of ``window``, contiguous, in native byte order."""
+        check_window(window, self.shape, self.name)
+        return np.ascontiguousarray(self.array[window.slices], dtype=self.dtype)
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells: a digest of them all."""
+        return f"array-{_digest(self)}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LazyRaster:
+    """A raster that is computed or fetched when a window of it is read.
+
+    Parameters
+    ----------
+    variable : xarray.Variable (y, x)
+        Dask-backed, or lazily indexed by a backend of xarray (NetCDF, Zarr).
+    origin : str
+        Names what the cells come from, for the fingerprint; may be empty for Dask arrays, whose
+        own name does that.
+    """
+
+    variable: Any
+    dtype: np.dtype[Any]
+    nodata: int | float | None = None
+    georeference: Georeference = field(default_factory=Georeference)
+    name: str | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    tile: int | None = None
+    shard: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.variable.shape[0], self.variable.shape[1]
+
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of a cell in memory."""
+        return self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Cells of ``window``, contiguous, in native byte order; nothing else is computed."""
+        check_window(window, self.shape, self.name)
+        part = self.variable[window.slices]
+        # In this thread: a task of a run may not wait for other threads of the same pool.
+        cells = part.data.compute(scheduler="synchronous") if part.chunks else part.data
+        cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
+        if isinstance(cells, np.ma.MaskedArray):
+            cells, _ = unmasked(cells, self.dtype, self.nodata, self.name or "masked array")
+        return np.ascontiguousarray(on_host(cells), dtype=self.dtype)
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells: of the Dask array, else of the file, else their digest."""
+        source = self.variable.data.name if self.variable.chunks else self.origin
+        if not source:
+            return f"lazy-{_digest(self)}"
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr((source, *_identity(self))).encode())
+        return f"lazy-{digest.hexdigest()}"
+
+
+def _identity(raster: ArrayRaster | LazyRaster) -> tuple[Any, ...]:
+    return raster.shape, str(raster.dtype), repr(raster.nodata), raster.georeference.token
+
+
+def _digest(raster: ArrayRaster | LazyRaster) -> str:
+    """Digest of every cell, some rows at a time."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr(_identity(raster)).encode())
+    height, width = raster.shape
+    rows = max(1, 2**24 // width)
+    for y in range(0, height, rows):
+        digest.update(raster.read(Window(y, 0, rows, width).clip(raster.shape)).data)
+    return digest.hexdigest()
+
+
+def check_window(window: Window, shape: tuple[int, int], name: str | None) -> None:
+    """Refuse a window that is empty or not inside the grid."""
+    if window.size == 0 or window.clip(shape) != window:
+        raise InputError(
+            f"{name or 'raster'}: {window} is empty or not inside a grid of "
+            f"{shape[0]} x {shape[1]} cells; clip it first"
+        )

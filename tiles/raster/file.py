@@ -1,0 +1,206 @@
+"""Rasters in files that rasterio (GDAL) opens, read by windows."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import DamagedChunkError, InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.array import check_window
+from orograph.tiles.raster.ascii_grid import GRASS_NODATA, open_options, open_quietly
+from orograph.tiles.raster.nodata import native_nodata, supported_dtype
+
+
+class FileRaster:
+    """One band of a file that rasterio opens.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    band : int, optional
+        Counted from 1; may be left out if there is only one.
+    nodata : number, optional
+        In place of what the file says.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used; the message says why.
+
+    Notes
+    -----
+    Cells that a mask band (or alpha) hides become nodata. Values are never scaled: a band with a
+    scale or offset is refused.
+    """
+
+    tile: int | None = None
+    shard: int | None = None
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        band: int | None = None,
+        nodata: float | None = None,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        what = str(path)
+        options = open_options(self.path)
+        with open_quietly(self.path, options) as dataset:
+            self.band = _choose_band(what, dataset, band)
+            at = self.band - 1
+            self.shape: tuple[int, int] = dataset.shape
+            self.dtype = supported_dtype(dataset.dtypes[at], what)
+            scale, offset = dataset.scales[at], dataset.offsets[at]
+            if (scale, offset) != (1.0, 0.0):
+                raise InputError(
+                    f"{what}: band {self.band} is packed with scale {scale} and offset {offset}; "
+                    "unpack it first (gdal_translate -unscale -ot Float32), or open it with "
+                    "rioxarray.open_rasterio(..., mask_and_scale=True)"
+                )
+            if nodata is None:
+                nodata = dataset.nodatavals[at]
+                if nodata is None and dataset.driver == "GRASSASCIIGrid":
+                    nodata = GRASS_NODATA
+            self.nodata = native_nodata(nodata, self.dtype, what)
+            self.masked = _has_mask(dataset, at)
+            if self.masked and self.nodata is None:
+                if self.dtype.kind != "f":
+                    raise InputError(
+                        f"{what}: a mask hides cells of {self.dtype}, but no value stands for "
+                        "them; pass nodata= with a value that no other cell has"
+                    )
+                self.nodata = float("nan")
+            self.block: tuple[int, int] = dataset.block_shapes[at]
+            self.attrs: Mapping[str, Any] = _attributes(dataset, at)
+            self.files = tuple(dataset.files) or (self.path,)
+            self.georeference  # noqa: B018  (refuse a rotated transform now)
+        self.name: str | None = None
+
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of a cell in memory."""
+        return self.dtype.itemsize
+
+    @cached_property
+    def georeference(self) -> Georeference:
+        """Place on the map."""
+        with open_quietly(self.path, open_options(self.path)) as dataset:
+            return Georeference.from_rasterio(dataset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Coordinates are cheap to make again and may be long: they do not travel.
+        return {key: value for key, value in self.__dict__.items() if key != "georeference"}
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Cells of ``window``, contiguous, in native byte order.
+
+        Raises
+        ------
+        DamagedChunkError
+            If GDAL cannot read them.
+        """
+        from rasterio.errors import RasterioError
+        from rasterio.windows import Window as RasterioWindow
+
+        check_window(window, self.shape, self.path)
+        part = RasterioWindow(window.x, window.y, window.width, window.height)
+        dataset = _opened(self.path)
+        try:
+            cells = dataset.read(self.band, window=part)
+            hidden = dataset.read_masks(self.band, window=part) == 0 if self.masked else None
+        except RasterioError as error:
+            raise DamagedChunkError(
+                f"{self.path}: band {self.band}, {window}, cannot be read: {error}; "
+                "restore the file from a copy"
+            ) from error
+        cells = np.ascontiguousarray(cells, dtype=self.dtype)
+        if hidden is not None:
+            self._hide(cells, hidden)
+        return cells
+
+    def _hide(self, cells: NDArray[Any], hidden: NDArray[np.bool_]) -> None:
+        assert self.nodata is not None
+        if (cells[~hidden] == self.nodata).any():
+            raise InputError(
+                f"{self.path}: nodata={self.nodata} is also the value of cells that the mask "
+                "shows; pass another nodata="
+            )
+        cells[hidden] = self.nodata
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells: size and time of the file and of those beside it."""
+        digest = hashlib.blake2b(digest_size=16)
+        plain = (self.path, self.band, self.shape, str(self.dtype), repr(self.nodata))
+        digest.update(repr(plain).encode())
+        for name in sorted(self.files):
+            stat = os.stat(name)
+            digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+        return f"file-{digest.hexdigest()}"
+
+    def __repr__(self) -> str:
+        return f"FileRaster({self.path!r}, band={self.band})"
+
+
+def _choose_band(what: str, dataset: Any, band: int | None) -> int:
+    if dataset.count == 0:
+        inside = ", ".join(dataset.subdatasets[:4])
+        raise InputError(f"{what}: no band, only subdatasets ({inside}); open one of them")
+    if band is None:
+        if dataset.count > 1:
+            raise InputError(
+                f"{what}: {dataset.count} bands; select one first, or ingest it with band=1"
+            )
+        return 1
+    if not 1 <= band <= dataset.count:
+        raise InputError(f"{what}: band={band}; it has bands 1 to {dataset.count}")
+    return band
+
+
+def _has_mask(dataset: Any, at: int) -> bool:
+    """Whether a mask band or alpha hides cells (a mask made from nodata says nothing new)."""
+    from rasterio.enums import MaskFlags
+
+    flags = dataset.mask_flag_enums[at]
+    return MaskFlags.per_dataset in flags or MaskFlags.alpha in flags
+
+
+def _attributes(dataset: Any, at: int) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    if dataset.descriptions[at]:
+        attributes["long_name"] = dataset.descriptions[at]
+    if dataset.units[at]:
+        attributes["units"] = dataset.units[at]
+    point = dataset.tags().get("AREA_OR_POINT")
+    if point:
+        attributes["AREA_OR_POINT"] = point
+    return attributes
+
+
+_local = threading.local()
+_MOST_OPEN = 16
+
+
+def _opened(path: str) -> Any:
+    """The dataset, opened once per process and thread: GDAL's handles are not to be shared."""
+    stat = os.stat(path) if os.path.exists(path) else None
+    version = (os.getpid(), stat and (stat.st_ino, stat.st_mtime_ns))
+    held: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("held", {})
+    if path in held and held[path][0] == version:
+        return held[path][1]
+    if len(held) >= _MOST_OPEN:
+        for _, dataset in held.values():
+            dataset.close()
+        held.clear()
+    dataset = open_quietly(path, open_options(path))
+    held[path] = version, dataset
+    return dataset

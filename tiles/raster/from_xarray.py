@@ -1,0 +1,170 @@
+"""Rasters of what the user holds: arrays, DataArrays and Datasets of any origin."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, on_host
+from orograph.tiles.raster.nodata import native_nodata, supported_dtype, unmasked
+from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.store.raster import StoreRaster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.tiles.raster.raster import Raster
+
+_STORAGE_ATTRIBUTES = {
+    "_FillValue",
+    "missing_value",
+    "grid_mapping",
+    "scale_factor",
+    "add_offset",
+    "coordinates",
+}
+
+
+def choose_variable(dataset: xr.Dataset, what: str, variable: str | None) -> str:
+    """Name of the one raster of a Dataset, or of the one asked for."""
+    names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
+    if variable is None:
+        if len(names) != 1:
+            raise InputError(
+                f"{what} has {len(names)} rasters ({', '.join(names) or 'none'}); "
+                + (f"choose one, such as variable={names[0]!r}" if names else "open another file")
+            )
+        return names[0]
+    if variable not in names:
+        raise InputError(f"{what} has no raster {variable!r}; it has {', '.join(names) or 'none'}")
+    return variable
+
+
+def from_dataset(
+    dataset: xr.Dataset, what: str, band: int | None, nodata: float | None, variable: str | None
+) -> Raster:
+    """Raster of one variable of a Dataset."""
+    return from_dataarray(dataset[choose_variable(dataset, what, variable)], band, nodata)
+
+
+def _check_shape(shape: tuple[int, ...], what: str) -> None:
+    if len(shape) != 2:
+        raise InputError(
+            f"{what}: {len(shape)} dimensions {shape}; a raster has 2, (y, x): "
+            "select one layer with .isel(...)"
+        )
+    if min(shape) == 0:
+        raise InputError(
+            f"{what}: {shape[0]} x {shape[1]} cells; at least 1 x 1 is needed: "
+            "did a selection leave nothing?"
+        )
+
+
+def _pick_band(count: int, band: int | None, what: str) -> int:
+    if band is None:
+        if count > 1:
+            raise InputError(f"{what}: {count} bands; select one first, or ingest it with band=1")
+        band = 1
+    if not 1 <= band <= count:
+        raise InputError(f"{what}: band={band}; it has bands 1 to {count}")
+    return band - 1
+
+
+def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
+    """Raster of an array, which may be masked or lie on a GPU."""
+    what = "array"
+    if source.ndim == 3:
+        source = source[_pick_band(source.shape[0], band, what)]
+    elif band not in (None, 1):
+        raise InputError(f"{what}: band={band}, but it has one layer only; leave band= out")
+    _check_shape(source.shape, what)
+    dtype = supported_dtype(source.dtype, what)
+    value = native_nodata(nodata, dtype, what)
+    if isinstance(source, np.ma.MaskedArray):
+        cells, value = unmasked(source, dtype, value, "masked array")
+        return ArrayRaster(cells, dtype, value)
+    return ArrayRaster(on_host(source), dtype, value)
+
+
+def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
+    """Raster of a DataArray: in memory, lazy, or the store it was opened from."""
+    what = f"DataArray {source.name!r}" if source.name else "DataArray"
+    if source.ndim == 3:
+        at = _pick_band(source.shape[0], band, f"{what} ({source.dims[0]})")
+        source = source.isel({source.dims[0]: at}, drop=True)
+    elif band not in (None, 1):
+        raise InputError(f"{what}: band={band}, but it has one layer only; leave band= out")
+    _check_shape(source.shape, what)
+    dtype = supported_dtype(source.dtype, what)
+    for key, neutral in (("scale_factor", 1), ("add_offset", 0)):
+        if source.attrs.get(key, neutral) != neutral:
+            raise InputError(
+                f"{what}: its attribute {key} is {source.attrs[key]}: cells are packed; open the "
+                "file with mask_and_scale=True"
+            )
+    stated = _stated_nodata(source) if nodata is None else nodata
+    value = native_nodata(stated, dtype, what)
+    place = Georeference.from_dataarray(source)
+    place.check_shape((source.shape[0], source.shape[1]), what)
+    # xarray calls an array made of a Dask array by that one's key, which is no name.
+    task_name = source.data.name if source.chunks else None
+    name = None if source.name in (None, task_name) else str(source.name)
+    attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}
+    stored = _as_store(source, value)
+    if stored is not None:
+        return stored
+    if _on_cluster(source):
+        raise InputError(
+            f"{what}: its chunks are held by a cluster (.persist()), where a task of a run cannot "
+            "ask for them; pass it as it was before .persist(), or write it with .to_zarr(...) and "
+            "pass the path"
+        )
+    held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
+    if held:
+        return ArrayRaster(on_host(source.data), dtype, value, place, name, attrs)
+    return LazyRaster(source.variable, dtype, value, place, name, attrs)
+
+
+def _on_cluster(source: xr.DataArray) -> bool:
+    """Whether chunks are futures of a distributed client (by name: tiles know no Dask)."""
+    if not source.chunks:
+        return False
+    for layer in getattr(source.data.dask, "layers", {}).values():
+        if type(layer).__name__ == "MaterializedLayer":
+            kind = type(next(iter(layer.values()), None))
+            if kind.__name__ == "Future" and kind.__module__.startswith("distributed"):
+                return True
+    return False
+
+
+def _stated_nodata(source: xr.DataArray) -> Any:
+    """What the DataArray says of nodata, by the rules of rioxarray."""
+    if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
+        return None  # it was masked when it was opened: NaN now
+    if "rioxarray" in sys.modules:  # only then can it hide in its accessor (rio.set_nodata)
+        return source.rio.nodata
+    for key in ("_FillValue", "missing_value", "fill_value", "nodata"):
+        if key in source.attrs:
+            return source.attrs[key]
+    return None
+
+
+def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster | None:
+    """The store behind an untouched DataArray that `open_dataset` made: no detour by Dask."""
+    from orograph.tiles.store.lazy import lazy_name
+
+    path, chunks = source.encoding.get("source"), source.chunks
+    if not chunks or not path or MARK not in (group_attributes(path) or {}):
+        return None
+    try:
+        raster = StoreRaster(path, str(source.name))
+    except InputError:
+        return None
+    # The name of a Dask array tells its cells: any change by the user has given it another one.
+    names = {lazy_name(raster, chunks) for chunks in ("shard", "tile")}
+    same = source.data.name in names and repr(raster.nodata) == repr(nodata)
+    return raster if same and Georeference.from_dataarray(source) == raster.georeference else None

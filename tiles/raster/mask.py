@@ -1,0 +1,66 @@
+"""A raster seen as a mask: 1 where cells may be passed, 0 where they are 0 or nodata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
+
+
+@dataclass(frozen=True, eq=False)
+class MaskRaster:
+    """The mask of a raster, read window by window like the raster itself; its nodata is 0."""
+
+    raster: Raster
+
+    dtype = np.dtype(np.uint8)
+    nodata = 0
+    bytes_per_cell = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.raster.shape
+
+    @property
+    def georeference(self) -> Georeference:
+        """Place on the map."""
+        return self.raster.georeference
+
+    @property
+    def name(self) -> str | None:
+        """Name of the variable, if it has one."""
+        return self.raster.name
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes that say what the values mean."""
+        return self.raster.attrs
+
+    @property
+    def tile(self) -> int | None:
+        """Cells a side of a stored tile; None if not stored in tiles."""
+        return self.raster.tile
+
+    @property
+    def shard(self) -> int | None:
+        """Cells a side of a stored shard; None if not stored in shards."""
+        return self.raster.shard
+
+    def read(self, window: Window) -> npt.NDArray[Any]:
+        """Cells of ``window``, uint8."""
+        cells = self.raster.read(window)
+        passable: npt.NDArray[np.bool_] = (cells != 0) & valid_cells(cells, self.raster.nodata)
+        return passable.astype(np.uint8)
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells."""
+        return f"passable-{self.raster.fingerprint()}"

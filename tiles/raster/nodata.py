@@ -1,0 +1,148 @@
+"""Cell types and nodata values: what a raster may hold, and which value says "no cell here"."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+
+
+def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
+    """The dtype in which cells of ``dtype`` are handled.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Type of the cells of a source.
+    what : str
+        The source, for the message.
+
+    Returns
+    -------
+    dtype
+        Native byte order; bool becomes uint8 and float16 becomes float32, both exactly.
+
+    Raises
+    ------
+    InputError
+        For complex, text, object, date and extended precision cells.
+    """
+    given = np.dtype(dtype)
+    if given.kind == "b":
+        return np.dtype(np.uint8)
+    if given.kind == "f" and given.itemsize == 2:
+        return np.dtype(np.float32)
+    if given.kind in "iu" or (given.kind == "f" and given.itemsize in (4, 8)):
+        native: np.dtype[Any] = given.newbyteorder("=")
+        return native
+    raise InputError(
+        f"{what}: dtype {given}; cells must be bool, an integer of 8 to 64 bits or a float of "
+        "16 to 64 bits: convert with .astype(...) and say what the values mean"
+    )
+
+
+def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | None:
+    """A nodata value as the cells of a raster can hold it.
+
+    Parameters
+    ----------
+    value : number or None
+        The value as the user or a file's header states it.
+    dtype : dtype
+        Type of the cells.
+    what : str
+        The source, for the message.
+
+    Returns
+    -------
+    int, float or None
+        An int for integer cells. For float cells, the value rounded to their type, since that is
+        what a writer of such cells has put into the file.
+
+    Raises
+    ------
+    InputError
+        If no cell of that type can have the value.
+    """
+    if value is None:
+        return None
+    try:
+        number = value.item() if hasattr(value, "item") else value
+        number = number if isinstance(number, int) else float(number)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{what}: nodata={value!r} is no number; pass one, or leave it out"
+        ) from None
+    if dtype.kind == "f":
+        if isinstance(number, int) or math.isfinite(number):
+            bound = float(np.finfo(dtype).max)
+            with np.errstate(over="ignore"):
+                held = float(dtype.type(number))
+            if not math.isfinite(held):
+                raise InputError(
+                    f"{what}: nodata={value!r} does not fit {dtype} (at most {bound}); "
+                    "pass a nodata= that its cells can hold"
+                )
+            return held
+        return float(number)
+    info = np.iinfo(dtype)
+    if (isinstance(number, float) and not number.is_integer()) or not (
+        info.min <= number <= info.max
+    ):
+        raise InputError(
+            f"{what}: nodata={value!r} is no {dtype} (whole numbers {info.min} to {info.max}); "
+            "pass a nodata= that its cells can hold, or convert the cells first"
+        )
+    return int(number)
+
+
+def unmasked(
+    cells: np.ma.MaskedArray[Any, Any], dtype: np.dtype[Any], nodata: float | None, what: str
+) -> tuple[np.ndarray[Any, Any], int | float | None]:
+    """Cells of ``dtype`` with nodata where they are masked, and the nodata value.
+
+    Raises
+    ------
+    InputError
+        If no value stands for masked integers, or a cell that is not masked has it too.
+    """
+    hidden = np.ma.getmaskarray(cells)
+    plain = np.array(cells.data, dtype=dtype)
+    if not hidden.any():
+        return plain, nodata
+    if nodata is None:
+        if dtype.kind != "f":
+            raise InputError(
+                f"{what}: {int(hidden.sum())} masked cells of {dtype}, but no value stands for "
+                "them; pass nodata= with a value that no other cell has"
+            )
+        nodata = math.nan
+    clash = int((plain[~hidden] == nodata).sum())
+    if clash:
+        raise InputError(
+            f"{what}: nodata={nodata} is also the value of {clash} cells that are not masked; "
+            "pass another nodata="
+        )
+    plain[hidden] = nodata
+    return plain, nodata
+
+
+def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDArray[np.bool_]:
+    """Which cells are vertices: finite, and not equal to ``nodata``.
+
+    Examples
+    --------
+    >>> valid_cells(np.array([1.0, np.nan, -9999.0, np.inf]), -9999.0)
+    array([ True, False, False, False])
+    """
+    if values.dtype.kind == "f":
+        valid = np.isfinite(values)
+    else:
+        valid = np.ones(values.shape, np.bool_)
+    if nodata is not None and not np.isnan(nodata):
+        valid &= values != values.dtype.type(nodata)
+    return valid

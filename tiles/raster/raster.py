@@ -1,0 +1,218 @@
+"""What every raster offers, and how one is made of whatever the user has."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster
+from orograph.tiles.raster.file import FileRaster
+from orograph.tiles.raster.from_xarray import (
+    choose_variable,
+    from_array,
+    from_dataarray,
+    from_dataset,
+)
+from orograph.tiles.raster.nodata import native_nodata
+from orograph.tiles.store.publish import MARK, group_attributes, partial_path
+from orograph.tiles.store.raster import StoreRaster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
+
+_NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
+
+
+class Raster(Protocol):
+    """A grid of cells that can be read window by window, in any process."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the cells, in native byte order."""
+
+    @property
+    def nodata(self) -> int | float | None:
+        """The value of cells that are no vertices, beside NaN and infinities."""
+
+    @property
+    def georeference(self) -> Georeference:
+        """Place on the map."""
+
+    @property
+    def name(self) -> str | None:
+        """Name of the variable, if it has one."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes that say what the values mean."""
+
+    @property
+    def tile(self) -> int | None:
+        """Cells a side of a stored tile; None if not stored in tiles."""
+
+    @property
+    def shard(self) -> int | None:
+        """Cells a side of a stored shard; None if not stored in shards."""
+
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of a cell in memory."""
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Cells of ``window``, contiguous, of ``dtype``."""
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells, by which a run that is resumed knows its input."""
+
+
+def open_raster(
+    source: Any,
+    *,
+    band: int | None = None,
+    nodata: float | None = None,
+    variable: str | None = None,
+) -> Raster:
+    """A raster of whatever the user has.
+
+    Parameters
+    ----------
+    source : DataArray, Dataset, array, masked array, or path
+        A path may be that of a store, of any raster that GDAL reads, of NetCDF or of Zarr. Arrays
+        may lie on a GPU. A leading band dimension of length 1 is dropped.
+    band : int, optional
+        Which band of several, counted from 1.
+    nodata : number, optional
+        The value of cells that are no vertices, in place of what the source says. Floats that are
+        not finite are none in any case.
+    variable : str, optional
+        Which variable of several.
+
+    Returns
+    -------
+    Raster
+        Nothing is read yet but what says how the cells are stored.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be used; the message says why and what to do.
+    """
+    import xarray as xr
+
+    if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _open_path(os.fspath(source), band, nodata, variable)
+    if isinstance(source, xr.Dataset):
+        return from_dataset(source, "Dataset", band, nodata, variable)
+    if isinstance(source, xr.DataArray):
+        return from_dataarray(source, band, nodata)
+    if isinstance(source, np.ndarray) or hasattr(source, "__cuda_array_interface__"):
+        return from_array(source, band, nodata)
+    if hasattr(source, "dask") and hasattr(source, "chunks"):
+        return from_dataarray(xr.DataArray(source), band, nodata)
+    raise InputError(
+        f"source: {type(source).__name__}; it must be a DataArray, a NumPy array, or the path of a "
+        "store or of a raster file"
+    )
+
+
+def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+    if MARK in (group_attributes(path) or {}):
+        return _open_store(path, nodata, variable)
+    if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
+        if partial_path(path).exists():
+            return StoreRaster(path, variable)  # says that it was never finished
+        if ":" not in path:  # NETCDF:file.nc:z and the like are GDAL's to judge
+            raise InputError(f"{path} does not exist; is it relative to {os.getcwd()}?")
+    tried = []
+    by_xarray = Path(path).suffix.lower() in _NETCDF or os.path.isdir(path)
+    for reader in (_by_xarray, _by_rasterio) if by_xarray else (_by_rasterio, _by_xarray):
+        try:
+            return reader(path, band, nodata, variable)
+        except _CannotReadError as error:
+            tried.append(str(error))
+    raise InputError(
+        f"{path} is no raster that could be read; tried {'; '.join(tried)}. "
+        "Convert it to GeoTIFF, or open it yourself and pass a DataArray"
+    )
+
+
+class _CannotReadError(Exception):
+    """A reader does not know the format."""
+
+
+def _open_store(path: str, nodata: float | None, variable: str | None) -> Raster:
+    raster = StoreRaster(path, variable)
+    # By their texts: NaN is not equal to itself.
+    if nodata is not None and repr(native_nodata(nodata, raster.dtype, path)) != repr(
+        raster.nodata
+    ):
+        raise InputError(
+            f"{path}: nodata={nodata}, but the store says {raster.nodata}; "
+            "leave it out, or ingest the source again with another"
+        )
+    return raster
+
+
+def _by_rasterio(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+    from rasterio.errors import RasterioIOError
+
+    try:
+        raster = FileRaster(path, band, nodata)
+    except RasterioIOError as error:
+        raise _CannotReadError(f"rasterio ({error})") from None
+    if variable is not None:
+        raise InputError(f"{path}: variable={variable!r}; this file has bands, use band=")
+    return raster
+
+
+def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+    import xarray as xr
+
+    def load(mask_and_scale: bool) -> xr.Dataset:
+        with warnings.catch_warnings():  # that a Zarr store keeps its metadata array by array
+            warnings.filterwarnings("ignore", ".*consolidated metadata", RuntimeWarning)
+            return xr.open_dataset(path, mask_and_scale=mask_and_scale, decode_coords="all")
+
+    try:
+        dataset = load(mask_and_scale=False)
+    except Exception as error:  # each backend has its own
+        reason = (
+            "no backend of it knows the format" if "did not find a match" in str(error) else error
+        )
+        raise _CannotReadError(f"xarray ({reason})") from None
+    name = choose_variable(dataset, path, variable)
+    packed = {"scale_factor", "add_offset", "_Unsigned"} & set(dataset[name].attrs)
+    if packed:
+        dataset = load(mask_and_scale=True)  # packed cells mean something only when unpacked
+    raster = from_dataarray(dataset[name], band, nodata)
+    if isinstance(raster, LazyRaster):
+        origin = f"{os.path.abspath(path)} {name} {_stamps(path)}"
+        raster = replace(raster, origin=origin)
+    return raster
+
+
+def _stamps(path: str) -> list[tuple[str, int, int]]:
+    """Name, size and time of a file, or of every file of a folder, whose own time says little."""
+    files = [path] if os.path.isfile(path) else []
+    for folder, _, names in os.walk(path):
+        files += [os.path.join(folder, name) for name in names]
+    stats = ((name, os.stat(name)) for name in sorted(files))
+    return [(os.path.relpath(name, path), stat.st_size, stat.st_mtime_ns) for name, stat in stats]

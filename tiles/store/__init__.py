@@ -1,0 +1,1 @@
+"""Zarr stores: layout, shards, reading, writing, publishing."""

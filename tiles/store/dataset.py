@@ -1,0 +1,73 @@
+"""A store as a lazy xarray Dataset."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.store.header import store_variables
+from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.store.raster import StoreRaster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def open_dataset(path: str | os.PathLike[str], chunks: str = "shard") -> xr.Dataset:
+    """Open a store lazily.
+
+    Cells are read through `StoreRaster`, so that a damaged tile is reported by name here too.
+    Nothing is masked or scaled: dtypes are those of the store, and a nodata value is the
+    attribute ``_FillValue``, where ``rio.nodata`` finds it.
+
+    Parameters
+    ----------
+    path : path
+        The store.
+    chunks : {"shard", "tile"}
+        Sides of the Dask chunks.
+
+    Returns
+    -------
+    Dataset
+        Its rasters, coordinates and attributes.
+
+    Raises
+    ------
+    InputError
+        If it is no finished store.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> stored = og.ingest(np.eye(3), "eye.zarr")
+    >>> list(og.open("eye.zarr").data_vars)
+    ['elevation']
+    """
+    import xarray as xr
+
+    from orograph.tiles.store.lazy import lazy_variable
+
+    if chunks not in ("shard", "tile"):
+        raise InputError(f"chunks={chunks!r}: it must be 'shard' or 'tile'; rechunk afterwards")
+    path = os.path.abspath(path)
+    arrays: dict[str, xr.Variable] = {}
+    coords: dict[str, xr.Variable] = {}
+    for name in store_variables(path):
+        raster = StoreRaster(path, name)
+        arrays[name] = lazy_variable(raster, chunks)
+        coords = coords or raster.georeference.coords()
+    table = (group_attributes(path) or {})[MARK].get("table", [])
+    if table:
+        stored = xr.open_zarr(path, chunks={}, mask_and_scale=False, consolidated=None)
+        arrays |= {name: stored[name].variable for name in table}
+    attributes = {
+        key: value
+        for key, value in (group_attributes(path) or {}).items()
+        if key not in (MARK, "coordinates")
+    }
+    dataset = xr.Dataset(arrays, coords, attributes)
+    dataset.encoding["source"] = path
+    return dataset

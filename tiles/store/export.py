@@ -1,0 +1,170 @@
+"""Writing a raster as a GeoTIFF, a block at a time."""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from orograph.tiles.errors import (
+    InputError,
+    StorageFullError,
+    StoreExistsError,
+    free_bytes,
+    full_storage_reported,
+)
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.store.publish import partial_path
+
+BLOCK = 512
+READ_SIDE = 4096
+
+
+def to_geotiff(
+    source: Any,
+    path: str | os.PathLike[str],
+    *,
+    variable: str | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a raster to a tiled, compressed GeoTIFF (BigTIFF where its size may need it).
+
+    Parameters
+    ----------
+    source : DataArray, Dataset, array, or path
+        Anything `open_raster` takes; a store or Dataset of several rasters needs ``variable``.
+    path : path
+        The file to write. Until it is whole it is called ``<path>.partial``.
+    variable : str, optional
+        Which variable of several.
+    overwrite : bool
+        Replace a file of that name, when the new one is whole.
+
+    Returns
+    -------
+    Path
+        ``path``.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be used, or its cells are not evenly spaced.
+    StoreExistsError
+        If the file exists and ``overwrite`` is false, or the path is no plain file.
+    StorageFullError
+        If there is no room.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> forest = og.minimum_spanning_forest(np.array([[1, 2], [3, 4]]))
+    >>> og.to_geotiff(forest["edges"], "edges.tif").name
+    'edges.tif'
+    """
+    path = Path(path)
+    raster = open_raster(source, variable=variable)
+    _check_file(path, raster, overwrite)
+    partial = partial_path(path)
+    try:
+        with full_storage_reported(path):
+            _check_written(partial, _write(raster, partial))
+            os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _check_file(path: Path, raster: Raster, overwrite: bool) -> None:
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise StoreExistsError(f"{path} exists and is no file; choose another path")
+    if path.exists() and not overwrite:
+        raise StoreExistsError(
+            f"{path} exists; pass overwrite=True to replace it, or choose another path"
+        )
+    for name in getattr(raster, "files", ()):
+        if path.exists() and os.path.samefile(name, path):
+            raise InputError(f"{path} is the source itself; choose another path")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+    place = raster.georeference
+    if place.y is not None and place.transform is None and min(raster.shape) > 1:
+        raise InputError(
+            f"{path}: coordinates of {place.y_name} and {place.x_name} are not evenly spaced, "
+            "which a GeoTIFF cannot say; regrid first, or drop them with .drop_vars"
+        )
+
+
+def _write(raster: Raster, path: Path) -> dict[Window, int]:
+    """Write the file; returns the checksum of the cells of each window."""
+    import warnings
+
+    import rasterio
+    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.windows import Window as RasterioWindow
+
+    sums: dict[Window, int] = {}
+    place = raster.georeference
+    profile: dict[str, Any] = {
+        "driver": "GTiff",
+        "height": raster.shape[0],
+        "width": raster.shape[1],
+        "count": 1,
+        "dtype": raster.dtype.name,
+        "nodata": raster.nodata,
+        "tiled": True,
+        "blockxsize": BLOCK,
+        "blockysize": BLOCK,
+        "compress": "deflate",
+        "predictor": 3 if raster.dtype.kind == "f" else 2,
+        "BIGTIFF": "IF_SAFER",
+        "NUM_THREADS": "ALL_CPUS",
+    }
+    if place.crs_wkt is not None:
+        profile["crs"] = rasterio.CRS.from_wkt(place.crs_wkt)
+    if place.transform is not None:
+        profile["transform"] = place.transform
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        with rasterio.open(path, "w", **profile) as target:
+            title = raster.attrs.get("long_name") or raster.name
+            if title:
+                target.set_band_description(1, str(title))
+            if raster.attrs.get("units"):
+                target.units = (str(raster.attrs["units"]),)
+            if raster.attrs.get("AREA_OR_POINT"):
+                target.update_tags(AREA_OR_POINT=raster.attrs["AREA_OR_POINT"])
+            for window in _windows(raster):
+                place_in = RasterioWindow(window.x, window.y, window.width, window.height)
+                cells = raster.read(window)
+                sums[window] = zlib.crc32(cells.data)
+                target.write(cells, 1, window=place_in)
+    return sums
+
+
+def _check_written(path: Path, sums: dict[Window, int]) -> None:
+    """Read the file back: GDAL reports a full disk on the standard error stream and goes on."""
+    try:
+        written = FileRaster(path)
+        whole = all(zlib.crc32(written.read(window).data) == held for window, held in sums.items())
+    except (OSError, InputError):  # rasterio's own error is an OSError
+        whole = False
+    if not whole:
+        raise StorageFullError(
+            f"{path} does not read back as it was written; most often the device, a quota or a "
+            f"file size limit is full ({free_bytes(path)} bytes free on its file system): "
+            "free some and write it again"
+        )
+
+
+def _windows(raster: Raster) -> Iterator[Window]:
+    """Whole blocks of the file, and whole tiles of the source where their sides allow it."""
+    side = math.lcm(BLOCK, raster.tile or BLOCK)
+    side = side * (READ_SIDE // side) if side <= READ_SIDE else READ_SIDE
+    for y in range(0, raster.shape[0], side):
+        for x in range(0, raster.shape[1], side):
+            yield Window(y, x, side, side).clip(raster.shape)

@@ -1,0 +1,294 @@
+"""Reading a raster of a store, and saying which chunk is damaged if one is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import DamagedChunkError, InputError
+from orograph.tiles.grid.cf import matching_geotransform
+from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.header import Header, read_header, store_variables
+from orograph.tiles.store.shard import read_window, stored_format
+
+
+class StoreRaster:
+    """One variable of a store.
+
+    Parameters
+    ----------
+    path : path
+        The store.
+    variable : str, optional
+        Its name; may be left out if there is only one.
+    unfinished : bool
+        Read a store that is still being written: shards not there yet read as fill values.
+
+    Raises
+    ------
+    InputError
+        If it is no finished store or has no such variable.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        variable: str | None = None,
+        *,
+        unfinished: bool = False,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        names = store_variables(self.path, unfinished)
+        if variable is None and len(names) != 1:
+            raise InputError(
+                f"{path} has the variables {', '.join(names)}; name one: variable={names[0]!r}"
+                if names
+                else f"{path} is empty"
+            )
+        self.variable = names[0] if variable is None else variable
+        if self.variable not in names:
+            raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")
+        self._header = read_header(self.path, self.variable, unfinished)
+
+    @property
+    def name(self) -> str | None:
+        """Name of the variable."""
+        return self.variable
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._header.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the cells."""
+        return self._header.dtype
+
+    @property
+    def nodata(self) -> int | float | None:
+        """The value of cells that are no vertices."""
+        return self._header.nodata
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Attributes but for those that say how the raster is stored."""
+        return self._header.attrs
+
+    @property
+    def tile(self) -> int | None:
+        """Cells a side of a tile."""
+        return self._header.tile
+
+    @property
+    def shard(self) -> int | None:
+        """Cells a side of a shard."""
+        return self._header.shard
+
+    @property
+    def bytes_per_cell(self) -> int:
+        """Bytes of a cell in memory."""
+        return self.dtype.itemsize
+
+    @cached_property
+    def georeference(self) -> Georeference:
+        """Place on the map."""
+        y_name, x_name = self._header.dimensions
+        y, y_attrs = self._axis(y_name)
+        x, x_attrs = self._axis(x_name)
+        mapping: dict[str, Any] = {}
+        metadata = Path(self.path, GRID_MAPPING, "zarr.json")
+        if metadata.is_file():
+            mapping = json.loads(metadata.read_bytes()).get("attributes", {})
+        six = matching_geotransform(mapping.get("GeoTransform"), y, x)
+        return Georeference(y, x, mapping.get("crs_wkt"), y_name, x_name, six, y_attrs, x_attrs)
+
+    def _axis(self, name: str) -> tuple[NDArray[np.float64] | None, dict[str, Any]]:
+        metadata = Path(self.path, name, "zarr.json")
+        if not metadata.is_file():
+            return None, {}
+        import zarr
+
+        try:
+            array = zarr.open_array(Path(self.path, name), mode="r", zarr_format=3)
+            values = np.ascontiguousarray(array[:], dtype=np.float64)
+        except Exception as error:
+            raise DamagedChunkError(
+                f"{metadata.parent}: coordinates cannot be read: {error}; ingest the source again"
+            ) from error
+        return values, dict(array.attrs)
+
+    def read(self, window: Window) -> NDArray[Any]:
+        """Cells of ``window``, contiguous, in native byte order.
+
+        Raises
+        ------
+        DamagedChunkError
+            If a tile cannot be decoded or its shard is missing; it names them.
+        """
+        self._check_window(window)
+        self._check_present(window)
+        decode = self._decoder()
+        try:
+            return decode(window)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._damage(decode, window, error) from error
+
+    def _decoder(self) -> Callable[[Window], NDArray[Any]]:
+        """What reads a window: ourselves if the raster is encoded as ours are, or zarr-python."""
+        folder = os.path.join(self.path, self.variable)
+        form = stored_format(folder)
+        if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
+            self.shape,
+            self.dtype,
+        ):
+            return partial(read_window, folder, form)
+        array = _opened(self.path, self.variable)
+        return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
+
+    def fingerprint(self) -> str:
+        """Name of exactly these cells: metadata, and the checksum of every tile.
+
+        Names the content: a shard copied to and fro, or mended, has the same. Only checksums are
+        read, 4 bytes a tile.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        header = self._header
+        plain = (
+            self.variable,
+            header.shape,
+            str(header.dtype),
+            header.tile,
+            header.shard,
+            repr(header.nodata),
+            self.georeference.token,
+        )
+        digest.update(repr(plain).encode())
+        folder = os.path.join(self.path, self.variable, "c")
+        for row in sorted(os.listdir(folder) if os.path.isdir(folder) else ()):
+            for name in sorted(os.listdir(os.path.join(folder, row))):
+                digest.update(f"{row}/{name}".encode())
+                digest.update(_checksums(os.path.join(folder, row, name), header))
+        return f"store-{digest.hexdigest()}"
+
+    def _check_window(self, window: Window) -> None:
+        if window.size == 0 or window.clip(self.shape) != window:
+            raise InputError(
+                f"{self.path}/{self.variable}: {window} is empty or not inside a grid of "
+                f"{self.shape[0]} x {self.shape[1]} cells; clip it first"
+            )
+
+    def _shard_file(self, i: int, j: int) -> str:
+        return os.path.join(self.path, self.variable, "c", str(i), str(j))
+
+    def _check_present(self, window: Window) -> None:
+        side = self._header.shard
+        for i in range(window.y // side, -(-(window.y + window.height) // side)):
+            for j in range(window.x // side, -(-(window.x + window.width) // side)):
+                try:
+                    size = os.stat(self._shard_file(i, j)).st_size
+                except FileNotFoundError:
+                    if self._header.absent is None or (i, j) in self._header.absent:
+                        continue  # it stands for fill values
+                    size = -1
+                if size <= 0:  # zarr-python takes an empty file for fill values
+                    cells = Window(i * side, j * side, side, side).clip(self.shape)
+                    raise DamagedChunkError(
+                        f"{self._shard_file(i, j)} is {'missing' if size else 'empty'}: shard "
+                        f"({i}, {j}) of {self.variable}, {_place(cells)}; {_MEND}"
+                    )
+
+    def _damage(
+        self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception
+    ) -> OSError:
+        """Find the first tile of ``window`` that cannot be read."""
+        tile, side = self._header.tile, self._header.shard
+        for row in range(window.y // tile, -(-(window.y + window.height) // tile)):
+            for column in range(window.x // tile, -(-(window.x + window.width) // tile)):
+                cells = Window(row * tile, column * tile, tile, tile).clip(self.shape)
+                try:
+                    decode(cells)
+                except Exception as cause:
+                    i, j = cells.y // side, cells.x // side
+                    inner = (row - i * side // tile, column - j * side // tile)
+                    return DamagedChunkError(
+                        f"{self._shard_file(i, j)}: tile ({row}, {column}) of {self.variable}, "
+                        f"chunk {inner} of shard ({i}, {j}), {_place(cells)}, cannot be read: "
+                        f"{cause}; {_MEND}"
+                    )
+        return DamagedChunkError(
+            f"{self.path}: {self.variable}, {_place(window)}, could not be "
+            f"read ({error}) but can now; read it again"
+        )
+
+    def __repr__(self) -> str:
+        return f"StoreRaster({self.path!r}, {self.variable!r})"
+
+
+_MEND = "restore the file from a copy, or make the store again"
+
+
+def _place(cells: Window) -> str:
+    return (
+        f"rows {cells.y} to {cells.y + cells.height - 1}, "
+        f"columns {cells.x} to {cells.x + cells.width - 1}"
+    )
+
+
+_arrays: dict[tuple[int, str, str], tuple[tuple[int, int], Any]] = {}
+_lock = threading.Lock()
+_MOST_OPEN = 64
+
+
+def _opened(path: str, variable: str) -> Any:
+    """The Zarr array, opened once per process: opening takes longer than reading a small tile.
+
+    The process is part of the key, so that a forked child opens its own; inode and time of the
+    metadata are compared, so that a store replaced under the same name is opened again.
+    """
+    import zarr
+
+    place = os.path.join(path, variable)
+    stat = os.stat(os.path.join(place, "zarr.json"))
+    key, version = (os.getpid(), path, variable), (stat.st_ino, stat.st_mtime_ns)
+    held = _arrays.get(key)
+    if held is not None and held[0] == version:
+        return held[1]
+    array = zarr.open_array(place, mode="r", zarr_format=3)
+    with _lock:
+        if len(_arrays) >= _MOST_OPEN:
+            _arrays.clear()
+        _arrays[key] = version, array
+    return array
+
+
+def _checksums(shard: str, header: Header) -> bytes:
+    """The stored checksums of a shard's tiles, found by its index; all there is if it is cut short.
+
+    A shard ends with its index, offset and length of each tile as little-endian uint64 (all ones:
+    no such tile) and a checksum of its own; a tile ends with its crc32c.
+    """
+    count = (header.shard // header.tile) ** 2
+    with open(shard, "rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(end - 16 * count - 4, 0))
+        content = file.read(16 * count)
+        if len(content) < 16 * count:
+            return content
+        found = []
+        for offset, length in np.frombuffer(content, "<u8").reshape(-1, 2).tolist():
+            there = offset + length <= end and length >= 4
+            found.append(os.pread(file.fileno(), 4, offset + length - 4) if there else b"none")
+    return b"".join(found)

@@ -1,0 +1,267 @@
+"""Where results go: a store, whole shards at a time, or arrays in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.publish import replace_file, shard_grid
+from orograph.tiles.store.shard import ShardEncoder, ShardFormat, shard_format
+
+
+class ShardWriter(Protocol):
+    """Takes the cells of a shard, some tiles at a time, in any order."""
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        """Keep ``cells`` as those of ``part``, a window of whole tiles; they may change later."""
+
+    def close(self) -> None:
+        """That was all: now the shard is there."""
+
+
+class Sink(Protocol):
+    """Where results go."""
+
+    def writer(self, variable: str, window: Window) -> ShardWriter:
+        """What takes the cells of the shard ``window`` of one variable."""
+
+    def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
+        """Keep ``array`` as the cells of ``window`` of one variable."""
+
+    def written(self, variable: str, window: Window) -> bool:
+        """Whether what was written there is still there."""
+
+
+@dataclass(frozen=True)
+class ArraySink:
+    """Results in memory: one array of the whole grid per variable."""
+
+    arrays: MutableMapping[str, NDArray[Any]]
+
+    def writer(self, variable: str, window: Window) -> ShardWriter:
+        """What takes the cells of the shard ``window`` of one variable."""
+        return _ArrayWriter(self.arrays[variable])
+
+    def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
+        """Keep ``array`` as the cells of ``window`` of one variable."""
+        self.arrays[variable][window.slices] = array
+
+    def written(self, variable: str, window: Window) -> bool:
+        """What is in memory stays there."""
+        return True
+
+
+@dataclass(frozen=True)
+class _ArrayWriter:
+    array: NDArray[Any]
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        self.array[part.slices] = cells
+
+    def close(self) -> None:
+        """All of it is there already."""
+
+
+@dataclass(frozen=True)
+class StoreSink:
+    """Results in a store, whole shards at a time.
+
+    Any number of processes and threads may write different shards at once, and the same shard
+    again with the same cells: a shard comes to be by a rename, after it is whole.
+    """
+
+    path: str
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "path", os.path.abspath(path))
+
+    def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
+        """Write one whole shard.
+
+        Parameters
+        ----------
+        variable : str
+            Name of the raster.
+        window : Window
+            Exactly one shard, clipped at the right and bottom edges of the grid. Less than a
+            shard would lose the rest of it without a word, so it is refused.
+        array : array of ``window.shape``, of the variable's dtype
+            The cells.
+
+        Raises
+        ------
+        InputError
+            If the window is not one shard, or the array does not fit it.
+        StorageFullError
+            If there is no room for it. The shard is then as it was.
+        """
+        if array.shape != window.shape:
+            raise InputError(
+                f"{variable}: cells of shape {array.shape} for a window of "
+                f"{window.shape}; they must agree"
+            )
+        writer = self.writer(variable, window)
+        writer.put(window, array)
+        writer.close()
+
+    def writer(self, variable: str, window: Window) -> ShardWriter:
+        """What takes the cells of one whole shard, and writes it when it is closed.
+
+        Raises
+        ------
+        InputError
+            If there is no such raster, or the window is not one of its shards.
+        """
+        metadata = Path(self.path, variable, "zarr.json")
+        try:
+            document = metadata.read_bytes()
+        except FileNotFoundError:
+            raise InputError(f"{self.path} has no variable {variable!r}; create it first") from None
+        grid = shard_grid(json.loads(document))
+        if grid is None:
+            raise InputError(f"{self.path}: {variable} is no raster")
+        key = _shard_key(grid, window, variable)
+        return _StoreWriter(metadata.parent / key, _encoder(document, window, key, variable))
+
+    def written(self, variable: str, window: Window) -> bool:
+        """Whether the shard that holds the first cell of ``window`` has been written."""
+        metadata = Path(self.path, variable, "zarr.json")
+        grid = shard_grid(json.loads(metadata.read_bytes()))
+        if grid is None:
+            raise InputError(f"{self.path}: {variable} is no raster")
+        _, (rows, columns) = grid
+        return (metadata.parent / f"c/{window.y // rows}/{window.x // columns}").is_file()
+
+
+def _shard_key(grid: tuple[tuple[int, int], tuple[int, int]], window: Window, variable: str) -> str:
+    shape, (rows, columns) = grid
+    i, j = window.y // rows, window.x // columns
+    whole = Window(i * rows, j * columns, rows, columns).clip(shape)
+    if whole != window or window.size == 0:
+        raise InputError(
+            f"{variable}: {window} is not one whole shard of {rows} x {columns} cells in a grid "
+            f"of {shape[0]} x {shape[1]}; the one at its corner is {whole}"
+        )
+    return f"c/{i}/{j}"
+
+
+class _Encoder(Protocol):
+    """Makes the bytes of a shard, from whole tiles of it."""
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        """Take the cells of a part of the shard."""
+
+    def parts(self) -> list[bytes]:
+        """The bytes, one behind the other."""
+
+
+@dataclass(frozen=True)
+class _StoreWriter:
+    """A shard on its way to its file: there is no more of it than its bytes."""
+
+    target: Path
+    encoder: _Encoder
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        self.encoder.put(part, cells)
+
+    def close(self) -> None:
+        content = self.encoder.parts()
+        with full_storage_reported(self.target):
+            # not their parents: if those are gone, so is the run
+            self.target.parent.parent.mkdir(exist_ok=True)
+            self.target.parent.mkdir(exist_ok=True)
+            replace_file(self.target, *content)
+
+
+class _TileByTile:
+    """Encodes tiles as they come."""
+
+    def __init__(self, form: ShardFormat, window: Window, variable: str) -> None:
+        self.form, self.window, self.variable = form, window, variable
+        self.encoder = ShardEncoder(form)
+        side = form.tile
+        self.missing = set(np.ndindex(-(-window.height // side), -(-window.width // side)))
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        _check_type(cells, self.form.dtype, self.variable)
+        side = self.form.tile
+        y, x = part.y - self.window.y, part.x - self.window.x
+        for row in range(y // side, -(-(y + part.height) // side)):
+            for column in range(x // side, -(-(x + part.width) // side)):
+                tile = Window(row * side, column * side, side, side).clip(self.window.shape)
+                inside = Window(tile.y - y, tile.x - x, tile.height, tile.width)
+                if inside.clip(part.shape) != inside:
+                    raise InputError(f"{self.variable}: {part} is not made of whole tiles")
+                self.encoder.put(row, column, cells[inside.slices])
+                self.missing.discard((row, column))
+
+    def parts(self) -> list[bytes]:
+        if self.missing:
+            raise InputError(f"{self.variable}: {len(self.missing)} tiles were not given")
+        return self.encoder.parts()
+
+
+class _ByZarr:
+    """Has zarr-python encode a shard, of a raster that is encoded otherwise than ours are.
+
+    Left to itself zarr-python would read the shard that is there before it replaces it: slow, and
+    impossible if that one is damaged, which is when it must be replaced.
+    """
+
+    def __init__(self, document: bytes, window: Window, key: str, variable: str) -> None:
+        import zarr
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
+
+        prototype = default_buffer_prototype()
+        self.key, self.window, self.variable = key, window, variable
+        self.memory: dict[str, Any] = {"zarr.json": prototype.buffer.from_bytes(document)}
+        # Not as an argument of open_array, which takes it and ignores it.
+        self.target = zarr.open_array(
+            MemoryStore(self.memory), mode="r+", zarr_format=3
+        ).with_config({"write_empty_chunks": True})
+        self.cells = np.empty(window.shape, self.target.dtype)
+
+    def put(self, part: Window, cells: NDArray[Any]) -> None:
+        _check_type(cells, self.cells.dtype, self.variable)
+        self.cells[part.within(self.window)] = cells
+
+    def parts(self) -> list[bytes]:
+        self.target[self.window.slices] = self.cells
+        return [bytes(self.memory[self.key].to_bytes())]
+
+
+def _encoder(document: bytes, window: Window, key: str, variable: str) -> _Encoder:
+    form = shard_format(json.loads(document))
+    if form is None:
+        return _ByZarr(document, window, key, variable)
+    return _TileByTile(form, window, variable)
+
+
+def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> None:
+    native = dtype.newbyteorder("=")
+    if cells.dtype.newbyteorder("=") != native:
+        raise InputError(f"{variable}: cells of {cells.dtype} for {native}; convert first")
+
+
+def encode_shard(
+    document: bytes, window: Window, key: str, array: NDArray[Any], variable: str
+) -> list[bytes]:
+    """The bytes of one shard, in parts, made in memory.
+
+    Tiles that hold nothing but fill values are written too: then a shard is there if it has been
+    written.
+    """
+    encoder = _encoder(document, window, key, variable)
+    encoder.put(window, array)
+    return encoder.parts()

@@ -32,7 +32,7 @@ docs: $(INSTALLED) $(FRESH) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
 
 kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
-	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*.cu)
+	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*/*.cu)
 
 # In order, since a race is found whichever thread comes first. The emulator's own tests have races
 # on purpose.
@@ -40,7 +40,7 @@ races: $(INSTALLED) $(FRESH) ## run every .cu on the CPU under ThreadSanitizer, 
 	CUDA_ON_CPU_RACES=1 LD_PRELOAD=$$($(CXX) -print-file-name=libtsan.so) \
 	TSAN_OPTIONS="exitcode=66 $$TSAN_OPTIONS" setarch -R \
 	$(BIN)/python -m pytest --capture=no -k forward \
-	$(filter-out tests/kernels/test_cuda_on_cpu.py,$(wildcard tests/test_cuda_*.py)) $(PYTEST)
+	$(wildcard tests/kernels/*/test*cuda.py) $(PYTEST)
 
 wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 	rm -rf dist

@@ -19,7 +19,7 @@ from pathlib import Path
 
 # Turing (T4), Ampere (A100, then A10 and RTX 30), Hopper (H100, H200), Blackwell (B200, RTX 50).
 ARCHITECTURES = (75, 80, 86, 90, 100, 120)
-LAUNCHER = Path(__file__).resolve().parents[1] / "kernels" / "cuda.py"
+LAUNCHER = Path(__file__).resolve().parents[1] / "kernels" / "device.py"
 
 
 def options_of_the_launcher() -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Nvrtc:
     ) -> tuple[bool, int, str]:
         """Whether ``path`` compiles, the bytes of machine code, and what the compiler said."""
         call, program = self._library, ctypes.c_void_p()
-        folders = (path.parent, *self._includes)
+        folders = (path.parent, LAUNCHER.parent, *self._includes)
         options = [f"--gpu-architecture=sm_{architecture}", *options_of_the_launcher(), *defines]
         options += [f"--include-path={folder}" for folder in folders]
         encoded = [option.encode() for option in options]

@@ -153,8 +153,9 @@ def traffic() -> tuple[int, int, int]:
 
 
 def _work(run: og.Run, side: int) -> str:
-    statistics = run.statistics()
-    return f"{statistics['cells_settled'] / side**2:.2f} settled a cell, {statistics['tile_visits']} tile visits"
+    done = run.statistics()
+    settled = done["cells_settled"] / side**2
+    return f"{settled:.2f} settled a cell, {done['tile_visits']} tile visits"
 
 
 if __name__ == "__main__":

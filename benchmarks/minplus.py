@@ -11,17 +11,21 @@ Elimination is compared with a Dijkstra from each border cell.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from forest_kernel import time_interleaved
 from numba import njit
 
-from orograph.kernels.boundary.dijkstra import boundary_by_dijkstra
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
 from orograph.kernels.minplus.product import floyd_warshall_block, minplus
 from orograph.kernels.relax.edge_costs import edge_lengths
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from oracle_boundary import boundary_by_dijkstra
 
 
 @njit(nogil=True)

@@ -70,7 +70,8 @@ class Device(Protocol):
         Parameters
         ----------
         source, kernel : str
-            File in this folder, and name of an ``extern "C" __global__`` function in it.
+            Path of a file from this folder, and name of an ``extern "C" __global__`` function in
+            it.
         grid, block : up to three int
             Blocks, and threads a block, in x, y and z.
         arguments : sequence

@@ -1,8 +1,9 @@
 """Connected components of a raster of classes, numbered as if it had been scanned in one piece.
 
 A tile labels its own components; those that touch its border are handed up, and every node joins
-what its children hand up across their seams (Rem's union-find, see `orograph.kernels.label.union_find`).
-A component that no longer touches the border of a node is complete there.
+what its children hand up across their seams (Rem's union-find, see
+`orograph.kernels.label.union_find`). A component that no longer touches the border of a node is
+complete there.
 
 *Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
 tiles of a row. So each node counts, for each of its rows, the first cells of complete components;

@@ -2,9 +2,9 @@
 
 Every tile decides the edges that it can decide alone and hands up the rest, contracted to its
 border cells (`orograph.kernels.forest.tile`); every node above does the same with what its children
-hand up and the seams between them (`orograph.kernels.forest.contract`); the root, which has no border,
-decides all. On the way down only booleans travel: which of a node's edges are kept, and which
-seam edges start at its border cells.
+hand up and the seams between them (`orograph.kernels.forest.contract`); the root, which has no
+border, decides all. On the way down only booleans travel: which of a node's edges are kept, and
+which seam edges start at its border cells.
 
 Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using
 the GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3; with another contraction, see

@@ -2,8 +2,9 @@
 
 Blocks of one shape go through the steps of boundary_steps.py together, as many as fit in
 ``BYTES_AT_ONCE`` of the device's memory. All is launched without waiting; only the matrices of the
-blocks themselves come back. They are those of `orograph.kernels.boundary.elimination.boundary_matrix`, and
-where blocks are merged those of `orograph.kernels.boundary.elimination.merge_blocks`, to the bit.
+blocks themselves come back. They are those of
+`orograph.kernels.boundary.elimination.boundary_matrix`, and where blocks are merged those of
+`orograph.kernels.boundary.elimination.merge_blocks`, to the bit.
 """
 
 from __future__ import annotations
@@ -268,8 +269,9 @@ def solve_blocks(
     int
         Which of ``parts``; not in their order.
     (n, n)
-        As `orograph.kernels.boundary.elimination.boundary_matrix` and `orograph.kernels.boundary.elimination.merge_blocks`
-        give it. Matrices that were made together share their memory.
+        As `orograph.kernels.boundary.elimination.boundary_matrix` and
+        `orograph.kernels.boundary.elimination.merge_blocks` give it. Matrices that were made
+        together share their memory.
 
     Raises
     ------

@@ -65,8 +65,8 @@ class Step:
     begins: Small = field(default_factory=_nothing)
     """(line + 1,), at a seam: where the edges of each cell of the line begin."""
     edges: Small = field(default_factory=_nothing)
-    """(e, 5). Leaves: as `orograph.kernels.boundary.dissection.Plan` has them. At a seam: the border cell of
-    the first half, its row and column there, and the step to the line."""
+    """(e, 5). Leaves: as `orograph.kernels.boundary.dissection.Plan` has them. At a seam: the
+    border cell of the first half, its row and column there, and the step to the line."""
 
     @property
     def tables(self) -> tuple[Small, ...]:

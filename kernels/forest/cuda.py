@@ -1,7 +1,7 @@
 """Minimum spanning forest of one tile on a GPU: the host's side of ``forest.cu``.
 
-The answer is that of `orograph.kernels.forest.tile`, to the bit. Listed edges, components and rounds
-stay on the device; the host looks at a few counters once a batch of rounds.
+The answer is that of `orograph.kernels.forest.tile`, to the bit. Listed edges, components and
+rounds stay on the device; the host looks at a few counters once a batch of rounds.
 """
 
 from __future__ import annotations

@@ -95,8 +95,8 @@ def label_tile(
 ) -> TileLabels:
     """Label the connected components of one tile.
 
-    The same as `orograph.kernels.label.tile.label_tile`, whose parameters, errors and answer it has;
-    ``device`` is where it runs, the process's GPU by default.
+    The same as `orograph.kernels.label.tile.label_tile`, whose parameters, errors and answer it
+    has; ``device`` is where it runs, the process's GPU by default.
 
     Notes
     -----

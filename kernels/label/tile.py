@@ -11,9 +11,9 @@ number of starts before it, a population count.
 
 *Unite.* The pairs of a row come in order. A run takes the parent of the last run it meets above
 as its own, without asking; only the other pairs, of runs that meet several, wait in a list until
-the row is done, and are united by Rem's algorithm (kernels/label/union_find.py has it alone). The parent
-of a run is never after it, so a component's root is its first run, and a component is numbered
-when the pass over the runs comes to its root.
+the row is done, and are united by Rem's algorithm (kernels/label/union_find.py has it alone). The
+parent of a run is never after it, so a component's root is its first run, and a component is
+numbered when the pass over the runs comes to its root.
 
 *Write.* Rows are written from last to first, because the runs' labels lie where the answer will be:
 run r in the place of cell r, and no run comes before its first cell. So a tile takes the answer and

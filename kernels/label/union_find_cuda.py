@@ -51,8 +51,8 @@ def components(
 ) -> Roots:
     """The connected component of each vertex, named by its smallest vertex.
 
-    The same as `orograph.kernels.label.union_find.components`, whose parameters, errors and answer it has;
-    ``device`` is where it runs, the process's GPU by default.
+    The same as `orograph.kernels.label.union_find.components`, whose parameters, errors and answer
+    it has; ``device`` is where it runs, the process's GPU by default.
 
     References
     ----------

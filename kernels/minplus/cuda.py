@@ -192,7 +192,7 @@ def minplus(
     signed: bool | None = None,
     device: Device | None = None,
 ) -> Array:
-    """As `orograph.kernels.minplus.product.minplus`, on a GPU; ``signed`` makes no difference there."""
+    """As `orograph.kernels.minplus.product.minplus`; ``signed`` makes no difference on a GPU."""
     device = device or current_device()
     _check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]

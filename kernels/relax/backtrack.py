@@ -1,7 +1,8 @@
 """Follow back directions from a cell until a source or the edge of the window is met.
 
 Serial; ends because along back directions the number of steps left falls by one at each
-(`orograph.kernels.relax.shortest_path_tree`), and at the latest after as many steps as there are cells.
+(`orograph.kernels.relax.shortest_path_tree`), and at the latest after as many steps as there are
+cells.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
     state : TileState
         A tile whose halo holds what is known of the neighbours.
     told : four arrays
-        What the neighbours know of the border: north (r, w), south (r, w), west (h, r), east (h, r).
+        What the neighbours know of the border: north (r, w), south (r, w), west (h, r), east (h,
+        r).
 
     Returns
     -------

@@ -1,9 +1,10 @@
 """Shortest paths in one tile on a GPU: the host's side of relax.cu, and of the border around it.
 
 A `ResidentTile` keeps a tile's costs and distances in the device's memory from visit to visit:
-what neighbours tell goes up, the border and the keys come down, and the whole tile once, at the end.
-`relax`, `wake` and `probe_border` are the Numba functions of these names, done there and back, with
-the same distances to the bit. A tile's rounds are launched in batches; the host waits once a batch.
+what neighbours tell goes up, the border and the keys come down, and the whole tile once, at the
+end. `relax`, `wake` and `probe_border` are the Numba functions of these names, done there and
+back, with the same distances to the bit. A tile's rounds are launched in batches; the host waits
+once a batch.
 
 Pending keys are those of the Numba twin where both are at rest, and bounds as good elsewhere.
 """
@@ -383,7 +384,7 @@ def wake(state: TileState, sides: int = 15, *, device: cuda.Device | None = None
 def probe_border(
     state: TileState, sent: list[Array], *, device: cuda.Device | None = None
 ) -> npt.NDArray[np.float64]:
-    """By which value the border may improve each neighbour; as `orograph.kernels.relax.border.probe_border`."""
+    """By which value the border may improve each neighbour; as `border.probe_border`."""
     return ResidentTile(state, device).probe_border(sent)[1]
 
 

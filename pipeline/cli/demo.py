@@ -102,10 +102,11 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         assert isinstance(crossing, og.Run)
         cost = crossing.result()
         cost_seconds = time.perf_counter() - start
-    statistics = forest.attrs
+    attributes = forest.attrs
     say(
-        f"forest           {out}: {statistics['vertex_count']:,} cells, {statistics['edge_count']:,} edges, "
-        f"{statistics['tree_count']} tree(s), total weight {statistics['total_weight']:,.0f} m, "
+        f"forest           {out}: {attributes['vertex_count']:,} cells, "
+        f"{attributes['edge_count']:,} edges, {attributes['tree_count']} tree(s), "
+        f"total weight {attributes['total_weight']:,.0f} m, "
         f"in {seconds:.2f} s"
     )
     again = og.minimum_spanning_forest(source, tile=max(source.shape))
@@ -123,7 +124,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     paths = og.least_cost_path(cost, SUMMITS)
     say(
         f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
-        f"{crossing.statistics()['tile_visits']} visits of tiles; ways of "
+        f"{crossing.attributes()['tile_visits']} visits of tiles; ways of "
         + ", ".join(f"{len(path.cells)}" for path in paths)
         + " cells"
     )

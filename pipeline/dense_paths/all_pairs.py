@@ -152,26 +152,26 @@ def usual_tile(n: int, method: str) -> int:
 
 
 def _choose(matrix: EdgeMatrix, method: str) -> str:
-    statistics, n = matrix.statistics, matrix.n
+    stats, n = matrix.statistics, matrix.n
     if method == "auto":
-        few = 1000 * (statistics.edges + n * math.log2(n + 1)) < n * n
-        exact = matrix.dtype.kind != "i" or n * statistics.greatest < 2**53
-        method = DIJKSTRA if few and statistics.least >= 0 and exact else "floyd-warshall"
-    if statistics.least < 0 and method == DIJKSTRA:
+        few = 1000 * (stats.edges + n * math.log2(n + 1)) < n * n
+        exact = matrix.dtype.kind != "i" or n * stats.greatest < 2**53
+        method = DIJKSTRA if few and stats.least >= 0 and exact else "floyd-warshall"
+    if stats.least < 0 and method == DIJKSTRA:
         raise InputError(
-            f"method: 'dijkstra' takes no negative lengths, and the least is {statistics.least}; use "
+            f"method: 'dijkstra' takes no negative lengths, and the least is {stats.least}; use "
             "'floyd-warshall'"
         )
-    if statistics.least < 0 and matrix.dtype == np.float32:
+    if stats.least < 0 and matrix.dtype == np.float32:
         raise InputError(
-            f"dtype: float32 takes no negative lengths, and the least is {statistics.least}: sums near "
+            f"dtype: float32 takes no negative lengths, and the least is {stats.least}: sums near "
             "0 would have no correct digit; use 'float64'"
         )
     if matrix.dtype.kind == "i":
         limit = 2**53 if method == DIJKSTRA else BARRIER // 2
-        if n * statistics.greatest >= limit:
+        if n * stats.greatest >= limit:
             raise InputError(
-                f"dtype: paths of {n} vertices and lengths up to {statistics.greatest:.0f} may pass "
+                f"dtype: paths of {n} vertices and lengths up to {stats.greatest:.0f} may pass "
                 f"{limit}, up to which {method} is exact in int64; use 'float64'"
             )
     return method
@@ -209,13 +209,13 @@ class _Task:
 
     def identity(self) -> dict[str, Any]:
         """What decides the result, in JSON types."""
-        statistics = self.matrix.statistics
+        stats = self.matrix.statistics
         return {
             "operation": "all-pairs",
             **self.attributes,
             "dtype": str(self.matrix.dtype),
             "predecessors": self.traced,
-            "input": [statistics.least, statistics.greatest, statistics.checksum],
+            "input": [stats.least, stats.greatest, stats.checksum],
             "orograph": __version__,
         }
 
@@ -239,24 +239,24 @@ class _Task:
     ) -> None:
         """Do it all, into the sink."""
         self._warm_up()
-        statistics, matrix = self.matrix.statistics, self.matrix
+        stats, matrix = self.matrix.statistics, self.matrix
         cancelled = None if client else self.cancelled
         if self.method == DIJKSTRA:
             nothing = float(BARRIER) if matrix.dtype.kind == "i" else math.inf
             graph = matrix.as_sparse()
             work: Any = Sources(
-                graph, matrix.n, self.side, matrix.dtype, nothing, self.traced, checkpoints, sink, token,
-                cancelled,
+                graph, matrix.n, self.side, matrix.dtype, nothing, self.traced, checkpoints, sink,
+                token, cancelled,
             )  # fmt: skip
             self.steps = Steps(work, store(work), client, self.cancelled, total=1)
             from_sources(self.steps)
             return
         tolerance = 0.0
-        if matrix.dtype.kind == "f" and statistics.least < 0:
-            tolerance = matrix.n**2 * 2.0**-52 * statistics.greatest
+        if matrix.dtype.kind == "f" and stats.least < 0:
+            tolerance = matrix.n**2 * 2.0**-52 * stats.greatest
         blocks = Blocks(
-            matrix.n, self.side, self.traced, statistics.least < 0, tolerance, checkpoints, sink, token,
-            cancelled,
+            matrix.n, self.side, self.traced, stats.least < 0, tolerance, checkpoints, sink,
+            token, cancelled,
         )  # fmt: skip
         self.steps = Steps(blocks, store(blocks), client, self.cancelled, total=blocks.count + 1)
         if blocks.whole_generation(blocks.count + 64) < 0:

@@ -1,7 +1,8 @@
 """Who serves each cell, and the way back: what follows when distances are known.
 
 Once all distances are final, labels are carried along the edges that attain them
-(`orograph.kernels.relax.shortest_path_tree`), again from tile to tile by the frontier engine, in the order of cost.
+(`orograph.kernels.relax.shortest_path_tree`), again from tile to tile by the frontier engine, in
+the order of cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Least-cost distances as a problem of the frontier engine.
 
-Each tile is brought to its fixpoint by `orograph.kernels.relax.tile`; `orograph.engines.frontier.driver` sees to it
-that tiles tell one another until all are at rest.
+Each tile is brought to its fixpoint by `orograph.kernels.relax.tile`;
+`orograph.engines.frontier.driver` sees to it that tiles tell one another until all are at rest.
 """
 
 from __future__ import annotations

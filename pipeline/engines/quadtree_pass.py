@@ -11,9 +11,9 @@ graph:
 - ``write``: one task a shard finishes its tiles and writes the shard whole.
 
 Only summaries and answers travel through Dask, and those are O(border). What a node keeps for
-the way down, its residue, goes to the run's checkpoint store. A task that finds its result in the checkpoint store
-returns it instead of doing the work again: so the loss of a worker costs a read, and a run that
-was killed goes on from where it was.
+the way down, its residue, goes to the run's checkpoint store. A task that finds its result in the
+checkpoint store returns it instead of doing the work again: so the loss of a worker costs a read,
+and a run that was killed goes on from where it was.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def check_choice(name: str, value: Any, known: tuple[Any, ...]) -> None:
 
 
 class Engine(Protocol):
-    """A run of one of the two engines: `orograph.engines.quadtree_pass.Pass` or `orograph.engines.frontier.driver.Frontier`."""
+    """A run of one of the two engines: `QuadtreePass` or `Frontier`."""
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Do all the work; the attributes of the result."""

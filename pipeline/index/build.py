@@ -1,9 +1,9 @@
 """How a distance index is made: a task for each shard of the rasters, and the blocks in it.
 
-A block's matrix comes by nested dissection (kernels/boundary/elimination.py): first of parts of ``block`` cells
-a side, which are then merged up the quadtree, ``levels`` times. Only the last ones are kept: a
-query begins and ends by a relaxation inside a block, which is quicker than to read what would save
-it. Tasks share nothing, and may be done again at any time.
+A block's matrix comes by nested dissection (kernels/boundary/elimination.py): first of parts of
+``block`` cells a side, which are then merged up the quadtree, ``levels`` times. Only the last ones
+are kept: a query begins and ends by a relaxation inside a block, which is quicker than to read
+what would save it. Tasks share nothing, and may be done again at any time.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 *Up*: one relaxation inside a point's block gives what its border cells cost, and the cells of its
 own block by paths that stay inside. *Over the borders*: a queue of blocks, kept by the least value
-that is new in each; see `orograph.kernels.boundary.propagate`. Sources go through it some dozens at a time, near
-ones together, and since their fronts cross, all blocks within a window above the least key are
-swept from corner to corner: strict priority visits them half as often again. *Down*: a way from the
-border to a point, or a relaxation of a block from its border.
+that is new in each; see `orograph.kernels.boundary.propagate`. Sources go through it some dozens
+at a time, near ones together, and since their fronts cross, all blocks within a window above the
+least key are swept from corner to corner: strict priority visits them half as often again. *Down*:
+a way from the border to a point, or a relaxation of a block from its border.
 
 What is asked for bounds the wave: once every target is known to cost no more than b, values from b
 on are not passed on. So a question about near points touches the blocks near them.

@@ -4,9 +4,10 @@ Beside the rasters of costs (as they are walked on: barriers are nodata) there a
 
 - ``matrices`` (block, entry): for each block, row by row over the grid, its boundary matrix (its
   lower half where costs are the same both ways), then what the steps out of each border cell cost
-  in the eight directions of `orograph.kernels.boundary.propagate.MOVES`; one object a block. If entries are left
-  out (``sparsify``), those kept of a block stand one behind the other in the matrix's place, zeros
-  behind them, and behind the steps a bit for each entry: see `orograph.kernels.boundary.sparsify`.
+  in the eight directions of `orograph.kernels.boundary.propagate.MOVES`; one object a block. If
+  entries are left out (``sparsify``), those kept of a block stand one behind the other in the
+  matrix's place, zeros behind them, and behind the steps a bit for each entry: see
+  `orograph.kernels.boundary.sparsify`.
 - ``lengths`` (kind, row): of steps; see `orograph.tiles.grid.lengths`.
 
 An update writes its objects into a folder beside them, then says that they are all there, and only

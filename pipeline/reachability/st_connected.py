@@ -1,7 +1,8 @@
 """Are two cells connected, how many steps apart are they, and by which way?
 
-One pair is answered by two searches that go towards each other (`orograph.reachability.tile`); of many pairs
-first those are sorted out whose ends lie in different components, in one pass over the raster.
+One pair is answered by two searches that go towards each other (`orograph.reachability.tile`); of
+many pairs first those are sorted out whose ends lie in different components, in one pass over the
+raster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Hops from two ends at once, tile by tile: what a worker does for `orograph.reachability.search`.
 
-A tile holds two fields of hops, one from each end, each of them that of `orograph.distance.hop_distance`. A visit
-works them out as far as it is told, and tells the least sum of the two, the length of a real way,
-with the first cell midway on it. A visit may also walk back from a cell to one of the ends, as far
-as the tile goes.
+A tile holds two fields of hops, one from each end, each of them that of
+`orograph.distance.hop_distance`. A visit works them out as far as it is told, and tells the least
+sum of the two, the length of a real way, with the first cell midway on it. A visit may also walk
+back from a cell to one of the ends, as far as the tile goes.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def _compile(path: Path, defines: Mapping[str, object]) -> Path:
     races = RACES if os.environ.get("CUDA_ON_CPU_RACES") else ()
     options = [*FLAGS, *races, f"-I{HERE}", f"-I{path.parent}", f"-I{SOURCES}"]
     options += [f"-D{name}={value}" for name, value in sorted(defines.items())]
-    included = sorted({*path.parent.glob("*.cuh"), *SOURCES.glob("*.cuh")})
+    included = sorted({*path.parent.glob("*.cuh"), *SOURCES.rglob("*.cuh")})
     digest = hashlib.sha256()
     for part in (
         version,

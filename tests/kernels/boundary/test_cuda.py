@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from boundary_cases import all_pairs, assert_same, costs_of, expected_matrix, rasters
 from cuda_on_cpu.emulator import Emulator, find_compiler
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_kernel_boundary import all_pairs, assert_same, costs_of, expected_matrix, rasters
 
 import orograph as og
 from orograph.kernels.boundary import cuda as boundary_cuda

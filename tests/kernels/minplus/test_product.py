@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson
 
-from orograph.kernels.boundary import dijkstra as boundary_dijkstra
 from orograph.kernels.boundary import elimination as boundary
 from orograph.kernels.minplus import lanes as minplus_lanes
 from orograph.kernels.minplus import product as minplus
@@ -216,7 +215,6 @@ def test_what_does_not_fit_is_refused() -> None:
         pytest.param(minplus_lanes, minplus, "LANES_SOURCE", id="lanes in minplus"),
         pytest.param(minplus, boundary, "MINPLUS_SOURCE", id="minplus in boundary"),
         pytest.param(relax_costs, boundary, "COSTS_SOURCE", id="costs in boundary"),
-        pytest.param(relax_costs, boundary_dijkstra, "COSTS_SOURCE", id="costs in dijkstra"),
     ],
 )
 def test_cached_code_knows_what_it_was_compiled_with(

@@ -655,8 +655,8 @@ def test_a_file_size_limit_is_reported_as_no_room(tmp_path: Path) -> None:
 
 def test_importing_the_store_loads_nothing_heavy() -> None:
     code = (
-        "import sys, orograph.tiles.store.create, orograph.tiles.raster.raster, orograph.tiles.store.ingest, "
-        "orograph.tiles.store.export\n"
+        "import sys, orograph.tiles.store.create, orograph.tiles.raster.raster, "
+        "orograph.tiles.store.ingest, orograph.tiles.store.export\n"
         "print({'dask', 'distributed', 'xarray', 'rasterio', 'rioxarray', 'zarr', 'pyproj', "
         "'cupy'} & set(sys.modules))"
     )

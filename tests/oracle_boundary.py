@@ -1,4 +1,4 @@
-"""Boundary distances by a Dijkstra from each border cell: the reference for boundary.py.
+"""Boundary distances by a Dijkstra from each border cell: the reference for elimination.
 
 The thesis's way (Gerritsen, TU Eindhoven 2012, section 4.1), kept to be compared with. A binary
 heap of cells, each in it once, its keys lowered in place.
@@ -16,14 +16,11 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
 from orograph.kernels.relax.edge_costs import edge
 
-# Start of the SHA-256 of relax_costs.py: its code is compiled into what is cached for this file.
-COSTS_SOURCE = "6edd693131c92990"
-
 _DY = np.array([0, 0, 1, -1, 1, 1, -1, -1])
 _DX = np.array([1, -1, 0, 0, 1, -1, 1, -1])
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _weigh_steps(friction, elevation, rules, top, left, height, width, cost):
     """Cost of each step from each cell; ``unreached`` where it is barred or leaves the block."""
     moves = 4 if rules.steps == 1 else 8
@@ -39,7 +36,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, cost):
     return weights
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _rise(heap, place, dist, i):
     cell = heap[i]
     key = dist[cell]
@@ -54,7 +51,7 @@ def _rise(heap, place, dist, i):
     place[cell] = i
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _sink(heap, place, dist, size):
     """Put the last of ``size + 1`` cells in the first one's place."""
     cell = heap[size]
@@ -73,7 +70,7 @@ def _sink(heap, place, dist, size):
     place[cell] = i
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _dijkstra(weights, width, source, unreached, dist, heap, place):
     """Distances from one cell to all of the block."""
     dist[:] = unreached
@@ -100,7 +97,7 @@ def _dijkstra(weights, width, source, unreached, dist, heap, place):
                     _rise(heap, place, dist, place[other])
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _from_each(weights, width, cells, unreached):
     n = cells.shape[0]
     dist = np.empty(weights.shape[0], weights.dtype)

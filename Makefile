@@ -5,7 +5,6 @@ PYTHON ?= python3
 PYTEST ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-FRESH := .numba_cache/.fresh
 
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 
@@ -25,10 +24,10 @@ types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
 # Two processes, each with whole files: their fixtures are made once.
-pytest: $(INSTALLED) $(FRESH) ## all tests, among them those of docs, kernels and the wheel
+pytest: $(INSTALLED) ## all tests, among them those of docs, kernels and the wheel
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
-docs: $(INSTALLED) $(FRESH) ## run every code block and docstring example
+docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
 
 kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
@@ -36,7 +35,7 @@ kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GP
 
 # In order, since a race is found whichever thread comes first. The emulator's own tests have races
 # on purpose.
-races: $(INSTALLED) $(FRESH) ## run every .cu on the CPU under ThreadSanitizer, which names races
+races: $(INSTALLED) ## run every .cu on the CPU under ThreadSanitizer, which names races
 	CUDA_ON_CPU_RACES=1 LD_PRELOAD=$$($(CXX) -print-file-name=libtsan.so) \
 	TSAN_OPTIONS="exitcode=66 $$TSAN_OPTIONS" setarch -R \
 	$(BIN)/python -m pytest --capture=no -k forward \
@@ -46,11 +45,11 @@ wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 
-bench: $(INSTALLED) $(FRESH) ## speed and memory of whole runs
+bench: $(INSTALLED) ## speed and memory of whole runs
 	$(BIN)/python benchmarks/forest_run.py
 	$(BIN)/python benchmarks/memory.py
 
-demo: $(INSTALLED) $(FRESH) ## a forest and a cost distance from a bare clone
+demo: $(INSTALLED) ## a forest and a cost distance from a bare clone
 	$(BIN)/orograph demo
 
 format: $(INSTALLED) ## let ruff mend what it can
@@ -64,11 +63,4 @@ clean: ## remove everything that make made
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	touch $@
-
-# Numba recompiles a function when its own file changes, but not when a constant or a function it
-# took from another file does. So any change where compiled functions live empties the cache.
-$(FRESH): $(INSTALLED) $(wildcard tiles/*.py kernels/*.py)
-	rm -rf .numba_cache
-	mkdir .numba_cache
 	touch $@

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 
 _DY = np.array([0, 0, 1, -1, 1, 1, -1, -1])
 _DX = np.array([1, -1, 0, 0, 1, -1, 1, -1])
 
 
-@njit(nogil=True)
+@compiled
 def _weigh_steps(friction, elevation, rules, top, left, height, width, cost):
     """Cost of each step from each cell; ``unreached`` where it is barred or leaves the block."""
     moves = 4 if rules.steps == 1 else 8
@@ -36,7 +36,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, cost):
     return weights
 
 
-@njit(nogil=True)
+@compiled
 def _rise(heap, place, dist, i):
     cell = heap[i]
     key = dist[cell]
@@ -51,7 +51,7 @@ def _rise(heap, place, dist, i):
     place[cell] = i
 
 
-@njit(nogil=True)
+@compiled
 def _sink(heap, place, dist, size):
     """Put the last of ``size + 1`` cells in the first one's place."""
     cell = heap[size]
@@ -70,7 +70,7 @@ def _sink(heap, place, dist, size):
     place[cell] = i
 
 
-@njit(nogil=True)
+@compiled
 def _dijkstra(weights, width, source, unreached, dist, heap, place):
     """Distances from one cell to all of the block."""
     dist[:] = unreached
@@ -97,7 +97,7 @@ def _dijkstra(weights, width, source, unreached, dist, heap, place):
                     _rise(heap, place, dist, place[other])
 
 
-@njit(nogil=True)
+@compiled
 def _from_each(weights, width, cells, unreached):
     n = cells.shape[0]
     dist = np.empty(weights.shape[0], weights.dtype)

@@ -158,13 +158,41 @@ def test_no_module_needs_itself_to_be_imported() -> None:
     assert set(order) == MODULES.keys()
 
 
+def is_compiled(function: ast.FunctionDef) -> bool:
+    """Whether Numba compiles a function."""
+    decorators = " ".join(map(ast.unparse, function.decorator_list))
+    return re.search(r"\b(compiled|intrinsic)\b", decorators) is not None
+
+
 def test_only_compiled_functions_go_without_annotations() -> None:
     for name in (name for name in MODULES if name.startswith("orograph.kernels")):
         for node in ast.parse(MODULES[name].read_text(encoding="utf-8")).body:
             if isinstance(node, ast.FunctionDef) and node.returns is None:
-                decorators = " ".join(map(ast.unparse, node.decorator_list))
-                compiled = re.search(r"\b(njit|vectorize|intrinsic)\b", decorators)
-                assert compiled, f"{name}.{node.name}: neither mypy nor Numba checks its types"
+                assert is_compiled(node), f"{name}.{node.name}: neither mypy nor Numba checks types"
+
+
+def test_compiled_code_is_in_kernels_and_takes_nothing_from_outside() -> None:
+    # What is outside is not in the digest by which kernels/compiled.py tells whether to recompile.
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        if name != "orograph.kernels.compiled":
+            jit = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "stencil"}
+            found = {alias.name for node in taken for alias in node.names} & jit
+            assert not found, f"{name} imports {found}; use orograph.kernels.compiled"
+        if not name.startswith("orograph.kernels"):
+            continue
+        outside = {
+            alias.asname or alias.name
+            for node in taken
+            for alias in node.names
+            if str(node.module).startswith("orograph")
+            and "orograph.kernels" not in str(node.module)
+        }
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and is_compiled(node):
+                used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+                assert not used & outside, f"{name}.{node.name} takes {used & outside}"
 
 
 def test_what_is_imported_is_declared() -> None:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
 from orograph.kernels.boundary.dissection import (
     BORDER,
@@ -49,6 +49,7 @@ from orograph.kernels.boundary.dissection import (
     merged_border,
     numbered_border,
 )
+from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import BARRIER, stand_apart
 from orograph.kernels.minplus.product import close, product
 from orograph.kernels.relax.edge_costs import (
@@ -63,11 +64,6 @@ from orograph.kernels.relax.edge_costs import (
     edge,
     edge_lengths,
 )
-
-# Starts of the SHA-256 of relax_costs.py and minplus.py: their code is compiled into what is cached
-# for this file.
-COSTS_SOURCE = "6edd693131c92990"
-MINPLUS_SOURCE = "3c3fed70b27a5d34"
 
 Array = npt.NDArray[Any]
 
@@ -161,7 +157,7 @@ def check_block(costs: BlockCosts, block: Rectangle | None) -> Rectangle:
     return block
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, weights):
     """What the step by (dy, dx) costs from each cell of a block; first cell, halo counted.
 
@@ -191,7 +187,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
             weights[uint64(y), uint64(x)] = rules.unreached if barred else cost[0]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, symmetric, four):
     """All pairs of a leaf's cells; rows of ``whole`` have room for ``LEAF`` cells."""
     stand_apart()
@@ -219,7 +215,7 @@ def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, sym
                     whole[uint64(i * LEAF + j)] = total if total < old else old
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy_part(out, n, left, right, half, size, runs, line, below):
     """Take from a half (size x size) what joining needs: see `_pass_line`.
 
@@ -249,7 +245,7 @@ def _copy_part(out, n, left, right, half, size, runs, line, below):
                 right[uint64(s * n + p0 + j)] = half[uint64(source + j)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pass_line(out, n, line, m, left, right, work, symmetric):
     """Let paths between n cells pass through a line of m: ``left`` n x m, ``right`` m x n."""
     stand_apart()
@@ -267,7 +263,7 @@ def _pass_line(out, n, line, m, left, right, work, symmetric):
                 out[uint64(j * n + i)] = out[uint64(i * n + j)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, room):
     """The boundary matrix of a block, flat; ``room``: what its `Plan` says of sizes."""
     kept, longest, most = room
@@ -392,7 +388,7 @@ class Seam(NamedTuple):
     """(k,): cost from the second to the first."""
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _weigh_edges(friction, elevation, rules, edges, cost, there, back):
     """What edges cost both ways: first end with the halo counted, and the step to the second."""
     for e in range(edges.shape[0]):
@@ -425,7 +421,7 @@ def seam_edges(costs: BlockCosts, first: Rectangle, second: Rectangle) -> Seam:
     return Seam(table[:, :2], there, back)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _merge(a, na, b, nb, runs, more, ends, line_of, line_cells, there, back, n, symmetric, nothing):
     """Join two blocks whose seam has these edges; ``line_cells``: the line, counted in B."""
     m = line_cells.size

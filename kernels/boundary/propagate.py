@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
 from orograph.kernels.boundary.dissection import FORWARD, Indices, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
+from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
     BARRIER,
     TILE_ROWS,
@@ -38,11 +39,6 @@ from orograph.kernels.minplus.lanes import (
     tile_columns,
 )
 from orograph.kernels.relax.edge_costs import edge
-
-# Starts of the SHA-256 of relax_costs.py and minplus_lanes.py: their code is compiled into what is
-# cached for this file.
-COSTS_SOURCE = "6edd693131c92990"
-LANES_SOURCE = "36b6fc0239b1da38"
 
 MOVES = (*FORWARD, *((-dy, -dx) for dy, dx in FORWARD))
 GAP = 8  # old values between two runs of new ones that cost less than another run
@@ -61,7 +57,7 @@ def whole_panels(cells: int) -> int:
     return -(-cells // TILE_ROWS) * TILE_ROWS
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _half(matrix, out):
     n = matrix.shape[0]
     at = 0
@@ -76,7 +72,7 @@ def lower_half(matrix: Array, out: Array) -> None:
     _half(matrix, out)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _lay_panels(stored, n, symmetric, out):
     """Panels from a stored matrix: element (panel, k, r) leads from k to cell r of the panel."""
     stand_apart()
@@ -121,7 +117,7 @@ def lay_panels(stored: Array, cells: int, symmetric: bool) -> Array:
     return out
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _visit(panels, n, held, fresh, gap):
     """Carry new values through a block: ``held`` (lanes, cells in whole panels, columns)."""
     stand_apart()
@@ -175,7 +171,7 @@ def visit(panels: Array, cells: int, held: Array, fresh: Array) -> None:
     _visit(panels, cells, held, fresh, GAP)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pass_on(held, ends, costs, first, last, bound, other, fresh):
     """Lower another block's values along edges; the least of what was lowered."""
     stand_apart()
@@ -236,7 +232,7 @@ def pass_on(
     return float(_pass_on(held, *edges, part.start, part.stop, bound, other, fresh))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _arrive(held, rest, out):
     stand_apart()
     lanes, _, wide = held.shape
@@ -261,7 +257,7 @@ def new_values(lanes: int, cells: int, dtype: npt.DTypeLike) -> tuple[Array, Arr
     return np.full(shape, unreached(dtype), dtype), np.zeros((lanes, cells), np.uint8)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _weigh_leaving(friction, elevation, rules, cells, moves, cost, out):
     for d in range(moves.shape[0]):
         dy, dx = moves[d, 0], moves[d, 1]

@@ -28,8 +28,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import product
 
@@ -40,7 +41,7 @@ Array = npt.NDArray[Any]
 Marks = npt.NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _order_hubs(d, turned, pairs, hubs):
     """Order cells by how many of the pairs they are between; ``turned``: d transposed."""
     n, m = d.shape[0], pairs.shape[0]
@@ -73,7 +74,7 @@ def _order_hubs(d, turned, pairs, hubs):
         at_first[hub] = -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _is_given(leaving, arriving, hubs, value):
     """Whether a pair of kept entries, by way of one of the first hubs, has a sum."""
     for start in range(0, hubs, CHUNK):
@@ -85,7 +86,7 @@ def _is_given(leaving, arriving, hubs, value):
     return False
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
     """Take from what may be dropped what must be kept.
 
@@ -115,7 +116,7 @@ def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
                 arriving[cell, place] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _gather(d, keep, symmetric, values, marks):
     """Set kept entries one behind the other; how many there are."""
     n = d.shape[0]
@@ -131,7 +132,7 @@ def _gather(d, keep, symmetric, values, marks):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _scatter(values, marks, symmetric, kept):
     """Set kept entries where they belong in a matrix; how many there are."""
     n = kept.shape[0]
@@ -148,7 +149,7 @@ def _scatter(values, marks, symmetric, kept):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _join(values, marks, symmetric, sums, out):
     """All entries as they are stored: those kept, and the sums where none was."""
     n = sums.shape[0]

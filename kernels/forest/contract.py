@@ -27,14 +27,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from orograph.kernels.compiled import compiled
 
 OUT, IN, UP = 0, 1, 2
 
 Indices = npt.NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _find(parent: Any, vertex: int) -> int:
     while parent[vertex] != vertex:
         parent[vertex] = parent[parent[vertex]]
@@ -42,7 +43,7 @@ def _find(parent: Any, vertex: int) -> int:
     return vertex
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _contract(first: Any, second: Any, order: Any, border: Any, fate: Any, ends: Any) -> int:
     parent = np.arange(border.size)
     passed = 0

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from orograph.kernels.compiled import compiled
 
 Mask = npt.NDArray[np.uint8]
 
@@ -37,7 +38,7 @@ def unpack_nibbles(packed: Mask, mask: Mask) -> None:
     _unpack(packed, mask.reshape(-1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pack(cells: Any, packed: Any) -> None:
     for i in range(cells.size // 2):
         packed[i] = cells[2 * i] & 15 | cells[2 * i + 1] << 4
@@ -45,7 +46,7 @@ def _pack(cells: Any, packed: Any) -> None:
         packed[-1] = cells[-1] & 15
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _unpack(packed: Any, cells: Any) -> None:
     for i in range(cells.size // 2):
         cells[2 * i] = packed[i] & 15

@@ -37,10 +37,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from orograph.kernels.compiled import compiled
 from orograph.tiles.errors import InputError
 
 Array = NDArray[Any]
@@ -84,7 +85,7 @@ def _trailing_zeros(typingctx: Any, word: Any) -> Any:
     return types.uint64(types.uint64), codegen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pad_keys(bits, limits, has_nodata, keys):
     """Map values to ordered unsigned keys inside a halo of nodata (all ones).
 
@@ -118,7 +119,7 @@ def pad_keys(bits, limits, has_nodata, keys):
     return valid, clash, bottom, top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose_lowest(keys, h, w, diagonal, choice):
     """Let each cell take its lowest neighbour: its least edge under (max, min, id).
 
@@ -173,7 +174,7 @@ def choose_lowest(keys, h, w, diagonal, choice):
                 out[x] = d if (b != full) & (c[x] != full) else ROOT
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_stars(keys, h, w, diagonal, kept):
     """Set the bits of the edges that no triangle rules out.
 
@@ -209,7 +210,7 @@ def keep_stars(keys, h, w, diagonal, kept):
                 out[x] = np.uint8(r | np.uint8(np.uint8(max(p, d1[x]) != full) << 2))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pad_heights(values, nodata, has_nodata, heights):
     """Copy values as float64 into a halo of inf; return the valid and the greatest magnitude."""
     h, w = values.shape
@@ -228,7 +229,7 @@ def pad_heights(values, nodata, has_nodata, heights):
     return valid, greatest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weigh_row(heights, y, w, mean, diagonal, out):
     """Weights (4, w + 2) of the edges of padded row y by direction; inf where there is none."""
     for d in range(4):
@@ -253,7 +254,7 @@ def weigh_row(heights, y, w, mean, diagonal, out):
                 target[x] = t if t == t else np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
     """For any weight: each cell's least edge, and the edges that no triangle rules out.
 
@@ -325,7 +326,7 @@ def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
             stay[x] = np.uint8(r | np.uint8(np.uint8((se[x] < np.inf) & (not south_east)) << 3))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_choices(choice, kept, mask):
     """Set the chosen edges in mask; leave in kept those not chosen, and bit 4 at roots.
 
@@ -353,7 +354,7 @@ def mark_choices(choice, kept, mask):
     return left
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def follow_choices(words, stride, choice, border, parent):
     """Number the components of round 1, border cells first, and lead cells towards them.
 
@@ -396,7 +397,7 @@ def follow_choices(words, stride, choice, border, parent):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _order_float(weight):
     """Key of a float64 that is not NaN; -0.0 as 0.0."""
     word = np.float64(weight + 0.0).view(np.uint64)
@@ -404,7 +405,7 @@ def _order_float(weight):
     return word ^ (FULL if word >= top else top)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
     """List the kept edges between different components in order of id; return how many.
 
@@ -475,7 +476,7 @@ def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
     return m
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hook_rounds(pair, high, low, tag, count, fixed, chosen):
     """Boruvka rounds on a list of edges in order of id, between ``count`` components.
 
@@ -556,7 +557,7 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
         m = k
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark_edges(tags, stride, mask):
     """Set edges in mask."""
     for i in range(tags.size):
@@ -565,7 +566,7 @@ def mark_edges(tags, stride, mask):
         mask[y, x] |= np.uint8(1 << (tags[i] & 3))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pick_edges(tags, chosen, stride, mask):
     """Where tags (none of them in mask) are among the chosen."""
     mark_edges(chosen, stride, mask)
@@ -582,7 +583,7 @@ def pick_edges(tags, chosen, stride, mask):
     return where[:k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_row(values, count, scale, sums, bins):
     """Add values * count exactly: to sums in units of 1 / scale and 2**-40 / scale, else to bins.
 
@@ -625,7 +626,7 @@ def add_row(values, count, scale, sums, bins):
                 bins[sign, 1, exponent] += (mantissa >> 26) * times
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decode_row(keys, kind, bias, gap, out):
     """Values of keys as float64. kind 0: floats; 1: integers + bias; 2: uint64 (see make_keys)."""
     if kind == 0 and keys.itemsize == 4:
@@ -647,7 +648,7 @@ def decode_row(keys, kind, bias, gap, out):
             out[x] = np.float64(np.uint64(keys[x]) + np.uint64(keys[x] >= gap))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
     """Sum the greater ends of the mask's edges: each cell as often as it is the greater end."""
     h, w = mask.shape
@@ -681,7 +682,7 @@ def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
         add_row(values, count, scale, sums, bins)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_rows(heights, mask, mean, scale, sums, bins):
     """Sum the weights of the mask's edges."""
     h, w = mask.shape

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from orograph.kernels.compiled import compiled
 
 
 def renumber(
@@ -24,7 +25,7 @@ def renumber(
     _look_up(labels.reshape(-1), table, out.reshape(-1))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _look_up(labels: Any, table: Any, out: Any) -> None:
     for i in range(labels.size):
         out[i] = table[labels[i]]

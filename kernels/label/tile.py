@@ -36,8 +36,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from orograph.kernels.compiled import compiled
 
 MAX_CELLS = 2**31 - 1
 WORD = 64  # cells whose answers make one word
@@ -97,7 +99,7 @@ def _equal(typingctx: Any, row: Any, at: Any, other: Any, beside: Any) -> Any:
     return types.uint64(row, types.int64, other, types.int64), codegen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _unite(parent, a, b):
     """Rem's algorithm with splicing: join the sets of two runs under the smaller root."""
     up_a = parent[a]
@@ -113,7 +115,7 @@ def _unite(parent, a, b):
         up_a = parent[a]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _read_keys(row, key, magnitude, limit, nodata):
     """Bring a row into keys, 0 where a cell is background or nodata; key[1] is the first cell's."""
     w = row.size
@@ -125,7 +127,7 @@ def _read_keys(row, key, magnitude, limit, nodata):
         out[x] = v if ok & (v != nodata[0]) else v ^ v
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_runs(bits, limits, diagonal, starts, edges, base, parent):
     """Find the runs of all rows and unite those that meet.
 
@@ -210,7 +212,7 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def number_components(parent, runs):
     """Turn each run's parent into its component's number; return the components' first runs."""
     count = 0
@@ -229,7 +231,7 @@ def number_components(parent, runs):
     return first
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place_firsts(starts, base, width, first, box):
     """Turn the number of each component's first run into the row-major index of its first cell.
 
@@ -264,7 +266,7 @@ def place_firsts(starts, base, width, first, box):
         box[n + 1, 3] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_rest(row, begin, end, label):
     """Write what is over SHORT of a stretch, and at most LONG - 1 cells too many."""
     x = begin + np.uint64(SHORT)
@@ -274,7 +276,7 @@ def fill_rest(row, begin, end, label):
         x += np.uint64(LONG)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure(size, box, label, begin, end, bottom):
     """Add a run to its component's size and box."""
     size[label] += np.int64(end - begin)
@@ -286,7 +288,7 @@ def measure(size, box, label, begin, end, bottom):
         box[label, 3] = end
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def write_labels(starts, edges, base, labels, size, box):
     """Write the labels over the runs' components, last row first; measure the components.
 

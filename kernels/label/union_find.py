@@ -31,7 +31,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from orograph.kernels.compiled import compiled
 
 METHODS = ("rem", "hook", "hook-twice")
 
@@ -39,7 +40,7 @@ Roots = npt.NDArray[np.int64]
 Ends = npt.NDArray[np.integer[Any]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def join_edges(parent, a, b):
     """Rem's algorithm with splicing over all edges."""
     for e in range(a.size):
@@ -58,7 +59,7 @@ def join_edges(parent, a, b):
             up_x = parent[x]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hook_parents(parent, a, b):
     """Hang the greater of each edge's two parents on the smaller one, whatever hung there."""
     for e in range(a.size):
@@ -69,7 +70,7 @@ def hook_parents(parent, a, b):
         parent[high] = low
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def hook_roots(parent, a, b):
     """Join the components of each edge's ends."""
     for e in range(a.size):
@@ -85,7 +86,7 @@ def hook_roots(parent, a, b):
             high = old
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compress_paths(parent):
     """Make each vertex's parent its root."""
     for vertex in range(parent.size):

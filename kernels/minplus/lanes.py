@@ -3,9 +3,6 @@
 Numba's own loops keep C in memory: here a tile of it, some rows by two vectors, stays in registers
 while sums are taken from panels that are read from end to end. LLVM splits the vectors of 64 bytes
 on machines without AVX-512; the tile is then smaller, too.
-
-Numba's cache looks at the text of the caller's file alone: after an edit here the constant
-``LANES_SOURCE`` in minplus.py must change too (a test says to what).
 """
 
 from __future__ import annotations

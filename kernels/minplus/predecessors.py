@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from orograph.kernels.compiled import compiled
 
 Array = npt.NDArray[Any]
 
 _UNKNOWN, _ON_THE_WAY, _GOOD, _CIRCLES = range(4)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mark_circles(before, circles):
     """Mark the vertices of each row whose way back never ends."""
     rows, n = before.shape
@@ -64,7 +65,7 @@ def mark_circles(before: Array) -> npt.NDArray[np.bool_] | None:
     return circles if _mark_circles(before, circles) else None
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _mend(distance, before, lost, lengths, unreached):
     """Settle the lost vertices, nearest first; ``lengths[u, i]``: of the edge to ``lost[i]``."""
     count = lost.size

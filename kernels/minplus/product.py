@@ -28,8 +28,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
     BARRIER,
     TILE_ROWS,
@@ -43,9 +44,6 @@ from orograph.kernels.minplus.lanes import (
     stand_apart,
 )
 
-# Start of the SHA-256 of minplus_lanes.py: its code is compiled into what is cached for this file.
-LANES_SOURCE = "36b6fc0239b1da38"
-
 STEP, STRIDE_OF_STEPS = 64, 256  # of the closure: of small matrices, and of large ones
 DEPTH = 512  # k's a panel holds
 ROWS = 96  # of A that are packed at once, to stay in the second cache
@@ -55,7 +53,7 @@ NO_VERTEX = -9999  # as SciPy has it
 Array = npt.NDArray[Any]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pack_rows(a, start, stride, rows, depth, out, tall):
     """Lay out ``rows`` x ``depth`` of A in panels of ``tall`` rows, padded with barriers."""
     stand_apart()
@@ -72,7 +70,7 @@ def _pack_rows(a, start, stride, rows, depth, out, tall):
         at += depth * tall
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pack_columns(b, start, stride, depth, columns, out, wide):
     """Lay out ``depth`` x ``columns`` of B in panels of ``wide`` columns, padded with barriers."""
     stand_apart()
@@ -88,7 +86,7 @@ def _pack_columns(b, start, stride, depth, columns, out, wide):
             at += wide
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
     stand_apart()
     for i in range(rows):
@@ -96,7 +94,7 @@ def _copy(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
             target[uint64(t_at + i * t_stride + j)] = source[uint64(s_at + i * s_stride + j)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, above):
     """Lower a block of C by packed panels.
 
@@ -126,7 +124,7 @@ def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, abov
                 _copy(c, start, stride, corner, 0, wide, h, w)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def product(
     c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, rows, columns, depth, signed, lower
 ):
@@ -164,7 +162,7 @@ def product(
                 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _lower_block_traced(
     c,
     c_at,
@@ -209,7 +207,7 @@ def _lower_block_traced(
                         p[uint64(target + j)] = q[uint64(q_at + k * q_stride + x + j)]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def product_traced(
     c,
     c_at,
@@ -280,7 +278,7 @@ def product_traced(
 # Where ``before`` is None below, Numba leaves out what has to do with predecessors.
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
     """Floyd and Warshall's three loops; the first vertex on a negative cycle, or -1."""
     stand_apart()
@@ -313,7 +311,7 @@ def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel):
     """Let paths of an n x n matrix pass through the m vertices from k on, which are closed."""
     stand_apart()
@@ -344,7 +342,7 @@ def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel)
             product(a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m, signed, whole)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
     """The least sums along all paths of an n x n matrix, in place, given flat.
 

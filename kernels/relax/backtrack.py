@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.shortest_path_tree import CODES, NO_DIRECTION
 
 SOURCE, LEFT, LOST = 0, 1, 2
@@ -22,7 +22,7 @@ for (_dy, _dx), _code in CODES.items():
     _STEPS[_code] = _dy, _dx
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _follow(codes: Any, steps: Any, row: int, column: int, cells: Any, end: Any) -> int:
     """Write the cells passed; end: how it ended, and the cell outside the window."""
     height, width = codes.shape

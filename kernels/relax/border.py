@@ -2,9 +2,6 @@
 
 Only cells that hold less than what the neighbours have been told count. Serial, each edge looked
 at once; the same bits as the sweeps, for it is the same `edge`.
-
-After an edit of relax_costs.py ``COSTS_SOURCE`` here must change too, as in relax.py: Numba's cache
-looks only at the file of the compiled caller.
 """
 
 from __future__ import annotations
@@ -13,13 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.lanes import STEPS
 from orograph.kernels.relax.tile import TileState
-
-COSTS_SOURCE = "6edd693131c92990"
 
 # neighbours: north, south, west, east, north-west, north-east, south-west, south-east
 _NEIGHBOUR = np.array([[4, 0, 5], [2, -1, 3], [6, 1, 7]])
@@ -28,12 +23,12 @@ _MOVES = np.array(
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _part(i, length):
     return 0 if i < 0 else (2 if i >= length else 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _probe(dist, friction, elevation, rules, north, south, west, east, keys):
     reach = rules.reach
     height = dist.shape[0] - 2 * reach

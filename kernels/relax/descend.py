@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.shortest_path_tree import CODES
 
 # east first, then clockwise: the order of Esri's codes
@@ -22,7 +22,7 @@ _MOVES = {
 }
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _descend(dist, moves, per_hop, row, column, cells):
     """Write the cells passed; their number, and the cell where the way goes on outside."""
     height = dist.shape[0] - 2

@@ -18,9 +18,6 @@ taken.
 The last two depend on the direction of travel and are computed in float64, then rounded to the
 state's dtype. Their exponential is our own, from additions and multiplications alone (at most
 2 ulp off), since no two mathematics libraries agree on the last bit.
-
-Numba's cache looks at the text of the caller's file alone: after an edit here the constant
-``COSTS_SOURCE`` in relax.py must change too (a test says to what).
 """
 
 from __future__ import annotations
@@ -31,9 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.lanes import (
     HALO,
     LANES,
@@ -44,9 +42,6 @@ from orograph.kernels.relax.lanes import (
     weigh_differences,
     weigh_sums,
 )
-
-# Start of the SHA-256 of relax_lanes.py: its code is compiled into what is cached for this file.
-LANES_SOURCE = "4c6ce7cc9bcf236a"
 
 FRICTION, ABSOLUTE_DIFFERENCE, TOBLER, WALK = range(4)
 MODELS = ("friction", "absolute_difference", "tobler", "walk")
@@ -227,7 +222,7 @@ def _as_float(typingctx, value):
     return types.float64(types.int64), codegen
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def exponential(x):
     """exp(x) for -700 <= x <= 708, in float64; infinite above, NaN for NaN."""
     shifted = x * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2**52: rounds to an integer
@@ -251,20 +246,20 @@ def exponential(x):
     return np.inf if x > 708.0 else p * power
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _tobler(dz, length, friction, pace):
     slope = dz / length
     return ((length * pace) * exponential(3.5 * abs(slope + 0.05))) * friction
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _walk(dz, length, friction, a, b, c, d, slope_factor, weight):
     slope = dz / length
     rise = dz * b if slope >= 0.0 else (dz * d if slope < slope_factor else dz * c)
     return (rise + length * a) + (weight * friction) * length
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def edge(friction, elevation, y, x, dy, dx, rules, cost):
     """Put into cost[0] what the step from (y, x), an index into padded rasters, by (dy, dx) costs.
 
@@ -323,7 +318,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
         cost[0] = _walk(dz, np.float64(length), mean, p[0], p[1], p[2], p[3], p[4], p[5])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_lengths(ws, twin, row, rules):
     """Lay out the lengths of a row's edges lane by lane (twin: of a block's, from its row 0)."""
     kinds = _CLASS[1 if twin else 0]
@@ -340,7 +335,7 @@ def fill_lengths(ws, twin, row, rules):
                 ws[start + x] = lengths[row]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_friction(out, u, v, length, integer, barrier):
     for x in range(out.size):
         out[x] = (u[x] + v[x]) * length[x]
@@ -350,7 +345,7 @@ def _weigh_friction(out, u, v, length, integer, barrier):
                 out[x] = barrier
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_knight(out, u, v, m, n, length, integer, barrier):
     for x in range(out.size):
         out[x] = ((m[x] + n[x]) + (u[x] + v[x])) * length[x]
@@ -360,7 +355,7 @@ def _weigh_knight(out, u, v, m, n, length, integer, barrier):
                 out[x] = barrier
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bar_knight(out, m, n, integer, barrier):
     """A knight's move is barred by either of the two cells it passes between."""
     if integer:
@@ -372,7 +367,7 @@ def _bar_knight(out, m, n, integer, barrier):
             out[x] += (m[x] - m[x]) + (n[x] - n[x])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _weigh_difference(out, u, v, integer, barrier):
     for x in range(out.size):
         out[x] = abs(v[x] - u[x])
@@ -382,7 +377,7 @@ def _weigh_difference(out, u, v, integer, barrier):
                 out[x] = barrier
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _weigh_slope(out, sign, u, v, mean, length, model, p):
     """One direction of an edge whose cost depends on the slope (LLVM gives up on both at once)."""
     if model == TOBLER:
@@ -398,7 +393,7 @@ def _weigh_slope(out, sign, u, v, mean, length, model, p):
             out[x] = _walk(dz, along, mean[x], a, b, c, d, slope_factor, weight)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _weigh_lanes(ws, twin, row, low, high, mean, rules):
     count = high - low
     f = at(FRICTION_PLANE + (1 if twin else 0), row) + low
@@ -448,7 +443,7 @@ def _weigh_lanes(ws, twin, row, low, high, mean, rules):
         _weigh_slope(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
     """Weigh the edges of the eight rows around a row; the rows that are ready now, as a mask.
 
@@ -485,7 +480,7 @@ def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _bar_beyond(ws, row, count, width, rules):
     """Bar a row's edges that touch a cell beyond the last column, but in the halo's own rows."""
     for k in range(rules.steps):

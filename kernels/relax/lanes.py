@@ -16,9 +16,6 @@ row just stored is shifted in registers, since a load that straddles two fresh s
 the lanes that were lowered come back as a bit mask, which steers all further work. LLVM splits the
 512-bit vectors on machines without AVX-512. ``fcmp olt`` is false for NaN: a NaN weight is a
 barrier. Multiplications and additions are never fused.
-
-Numba's cache looks at the text of the caller's file alone: after an edit here the constant
-``LANES_SOURCE`` in relax_costs.py must change too (a test says to what).
 """
 
 from __future__ import annotations
@@ -26,9 +23,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from orograph.kernels.compiled import compiled
 
 LANES = 32  # cells a side of the largest block; a row mask with two halos fits 62 bits
 HALO = 2
@@ -43,7 +42,7 @@ STEPS = {
 }
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def at(plane, row):
     """Offset of lane 0 of a row (-HALO to LANES + HALO - 1) of a plane."""
     return plane * PLANE + PAD + (row + HALO) * STRIDE
@@ -172,7 +171,7 @@ _ahead4, _ahead8, _ahead16 = (_lower(c, True, True) for c in STEPS)
 _back4, _back8, _back16 = (_lower(c, False, True) for c in STEPS)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lower_forward(ws, steps, row, source, weights, nothing):
     """Lower a row from those before it; the mask of lowered lanes. ``steps``: 1, 3 or 7."""
     if steps == 3:
@@ -182,7 +181,7 @@ def lower_forward(ws, steps, row, source, weights, nothing):
     return _forward16(ws, row, source, weights, nothing)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lower_backward(ws, steps, row, source, weights, nothing):
     """Lower a row from those after it; the mask of lowered lanes."""
     if steps == 3:
@@ -192,7 +191,7 @@ def lower_backward(ws, steps, row, source, weights, nothing):
     return _backward16(ws, row, source, weights, nothing)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def probe_forward(ws, steps, row, source, weights, nothing):
     """The least value by which the rows before it would lower a row."""
     if steps == 3:
@@ -202,7 +201,7 @@ def probe_forward(ws, steps, row, source, weights, nothing):
     return _ahead16(ws, row, source, weights, nothing)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def probe_backward(ws, steps, row, source, weights, nothing):
     """The least value by which the rows after it would lower a row."""
     if steps == 3:
@@ -259,7 +258,7 @@ def _transpose_tile(typingctx, ws, source, target):
     return types.void(ws, types.int64, types.int64), codegen
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def transpose(ws, source, target, rows, lanes):
     """Copy what a plane holds in the rows and lanes of two masks (rounded to 8) to its twin."""
     for i in range(0, LANES, 8):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import BARRIER
 from orograph.kernels.relax.tile import TileState
 from orograph.tiles.memory import empty
@@ -70,7 +70,7 @@ def pad_costs(
     return padded
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pad(
     cells: Any,
     stated: bool,
@@ -110,7 +110,7 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
     return int(_first_outside(cells, *_nodata(cells, nodata), most))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> Any:
     for y in range(cells.shape[0]):
         row = cells[y]
@@ -150,7 +150,7 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
     return ReadOut(values, *counts)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _read_out(
     dist: Any,
     one: Any,

@@ -9,9 +9,6 @@ where "any neighbour that fits" can go round in circles.
 *Method.* Label-correcting with a first-in-first-out queue in which a cell stands once at a time; it
 ends because pairs only fall and are bounded. The least fixpoint is unique, so queue order, tiles
 and their order do not change it. Serial. The edge costs are those of `orograph.kernels.relax.tile`.
-
-After an edit of relax_costs.py ``COSTS_SOURCE`` here must change too, as in relax.py: Numba's cache
-looks only at the file of the compiled caller.
 """
 
 from __future__ import annotations
@@ -20,13 +17,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.lanes import STEPS
 from orograph.kernels.relax.tile import TileState
-
-COSTS_SOURCE = "6edd693131c92990"
 
 NOBODY = np.int64(2**62)
 NO_DIRECTION = 255
@@ -44,7 +39,7 @@ _MOVES = np.array(
 _CODE = np.array([CODES[int(dy), int(dx)] for dy, dx in _MOVES], np.uint8)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spread(dist, friction, elevation, rules, labels, hops, queue, queued, count):
     """Carry pairs along tight edges until nothing changes; the number of cells improved."""
     reach = rules.reach
@@ -87,7 +82,7 @@ def _spread(dist, friction, elevation, rules, labels, hops, queue, queued, count
     return improved
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _directions(dist, friction, elevation, rules, labels, hops, codes):
     """For each reached cell the least code by which it may have been reached; sources 0."""
     reach = rules.reach

@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, uint64
+from numba import uint64
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import (
     BACKWARD,
     BACKWARD_TWIN,
@@ -67,9 +68,6 @@ from orograph.kernels.relax.lanes import (
     transpose,
 )
 
-# Start of the SHA-256 of relax_costs.py: its code is compiled into what is cached for this file.
-COSTS_SOURCE = "6edd693131c92990"
-
 Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 _BY = np.array([-1, 1, 0, 0, -1, -1, 1, 1])
@@ -79,7 +77,7 @@ _MOVES = np.array(
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _workspace(like, rules):
     """The planes of one block, at a cache line; distances unreached."""
     buffer = np.empty(PLANES * PLANE + STRIDE + 64, like.dtype)
@@ -95,7 +93,7 @@ def _workspace(like, rules):
     return ws
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     """Copy a block and its halo into a plane and its twin; ``nothing`` where neither is.
 
@@ -141,7 +139,7 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
             ws[start + end : start + LANES] = nothing
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
     """Write the changed rows of a block back, but for values above the limit.
 
@@ -177,7 +175,7 @@ def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
     return settled, found, rows, columns
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
     """Carry values from the dirty rows across the block.
 
@@ -235,7 +233,7 @@ def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
     return rows, lanes, ready, work
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _probe_far(ws, twin, forward, target, edge_row, source, nothing):
     """The least value by which a row lowers one two rows away (knight's moves alone)."""
     plane = DISTANCE + (1 if twin else 0)
@@ -252,7 +250,7 @@ def _probe_far(ws, twin, forward, target, edge_row, source, nothing):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _probe_corner(ws, south, east, height, width, rules):
     """The least value by which the block lowers the halo beyond one of its corners."""
     weights = FORWARD
@@ -274,7 +272,7 @@ def _probe_corner(ws, south, east, height, width, rules):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _spare_corner(ws, first, width, reach):
     """Keep what lies beyond the last column of a narrow block out of `_probe_side`."""
     for row in range(first, first + reach):
@@ -282,7 +280,7 @@ def _spare_corner(ws, first, width, reach):
         ws[start + width : start + LANES] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _probe_side(ws, twin, forward, count, rules):
     """The least value by which the block lowers the halo along one of its sides.
 
@@ -307,7 +305,7 @@ def _probe_side(ws, twin, forward, count, rules):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _visit(
     ws, mean, dist, friction, elevation, top, left, height, width, fresh, rules, keys, tally
 ):
@@ -427,7 +425,7 @@ def _visit(
     return changed_rows, changed_columns
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sift_up(heap, place, keys, i):
     block = heap[i]
     key = keys[block]
@@ -443,7 +441,7 @@ def _sift_up(heap, place, keys, i):
     place[block] = i
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _pop(heap, place, keys, size):
     """Remove the block with the least key from a heap of ``size`` blocks."""
     top = heap[0]
@@ -468,7 +466,7 @@ def _pop(heap, place, keys, size):
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _relax(dist, friction, elevation, keys, fresh, block, rules, bound):
     """Visit blocks, least key first, until none is below the bound; tally of what was done."""
     rows, columns = keys.shape
@@ -546,7 +544,7 @@ def _relax(dist, friction, elevation, keys, fresh, block, rules, bound):
     return tally
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _seed(dist, keys, fresh, block, rows, columns, values, rules):
     for i in range(rows.size):
         value = values[i]
@@ -560,7 +558,7 @@ def _seed(dist, keys, fresh, block, rows, columns, values, rules):
             keys[by, bx] = min(keys[by, bx], value)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _wake(dist, friction, elevation, keys, block, rules, sides):
     """Key the blocks that the halo beyond some sides can lower."""
     reach = rules.reach

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
-from numba import njit
 
+from orograph.kernels.forest.cut_sizes import cut_sizes
 from orograph.tiles.grid.border import DIRECTION_STEPS
 
 if TYPE_CHECKING:
@@ -152,45 +152,4 @@ def _branches(mask: npt.NDArray[np.uint8]) -> tuple[Any, Any, Any]:
         firsts.append(first)
         seconds.append(first + dy * width + dx)
     first, second = np.concatenate(firsts), np.concatenate(seconds)
-    return first, second, _cut_sizes(first, second, mask.size)
-
-
-@njit(cache=True)
-def _cut_sizes(first: Any, second: Any, count: int) -> Any:
-    """Peel leaves off; each hands the size of what hung on it to its last neighbour."""
-    degree = np.zeros(count, np.int64)
-    around = np.zeros(count, np.int64)  # xor of the numbers of the edges not yet peeled
-    for edge in range(first.size):
-        for end in (first[edge], second[edge]):
-            degree[end] += 1
-            around[end] ^= edge
-    size = np.ones(count, np.int64)
-    cut = np.zeros(first.size, np.int64)
-    peeled = np.empty(first.size, np.int64)
-    toward = np.empty(first.size, np.int64)
-    done = 0
-    for start in range(count):
-        leaf = start
-        while degree[leaf] == 1:
-            edge = around[leaf]
-            other = second[edge] if first[edge] == leaf else first[edge]
-            cut[edge] = size[leaf]
-            size[other] += size[leaf]
-            degree[leaf] = 0
-            degree[other] -= 1
-            around[other] ^= edge
-            peeled[done] = edge
-            toward[done] = other
-            done += 1
-            if other > start and degree[other] == 1:
-                break
-            leaf = other
-    # what is left of each tree is its last vertex, whose size is the tree's: hand it back
-    tree = size.copy()
-    for step in range(done - 1, -1, -1):
-        edge = peeled[step]
-        other = toward[step]
-        leaf = first[edge] if second[edge] == other else second[edge]
-        tree[leaf] = tree[other]
-        cut[edge] = min(cut[edge], tree[leaf] - cut[edge])
-    return cut
+    return first, second, cut_sizes(first, second, mask.size)

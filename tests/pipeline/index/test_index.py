@@ -24,11 +24,8 @@ from orograph.cli.main import main
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.query import border_numbers
 from orograph.index.store import COMMITTED, PENDING, IndexStore
-from orograph.kernels.boundary import propagate as propagation
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
-from orograph.kernels.minplus import lanes as minplus_lanes
-from orograph.kernels.relax import edge_costs as relax_costs
 from orograph.settings import config
 
 Array = npt.NDArray[Any]
@@ -549,17 +546,6 @@ def test_border_cells_are_numbered_as_in_matrices() -> None:
         sides = np.full(rows.shape, height), np.full(rows.shape, width)
         numbers = border_numbers(rows, columns, *sides)
         np.testing.assert_array_equal(numbers, np.arange(len(rows)))
-
-
-def test_cached_code_knows_what_it_was_compiled_from() -> None:
-    import hashlib
-
-    for module, constant in ((relax_costs, "COSTS_SOURCE"), (minplus_lanes, "LANES_SOURCE")):
-        assert module.__file__ is not None
-        digest = hashlib.sha256(Path(module.__file__).read_bytes()).hexdigest()
-        assert getattr(propagation, constant) == digest[:16], (
-            f"set {constant} in wave.py to the new one"
-        )
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,149 @@
+"""Compiled functions, their cache on disk, and what happens where there is no place for one.
+
+Everything runs on a copy of the folders, in processes of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+FOLLOW = """
+import numpy as np
+from orograph.kernels.relax.backtrack import follow
+codes = np.full((4, 4), 254, np.uint8)
+print(len(follow(codes, 1, 1)[0]))
+"""
+
+ELIMINATE = """
+import numpy as np
+from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
+friction = np.random.default_rng(1).integers(1, 100, (26, 26))
+friction[[0, -1]] = friction[:, [0, -1]] = 2**60
+print(boundary_matrix(block_costs(friction.astype(float))).sum())
+"""
+
+
+class Copy:
+    """A copy of the folders that hold kernels, and what runs on it."""
+
+    def __init__(self, folder: Path) -> None:
+        for name in ("kernels", "tiles"):
+            without = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / "orograph" / name, ignore=without)
+        (folder / "orograph/__init__.py").touch()
+        self.folder = folder
+        self.kernels = folder / "orograph/kernels"
+        self.variables = {"NUMBA_CACHE_DIR": str(folder / "cache")}
+
+    def write(self, name: str, text: str) -> None:
+        path = self.kernels / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = (self.kernels / name).read_text()
+        assert text.count(old) == 1
+        self.write(name, text.replace(old, new))
+
+    def run(self, code: str) -> str:
+        # Without bytecode: Python looks at seconds and sizes to see whether it is fresh.
+        variables = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, **variables, **self.variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}"
+        return done.stdout.strip()
+
+    def cached(self) -> dict[Path, int]:
+        """Files of the cache, and when each was written."""
+        files = (path for path in self.folder.rglob("*.nb[ic]*"))
+        return {path: path.stat().st_mtime_ns for path in files}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return Copy(tmp_path)
+
+
+def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
+    assert copy.run(FOLLOW) == "16"  # no such direction: on the spot, as often as there are cells
+    before = copy.cached()
+    assert before
+    assert copy.run(FOLLOW) == "16"
+    assert copy.cached() == before, "the second process compiled anew"
+    copy.replace("ties.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
+    assert copy.run(FOLLOW) == "1"
+    after = copy.cached()
+    assert len(after) == len(before), "what no process can use any more was kept"
+    assert not after.keys() & before.keys()
+    assert copy.run(FOLLOW) == "1"
+    assert copy.cached() == after
+
+
+@pytest.mark.parametrize("place", ["", "deeper/"])
+def test_callee_in_another_file_is_never_stale(copy: Copy, place: str) -> None:
+    head = "from orograph.kernels.compiled import compiled\n"
+    module = f"orograph.kernels.{place.replace('/', '.')}callee"
+    copy.write(f"{place}callee.py", f"{head}@compiled\ndef inner(x):\n    return x + 1\n")
+    copy.write(
+        "caller.py",
+        f"{head}from {module} import inner\n@compiled\ndef outer(x):\n    return 10 * inner(x)\n",
+    )
+    code = "from orograph.kernels.caller import outer; print(outer(1))"
+    assert copy.run(code) == "20"
+    copy.replace(f"{place}callee.py", "x + 1", "x + 2")
+    assert copy.run(code) == "30"
+
+
+@pytest.mark.long
+def test_blocks_are_right_after_their_leaves_change(copy: Copy) -> None:
+    expected = copy.run(ELIMINATE)
+    copy.replace("dissection.py", "LEAF = 16", "LEAF = 36")
+    assert copy.run(ELIMINATE) == expected
+
+
+def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
+    home = copy.folder / "home"
+    copy.variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(home)}
+    assert copy.run(FOLLOW) == "16"
+    assert {path.parent for path in copy.cached()} == {copy.kernels / "__pycache__"}
+    shutil.rmtree(copy.kernels / "__pycache__")
+    (copy.kernels / "__pycache__").touch()
+    assert copy.run(FOLLOW) == "16"
+    assert copy.cached()
+    assert all(path.is_relative_to(home) for path in copy.cached())
+
+
+def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> None:
+    # A file where a folder should be made stops root as well.
+    (copy.kernels / "__pycache__").touch()
+    copy.variables = {
+        "NUMBA_CACHE_DIR": str(copy.kernels / "__pycache__/here"),
+        "XDG_CACHE_HOME": str(copy.kernels / "__pycache__/there"),
+    }
+    assert copy.run(FOLLOW) == "16"
+    assert not copy.cached()
+
+
+def test_compiled_functions_keep_to_the_order_written_and_let_others_run() -> None:
+    from orograph.kernels.relax.backtrack import _follow
+    from orograph.kernels.relax.edge_costs import exponential
+
+    for function, model in ((exponential, "numpy"), (_follow, "python")):
+        options = function.targetoptions  # type: ignore[attr-defined]
+        assert options["nogil"]
+        assert options["error_model"] == model
+        assert not options.keys() & {"fastmath", "parallel"}

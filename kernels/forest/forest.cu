@@ -1,4 +1,4 @@
-// Minimum spanning forest of one tile, compressed to its border: the twin of forest.py.
+// Minimum spanning forest of one tile, compressed to its border: the twin of forest.py and what it calls.
 //
 // What is asked for. forest.py says which edges are final and which are tentative: the final ones
 // are the minimum spanning forest of the tile with its border cells taken for one vertex, the
@@ -11,7 +11,7 @@
 //   1. Components of a square's cells choose their least edge and hook, until each holds one cell
 //      of the halo (or one border cell of the tile), or has no edge left. A component in the halo
 //      never chooses. Round 1 lets each cell take its lowest neighbour; edges that are the greatest
-//      of a triangle have been dropped (see forest.py). All of this happens in shared memory.
+//      of a triangle have been dropped (see forest_first_round.py). All of this happens in shared memory.
 //   2. The edges left in the square join components named by halo cells. Those outside their
 //      minimum spanning forest are out for good; the others are listed, fewer than there are halo
 //      cells (contract_squares).
@@ -965,7 +965,7 @@ extern "C" __global__ void settle_ends(
 
 // --- the sum
 
-// Sum the weights of the mask's edges exactly, as add_row of forest.py: in units of 1 / scale and
+// Sum the weights of the mask's edges exactly, as add_row of forest_exact_sum.py: in units of 1 / scale and
 // 2**-40 / scale, else halves of mantissas by sign, half and exponent. sums: 4 numbers, the halves
 // of the two, then (2, 2, 2048) bins.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_weights(

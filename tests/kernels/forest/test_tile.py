@@ -12,13 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from orograph.kernels.forest.tile import (
-    WEIGHTS,
-    TileForest,
-    compile_kernels,
-    exact_sum,
-    tile_forest,
-)
+from orograph.kernels.forest.exact_sum import exact_sum
+from orograph.kernels.forest.tile import WEIGHTS, TileForest, compile_kernels, tile_forest
 
 STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 DTYPES = (

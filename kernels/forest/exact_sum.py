@@ -1,0 +1,138 @@
+"""The exact sum of the weights of a forest's edges, in units of 2**-1074.
+
+Weights that fit are added as two 64-bit integers each, others by sign, half of the mantissa and
+exponent. Integer sums do not depend on their order, so the total is the same for every tiling.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from orograph.kernels.compiled import compiled
+from orograph.kernels.forest.keys import Array, decode_row, weigh_row
+
+PIECE = 8192  # cells whose exact sum fits int64: 2**13 of them, 8 times 2**46 each
+LOWER = 2.0**40  # how far below the first sum the second one reaches
+
+
+@compiled
+def add_row(values, count, scale, sums, bins):
+    """Add values * count exactly: to sums in units of 1 / scale and 2**-40 / scale, else to bins.
+
+    scale is 0 or brings all values below 2**46; bins (2, 2, 2048) hold halves of mantissas by
+    sign, half and exponent. A piece of a row adds at most 2**62 to a number.
+    """
+    n = values.size
+    for start in range(0, n, PIECE):
+        end = min(start + PIECE, n)
+        if scale > 0:
+            first = 0
+            second = 0
+            lost = 0
+            v, c = values[start:end], count[start:end]
+            for x in range(end - start):
+                t = v[x] * scale
+                whole = np.int64(t)
+                t = (t - whole) * LOWER
+                rest = np.int64(t)
+                times = np.int64(c[x])
+                first += whole * times
+                second += rest * times
+                lost |= np.int64((t != rest) & (times > 0))
+            if lost == 0:
+                sums[0] += first >> 32
+                sums[1] += first & 0xFFFFFFFF
+                sums[2] += second >> 32
+                sums[3] += second & 0xFFFFFFFF
+                continue
+        for x in range(start, end):
+            times = np.int64(count[x])
+            if times > 0:
+                word = np.float64(values[x]).view(np.uint64)
+                sign = np.int64(word >> np.uint64(63))
+                exponent = np.int64((word >> np.uint64(52)) & np.uint64(2047))
+                mantissa = np.int64(word & np.uint64(0xFFFFFFFFFFFFF))
+                if exponent > 0:
+                    mantissa |= np.int64(1) << np.int64(52)
+                bins[sign, 0, exponent] += (mantissa & 0x3FFFFFF) * times
+                bins[sign, 1, exponent] += (mantissa >> 26) * times
+
+
+@compiled
+def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
+    """Sum the greater ends of the mask's edges: each cell as often as it is the greater end."""
+    h, w = mask.shape
+    padded = np.zeros((2, w + 2), np.uint8)
+    count = np.empty(w, np.uint8)
+    values = np.empty(w)
+    for y in range(h):
+        above, row = padded[(y + 1) % 2], padded[y % 2]
+        row[1 : w + 1] = mask[y]
+        u0, u1, u2 = keys[y, 0:w], keys[y, 1 : w + 1], keys[y, 2 : w + 2]
+        c0, c1, c2 = keys[y + 1, 0:w], keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2]
+        d0, d1, d2 = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
+        m1, m0 = row[1 : w + 1], row[0:w]
+        a0, a1, a2 = above[0:w], above[1 : w + 1], above[2 : w + 2]
+        for x in range(w):
+            k = c1[x]
+            m = m1[x]
+            n = np.uint8((m & 1) & np.uint8(k >= c2[x]))
+            n += np.uint8((m >> 1 & 1) & np.uint8(k >= d0[x]))
+            n += np.uint8((m >> 2 & 1) & np.uint8(k >= d1[x]))
+            n += np.uint8((m >> 3) & np.uint8(k >= d2[x]))
+            n += np.uint8((m0[x] & 1) & np.uint8(k > c0[x]))
+            n += np.uint8((a2[x] >> 1 & 1) & np.uint8(k > u2[x]))
+            n += np.uint8((a1[x] >> 2 & 1) & np.uint8(k > u1[x]))
+            n += np.uint8((a0[x] >> 3) & np.uint8(k > u0[x]))
+            count[x] = n
+        decode_row(c1, kind, bias, gap, values)
+        # Nodata decodes to anything; NaN times nothing is not nothing.
+        for x in range(w):
+            values[x] = values[x] if count[x] > 0 else 0.0
+        add_row(values, count, scale, sums, bins)
+
+
+@compiled
+def sum_rows(heights, mask, mean, scale, sums, bins):
+    """Sum the weights of the mask's edges."""
+    h, w = mask.shape
+    rows = np.empty((4, w + 2))
+    count = np.empty(w, np.uint8)
+    for y in range(h):
+        weigh_row(heights, y + 1, w, mean, True, rows)
+        for d in range(4):
+            row = rows[d, 1 : w + 1]
+            for x in range(w):
+                count[x] = (mask[y, x] >> d) & 1
+                row[x] = row[x] if count[x] > 0 else 0.0
+            add_row(row, count, scale, sums, bins)
+
+
+def power_below(greatest: float) -> float:
+    """A power of two that brings magnitudes up to ``greatest`` below 2**46 exactly, or 0."""
+    exponent = 46 - math.frexp(greatest)[1]
+    return 2.0 ** min(exponent, 1000) if exponent >= 0 else 0.0
+
+
+def fold_sum(scale: float, sums: Array, bins: Array) -> int:
+    """One exact number of what add_row added, in units of 2**-1074; any power of two or 0."""
+    total = 0
+    for sign, half, exponent in np.argwhere(bins):
+        part = int(bins[sign, half, exponent]) << (max(int(exponent) - 1, 0) + 26 * int(half))
+        total += -part if sign else part
+    if scale:
+        s = [int(part) for part in sums]
+        small = (((s[0] << 32) + s[1]) << 40) + (s[2] << 32) + s[3]
+        total += small << (1074 - 40 - (math.frexp(scale)[1] - 1))
+    return total
+
+
+def exact_sum(weights: Array) -> int:
+    """Exact sum of finite float64 weights in units of 2**-1074."""
+    weights = np.ascontiguousarray(weights, np.float64).reshape(-1)
+    scale = power_below(float(abs(weights).max(initial=0.0)))
+    sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)
+    add_row(weights, np.ones(weights.size, np.uint8), scale, sums, bins)
+    return fold_sum(scale, sums, bins)

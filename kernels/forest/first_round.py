@@ -1,0 +1,256 @@
+"""Round 1 of Borůvka's algorithm on the cells of a tile, and the edges that triangles rule out.
+
+Each cell takes its least edge, a row at a time in vector registers. The four cells of a 2 x 2 block
+are all neighbours, and an edge that is the greatest of a triangle is in no forest (cycle property).
+Of an 8-neighbour slope next to nothing is left after both, of white noise 0.75 edges a cell. Then
+cells are led to their roots by sweeps without branches.
+
+Arrays have a halo of one cell and rows of ``stride`` cells, a multiple of 8. ``choice`` is uint8: 0
+to 7 for NW N NE W E SW S SE, or `ROOT`; ``kept`` uint8, bits 0 to 3 for E SW S SE, bit 4 at roots.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orograph.kernels.bits import trailing_zeros
+from orograph.kernels.compiled import compiled
+from orograph.kernels.forest.keys import weigh_row
+
+ROOT = np.uint8(8)  # choice of a cell that hooks on to no neighbour
+BAND = 32  # rows whose pointers stay in the second-level cache
+ROOT_BITS = np.uint64(0x1010101010101010)
+
+
+@compiled
+def choose_lowest(keys, h, w, diagonal, choice):
+    """Let each cell take its lowest neighbour: its least edge under (max, min, id).
+
+    The neighbours are tried in the order of their edges' ids (NW N NE W E SW S SE are 0 to 7).
+    """
+    full = keys[0, 0]
+    for y in range(h):
+        out = choice[y + 1, 1 : w + 1]
+        c = keys[y + 1, 1 : w + 1]
+        nw, nn, ne = keys[y, 0:w], keys[y, 1 : w + 1], keys[y, 2 : w + 2]
+        ww, ee = keys[y + 1, 0:w], keys[y + 1, 2 : w + 2]
+        sw, ss, se = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
+        if diagonal:
+            for x in range(w):
+                b = nw[x]
+                d = np.uint8(0)
+                k = nn[x]
+                d = np.uint8(1) if k < b else d
+                b = min(k, b)
+                k = ne[x]
+                d = np.uint8(2) if k < b else d
+                b = min(k, b)
+                k = ww[x]
+                d = np.uint8(3) if k < b else d
+                b = min(k, b)
+                k = ee[x]
+                d = np.uint8(4) if k < b else d
+                b = min(k, b)
+                k = sw[x]
+                d = np.uint8(5) if k < b else d
+                b = min(k, b)
+                k = ss[x]
+                d = np.uint8(6) if k < b else d
+                b = min(k, b)
+                k = se[x]
+                d = np.uint8(7) if k < b else d
+                b = min(k, b)
+                out[x] = d if (b != full) & (c[x] != full) else ROOT
+        else:
+            for x in range(w):
+                b = nn[x]
+                d = np.uint8(1)
+                k = ww[x]
+                d = np.uint8(3) if k < b else d
+                b = min(k, b)
+                k = ee[x]
+                d = np.uint8(4) if k < b else d
+                b = min(k, b)
+                k = ss[x]
+                d = np.uint8(6) if k < b else d
+                b = min(k, b)
+                out[x] = d if (b != full) & (c[x] != full) else ROOT
+
+
+@compiled
+def keep_stars(keys, h, w, diagonal, kept):
+    """Set the bits of the edges that no triangle rules out.
+
+    Under (max, min) the forest of a 2 x 2 block is the star of its lowest cell, so an edge stays
+    if its lower end is the lowest cell of every block the edge is in. Equal heights: the edge goes
+    if the triangle's other two have lower ids; ids ascend as ab ac ad bc bd cd in a block ab/cd.
+    """
+    full = keys[0, 0]
+    for y in range(h):
+        out = kept[y + 1, 1 : w + 1]
+        u1, u2 = keys[y, 1 : w + 1], keys[y, 2 : w + 2]
+        c0, c1, c2 = keys[y + 1, 0:w], keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2]
+        d0, d1, d2 = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
+        if diagonal:
+            for x in range(w):
+                p, e, s, v, sw, se = c1[x], c2[x], d1[x], c0[x], d0[x], d2[x]
+                lo = min(p, e)
+                bit = (max(p, e) != full) & (min(u1[x], u2[x]) > lo) & (min(s, se) >= lo)
+                r = np.uint8(bit)
+                lo = min(p, sw)
+                bit = (max(p, sw) != full) & (v > lo) & (s >= lo)
+                r |= np.uint8(np.uint8(bit) << 1)
+                lo = min(p, s)
+                bit = (max(p, s) != full) & (v > lo) & (min(sw, min(e, se)) >= lo)
+                r |= np.uint8(np.uint8(bit) << 2)
+                lo = min(p, se)
+                bit = (max(p, se) != full) & (min(e, s) >= lo)
+                out[x] = np.uint8(r | np.uint8(np.uint8(bit) << 3))
+        else:
+            for x in range(w):
+                p = c1[x]
+                r = np.uint8(max(p, c2[x]) != full)
+                out[x] = np.uint8(r | np.uint8(np.uint8(max(p, d1[x]) != full) << 2))
+
+
+@compiled
+def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
+    """For any weight: each cell's least edge, and the edges that no triangle rules out.
+
+    Edges go by (weight, id); ids ascend as ab ac ad bc bd cd in a block ab/cd.
+    """
+    ring = np.full((3, 4, w + 2), np.inf)
+    weigh_row(heights, 1, w, mean, diagonal, ring[0])
+    for y in range(h):
+        up, at, down = ring[(y + 2) % 3], ring[y % 3], ring[(y + 1) % 3]
+        if y + 1 < h:
+            weigh_row(heights, y + 2, w, mean, diagonal, down)
+        else:
+            down[:] = np.inf
+        out = choice[y + 1, 1 : w + 1]
+        nw, nn, ne = up[3, 0:w], up[2, 1 : w + 1], up[1, 2 : w + 2]
+        ww, ee = at[0, 0:w], at[0, 1 : w + 1]
+        sw, ss, se = at[1, 1 : w + 1], at[2, 1 : w + 1], at[3, 1 : w + 1]
+        for x in range(w):
+            b = nw[x]
+            d = np.uint8(0)
+            k = nn[x]
+            d = np.uint8(1) if k < b else d
+            b = k if k < b else b
+            k = ne[x]
+            d = np.uint8(2) if k < b else d
+            b = k if k < b else b
+            k = ww[x]
+            d = np.uint8(3) if k < b else d
+            b = k if k < b else b
+            k = ee[x]
+            d = np.uint8(4) if k < b else d
+            b = k if k < b else b
+            k = sw[x]
+            d = np.uint8(5) if k < b else d
+            b = k if k < b else b
+            k = ss[x]
+            d = np.uint8(6) if k < b else d
+            b = k if k < b else b
+            k = se[x]
+            d = np.uint8(7) if k < b else d
+            b = k if k < b else b
+            out[x] = d if b < np.inf else ROOT
+        stay = kept[y + 1, 1 : w + 1]
+        ue, us, use, usw, us2 = (
+            up[0, 1 : w + 1],
+            up[2, 1 : w + 1],
+            up[3, 1 : w + 1],
+            up[1, 2 : w + 2],
+            up[2, 2 : w + 2],
+        )
+        sw2, ss2, de = at[1, 2 : w + 2], at[2, 2 : w + 2], down[0, 1 : w + 1]
+        ss0, se0, de0 = at[2, 0:w], at[3, 0:w], down[0, 0:w]
+        for x in range(w):
+            ab, ac, ad, bc, bd, cd = ee[x], ss[x], se[x], sw2[x], ss2[x], de[x]
+            east = ((ab > ac) & (ab > bc)) | ((ab > ad) & (ab > bd))
+            south = ((ac >= ab) & (ac > bc)) | ((ac > ad) & (ac > cd))
+            south_east = ((ad >= ab) & (ad > bd)) | ((ad >= ac) & (ad > cd))
+            # The block above, of which this cell's east edge is cd.
+            cd = ab
+            ab, ac, ad, bc, bd = ue[x], us[x], use[x], usw[x], us2[x]
+            east |= ((cd >= ac) & (cd >= ad)) | ((cd >= bc) & (cd >= bd))
+            # The block to the west, of which the south edge is bd and the south-west one bc.
+            ab, ac, ad, bc, bd, cd = ww[x], ss0[x], se0[x], sw[x], ss[x], de0[x]
+            south |= ((bd >= ab) & (bd >= ad)) | ((bd >= bc) & (bd > cd))
+            south_west = ((bc >= ab) & (bc >= ac)) | ((bc > bd) & (bc > cd))
+            r = np.uint8((ee[x] < np.inf) & (not east))
+            r |= np.uint8(np.uint8((sw[x] < np.inf) & (not south_west)) << 1)
+            r |= np.uint8(np.uint8((ss[x] < np.inf) & (not south)) << 2)
+            stay[x] = np.uint8(r | np.uint8(np.uint8((se[x] < np.inf) & (not south_east)) << 3))
+
+
+@compiled
+def mark_choices(choice, kept, mask):
+    """Set the chosen edges in mask; leave in kept those not chosen, and bit 4 at roots.
+
+    Two cells that choose the same edge: the one with the smaller index is the root.
+    Returns the number of edges left in kept.
+    """
+    h, w = mask.shape
+    left = 0
+    for y in range(h):
+        c, ee = choice[y + 1, 1 : w + 1], choice[y + 1, 2 : w + 2]
+        sw, ss, se = choice[y + 2, 0:w], choice[y + 2, 1 : w + 1], choice[y + 2, 2 : w + 2]
+        out = mask[y]
+        rest = kept[y + 1, 1 : w + 1]
+        for x in range(w):
+            d = c[x]
+            e, s, sx, sy = ee[x] == 3, ss[x] == 1, sw[x] == 2, se[x] == 0
+            fe, fs, fx, fy = d == 4, d == 6, d == 5, d == 7
+            r = np.uint8(e | fe) | np.uint8(np.uint8(sx | fx) << 1)
+            r |= np.uint8(np.uint8(s | fs) << 2) | np.uint8(np.uint8(sy | fy) << 3)
+            root = (e & fe) | (s & fs) | (sx & fx) | (sy & fy)
+            out[x] = np.uint8(r)
+            k = np.uint8(rest[x] & (r ^ 15))
+            left += np.int64((k & 1) + ((k >> 1) & 1) + ((k >> 2) & 1) + (k >> 3))
+            rest[x] = np.uint8(k | np.uint8(np.uint8(root) << 4))
+    return left
+
+
+@compiled
+def follow_choices(words, stride, choice, border, parent):
+    """Number the components of round 1, border cells first, and lead cells towards them.
+
+    words : (n,) uint64, eight cells of ``kept`` each; bit 4 of a byte marks a root.
+    choice : flat padded array; becomes ROOT at roots.
+    border : padded indices of the border cells.
+    parent : flat int32; becomes ~number at roots and most cells, elsewhere a cell to go on from.
+    Returns the number of components.
+
+    Going down a band of rows and up again, each cell takes its parent's parent: chains that keep
+    to one of the two ways end at their root at once, and without a branch to mispredict.
+    """
+    for i in range(border.size):
+        parent[border[i]] = ~i
+    count = border.size
+    for i in range(words.size):
+        word = words[i] & ROOT_BITS
+        while word != 0:
+            x = 8 * i + np.int64(trailing_zeros(word) >> np.uint64(3))
+            word &= word - np.uint64(1)
+            parent[x] = ~count
+            choice[x] = ROOT
+            count += 1
+    step = np.array([-stride - 1, -stride, 1 - stride, -1, 1, stride - 1, stride, stride + 1, 0])
+    step = step.astype(np.int32)
+    one = np.int32(31)
+    for start in range(0, choice.size, BAND * stride):
+        end = np.int32(min(choice.size, start + BAND * stride))
+        for i in range(start, end):
+            d = choice[i]
+            t = np.int32(i + step[d])
+            # parent[t] if t < i or i is a root (then t == i); selects as masks, as LLVM branches.
+            earlier = np.int32((t - np.int32(i) - np.int32(d >> 3)) >> one)
+            parent[i] = np.int32(t ^ ((t ^ parent[t]) & earlier))
+        for i in range(end - 1, start - 1, -1):
+            t = parent[i]
+            go = np.int32(((t - end) & ~t) >> one)
+            q = parent[t & ~(t >> one)]
+            parent[i] = np.int32(t ^ ((t ^ q) & go))
+    return count

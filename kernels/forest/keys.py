@@ -1,0 +1,217 @@
+"""Heights of a tile as the order of its edges: unsigned keys for weight "max", else float weights.
+
+A value's key ascends as the value does; all ones is nodata, and the halo. Floats keep their bits
+but for the sign's: -0.0 has the key of 0.0. Keys are uint32, uint64 for dtypes of 64 bits; heights
+(of the other weights) are float64, infinite where there is no cell. Both have a halo of one cell
+and rows of a multiple of 8 cells.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.kernels.compiled import compiled
+
+Array = NDArray[Any]
+FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@compiled
+def pad_keys(bits, limits, has_nodata, keys):
+    """Map values to ordered unsigned keys inside a halo of nodata (all ones).
+
+    limits : of the keys' dtype: what to flip below and from the sign bit on, the sign bit, -0.0 (or
+        0), the least and the greatest key of a valid cell, and that of nodata.
+    Returns the numbers of valid cells and of those whose key is all ones too, and the least and
+    greatest valid keys.
+    """
+    h, w = bits.shape
+    low, high, sign, minus_zero, least, greatest, nodata = limits
+    full = keys[0, 0]
+    key_type = keys.dtype.type
+    valid = 0
+    clash = 0
+    bottom = full
+    top = key_type(0)
+    for y in range(h):
+        row = bits[y]
+        out = keys[y + 1, 1 : w + 1]
+        for x in range(w):
+            v = key_type(row[x])
+            v = key_type(0) if v == minus_zero else v
+            k = key_type(v ^ (high if v >= sign else low))
+            ok = (k >= least) & (k <= greatest) & ((k != nodata) | (not has_nodata))
+            valid += ok
+            clash += ok & (k == full)
+            top = max(top, k if ok else key_type(0))
+            k = k if ok else full
+            bottom = min(bottom, k)
+            out[x] = k
+    return valid, clash, bottom, top
+
+
+@compiled
+def pad_heights(values, nodata, has_nodata, heights):
+    """Copy values as float64 into a halo of inf; return the valid and the greatest magnitude."""
+    h, w = values.shape
+    valid = 0
+    greatest = 0.0
+    for y in range(h):
+        row = values[y]
+        out = heights[y + 1, 1 : w + 1]
+        for x in range(w):
+            z = np.float64(row[x])
+            ok = (abs(z) < np.inf) & ((row[x] != nodata) | (not has_nodata))
+            z = z + 0.0 if ok else np.inf
+            valid += ok
+            greatest = max(greatest, abs(z) if ok else 0.0)
+            out[x] = z
+    return valid, greatest
+
+
+@compiled
+def weigh_row(heights, y, w, mean, diagonal, out):
+    """Weights (4, w + 2) of the edges of padded row y by direction; inf where there is none."""
+    for d in range(4):
+        row = out[d]
+        if d % 2 == 1 and not diagonal:
+            row[:] = np.inf
+            continue
+        row[0] = np.inf
+        row[w + 1] = np.inf
+        first = heights[y, 1 : w + 1]
+        if d == 0:
+            other = heights[y, 2 : w + 2]
+        else:
+            other = heights[y + 1, d - 1 : w - 1 + d]
+        target = row[1 : w + 1]
+        if mean:
+            for x in range(w):
+                target[x] = (first[x] + other[x]) / 2
+        else:
+            for x in range(w):
+                t = abs(first[x] - other[x])
+                target[x] = t if t == t else np.inf
+
+
+@compiled
+def order_float(weight):
+    """Key of a float64 that is not NaN; -0.0 as 0.0."""
+    word = np.float64(weight + 0.0).view(np.uint64)
+    top = np.uint64(1) << np.uint64(63)
+    return word ^ (FULL if word >= top else top)
+
+
+@compiled
+def decode_row(keys, kind, bias, gap, out):
+    """Values of keys as float64. kind 0: floats; 1: integers + bias; 2: uint64 (see make_keys)."""
+    if kind == 0 and keys.itemsize == 4:
+        sign, full = np.uint32(0x80000000), np.uint32(0xFFFFFFFF)
+        for x in range(out.size):
+            k = np.uint32(keys[x])
+            out[x] = np.uint32(k ^ (sign if k >= sign else full)).view(np.float32)
+    elif kind == 0:
+        top, ones = np.uint64(1) << np.uint64(63), FULL
+        for x in range(out.size):
+            j = np.uint64(keys[x])
+            out[x] = np.uint64(j ^ (top if j >= top else ones)).view(np.float64)
+    elif kind == 1:
+        for x in range(out.size):
+            i = np.int64(keys[x]) + np.int64(keys[x] >= gap)
+            out[x] = np.float64(i - bias)
+    else:
+        for x in range(out.size):
+            out[x] = np.float64(np.uint64(keys[x]) + np.uint64(keys[x] >= gap))
+
+
+def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
+    """The values as one of ten native dtypes, and nodata in it (None if no value equals it)."""
+    dtype = values.dtype
+    if dtype.kind not in "iuf" or dtype.itemsize > 8:
+        raise TypeError(
+            f"values: dtype {dtype} has no order-preserving 64-bit key; cast to an integer,"
+            " float32 or float64"
+        )
+    mark = None
+    if nodata is not None and dtype.kind == "f":
+        # As NumPy compares: nodata is first rounded to the dtype of the values.
+        with np.errstate(over="ignore"):
+            mark = dtype.newbyteorder("=").type(nodata)
+        mark = mark if np.isfinite(mark) else None
+    elif nodata is not None and math.isfinite(nodata) and nodata == int(nodata):
+        limits = np.iinfo(dtype)
+        mark = dtype.type(int(nodata)) if limits.min <= nodata <= limits.max else None
+    native = np.dtype(np.float32) if dtype == np.float16 else dtype.newbyteorder("=")
+    values = np.ascontiguousarray(values, native).view()
+    values.flags.writeable = False  # as arrays from a store may be: one type for the compiler
+    return values, None if mark is None else native.type(mark)
+
+
+class Keys(NamedTuple):
+    """Padded keys of a tile and how to read them."""
+
+    keys: Array
+    valid: int
+    kind: int
+    bias: int
+    gap: Any
+    greatest: float
+    """Greatest magnitude."""
+
+
+def key_limits(dtype: Any, nodata: Any) -> tuple[Any, ...]:
+    """How pad_keys maps values of a native dtype; ``nodata`` in that dtype, or None."""
+    word = np.dtype(f"u{dtype.itemsize}")
+    key = np.uint64 if dtype.itemsize == 8 else np.uint32
+    full, top = int(np.iinfo(key).max), 1 << (8 * dtype.itemsize - 1)
+    low = 0 if dtype.kind == "u" else top
+    high = full if dtype.kind == "f" else low
+    least, greatest, zero = 0, full, 0
+    if dtype.kind == "f":
+        zero = top
+        least = (full ^ int(dtype.type(-np.inf).view(word))) + 1
+        greatest = (int(dtype.type(np.inf).view(word)) ^ top) - 1
+    mark = 0
+    if nodata is not None:
+        mark = int((nodata + dtype.type(0)).view(word))
+        mark ^= high if mark >= top else low
+    return tuple(key(k) for k in (low, high, top, zero, least, greatest, mark))
+
+
+def unused_key(used: Array) -> int:
+    """The least key that is none of the used ones, which ascend."""
+    if int(used[0]) > 0:
+        return 0
+    return int(used[np.flatnonzero(np.diff(used) > 1)[0]]) + 1
+
+
+def make_keys(values: Array, nodata: Any, stride: int) -> Keys:
+    """Ordered unsigned keys of the values in a halo; all ones is nodata."""
+    h, w = values.shape
+    dtype = values.dtype
+    bits = values.view(f"u{dtype.itemsize}")
+    key = np.uint64 if dtype.itemsize == 8 else np.uint32
+    full, top = int(np.iinfo(key).max), 1 << (8 * dtype.itemsize - 1)
+    keys = np.empty((h + 2, stride), key)
+    for halo in (keys[0], keys[-1], keys[:, 0], keys[:, w + 1 :]):
+        halo[...] = full
+    limits = key_limits(dtype, nodata)
+    valid, clash, first, last = pad_keys(bits, limits, nodata is not None, keys)
+    gap = full
+    if clash:
+        # A valid value has the key of nodata: close a gap among the keys to make room.
+        inside = np.ones(values.shape, bool) if nodata is None else values != nodata
+        part = keys[1 : h + 1, 1 : w + 1]
+        gap = unused_key(np.unique(part[inside]))
+        part[inside & (part > gap)] -= key(1)
+    kind = 0 if dtype.kind == "f" else 2 if dtype == np.uint64 else 1
+    bias = top if dtype.kind == "i" and dtype.itemsize < 8 else -top if dtype.kind == "i" else 0
+    ends = np.empty(2)
+    # A greatest key of all ones would decode to the least; one less has the same exponent.
+    decode_row(np.array([first, min(last, full - 1)], key), kind, bias, key(full), ends)
+    magnitude = float(abs(ends).max()) if valid else 0.0
+    return Keys(keys, int(valid), kind, bias, key(gap), magnitude)

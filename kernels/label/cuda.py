@@ -40,7 +40,7 @@ def label_buffers(
     classes : (h, w) on the device, unsigned words of 8, 16, 32 or 64 bits
         The bits of the classes.
     limits : (3, 1) of the same dtype
-        Which of them are background, as `orograph.kernels.label.tile.find_runs` has it.
+        Which of them are background, as `orograph.kernels.label.runs.find_runs` has it.
     connectivity : {8, 4}
     """
     empty = device.array_module.empty

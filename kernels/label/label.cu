@@ -1,6 +1,6 @@
 // Connected components of one tile: union-find on runs in blocks, joined along the blocks' edges.
 //
-// The twin of label.py, with its answer: components numbered by first cell in row-major order.
+// The twin of label.py and label_runs.py, with their answer: components numbered by first cell in row-major order.
 //
 // *label_blocks.* A thread block has BLOCK_WIDTH x BLOCK_HEIGHT cells, a warp 32 columns of
 // them. Ballots tell, a row a word, where runs of one class start and where they touch those of

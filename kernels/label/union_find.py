@@ -5,9 +5,9 @@ parent is a *root*. Every step replaces a parent by a smaller vertex of the same
 loop ends, and what is left, one root per component, is its smallest vertex: the answer is the same
 for every order of edges, serial or not.
 
-*join_edges* is Rem's algorithm with splicing. It climbs from both ends of an edge at once, always
-on the side whose parent is greater, hangs what it leaves behind on the other side's parent, and is
-done when the parents meet or a root has been hung.
+*join_edges* is Rem's algorithm with splicing. For each edge, *unite* climbs from both ends at once,
+always on the side whose parent is greater, hangs what it leaves behind on the other side's parent,
+and is done when the parents meet or a root has been hung.
 
 *hook_roots* hangs the greater of the two ends' parents on the smaller one by an atomic minimum. The
 minimum returns the parent that was there. If that was the vertex itself, a root has been hung;
@@ -41,22 +41,26 @@ Ends = npt.NDArray[np.integer[Any]]
 
 
 @compiled
+def unite(parent, a, b):
+    """Rem's algorithm with splicing: join the sets of two vertices under the smaller root."""
+    up_a = parent[a]
+    up_b = parent[b]
+    while up_a != up_b:
+        if up_a < up_b:
+            a, b = b, a
+            up_a, up_b = up_b, up_a
+        parent[a] = up_b
+        if a == up_a:
+            return
+        a = up_a
+        up_a = parent[a]
+
+
+@compiled
 def join_edges(parent, a, b):
-    """Rem's algorithm with splicing over all edges."""
+    """Rem's algorithm over all edges."""
     for e in range(a.size):
-        x = a[e]
-        y = b[e]
-        up_x = parent[x]
-        up_y = parent[y]
-        while up_x != up_y:
-            if up_x < up_y:
-                x, y = y, x
-                up_x, up_y = up_y, up_x
-            parent[x] = up_y
-            if x == up_x:
-                break
-            x = up_x
-            up_x = parent[x]
+        unite(parent, a[e], b[e])
 
 
 @compiled

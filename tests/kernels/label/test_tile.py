@@ -259,10 +259,10 @@ def test_any_noise(seed: int, shape: tuple[int, int], share: float, classes: int
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_compile_kernels_compiles_all_that_tiles_need(dtype: str) -> None:
-    from orograph.kernels.label import tile as label
+    from orograph.kernels.label import runs
 
     compile_kernels(np.dtype(dtype))
-    functions = (label.find_runs, label.number_components, label.place_firsts, label.write_labels)
+    functions = (runs.find_runs, runs.number_components, runs.place_firsts, runs.write_labels)
     before = [len(function.signatures) for function in functions]
     cells = (np.arange(600).reshape(20, 30) % 3).astype(dtype)
     label_tile(cells, None, 4)

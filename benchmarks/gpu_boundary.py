@@ -12,14 +12,10 @@ from device_time import TimedDevice, milliseconds
 
 from orograph.kernels.boundary import cuda as boundary_cuda
 from orograph.kernels.boundary.dissection import Rectangle
-from orograph.kernels.boundary.elimination import (
-    BlockCosts,
-    block_costs,
-    boundary_matrix,
-    merge_blocks,
-)
+from orograph.kernels.boundary.elimination import BlockCosts, block_costs, boundary_matrix
+from orograph.kernels.boundary.merge import merge_blocks
 from orograph.kernels.boundary.steps import steps_of, sums_of
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 
 DTYPES = ("float32", "float64", "int64")
 TWINS = 12  # blocks that the CPU does

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from device_time import TimedDevice, milliseconds
 
+from orograph.kernels.minplus import closure as minplus_closure
 from orograph.kernels.minplus import cuda as minplus_cuda
 from orograph.kernels.minplus import product as minplus
 from orograph.kernels.minplus.cuda import Part
@@ -44,7 +45,7 @@ def bits(side: int) -> None:
             same(f"{shape} {dtype}", minplus_cuda.minplus(a, b, c.copy()), expected)
         closed = [matrix(n, n, dtype) for _ in range(2)]
         before = [np.tile(np.arange(n, dtype=np.int32)[:, None], n) for _ in range(2)]
-        minplus.floyd_warshall_block(closed[0], before=before[0])
+        minplus_closure.floyd_warshall_block(closed[0], before=before[0])
         minplus_cuda.floyd_warshall_block(closed[1], before=before[1])
         same(f"closure {n} {dtype}", closed[1], closed[0])
         same(f"predecessors {n} {dtype}", before[1], before[0])

@@ -16,7 +16,7 @@ from terrain import fractal
 from orograph.kernels import device as cuda
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import ResidentTile
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
 
 REPEAT = 5

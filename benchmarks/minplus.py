@@ -21,8 +21,9 @@ from forest_kernel import time_interleaved
 from numba import njit
 
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
-from orograph.kernels.minplus.product import floyd_warshall_block, minplus
-from orograph.kernels.relax.edge_costs import edge_lengths
+from orograph.kernels.minplus.closure import floyd_warshall_block
+from orograph.kernels.minplus.product import minplus
+from orograph.kernels.relax.models import edge_lengths
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from oracle_boundary import boundary_by_dijkstra

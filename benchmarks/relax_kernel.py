@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from terrain import fractal
 
-from orograph.kernels.relax.edge_costs import MODELS, CostModel, edge_lengths
 from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
 from orograph.kernels.relax.tile import RelaxStats, relax, seed, tile_state
 
 Grid = npt.NDArray[np.float64]

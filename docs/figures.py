@@ -27,9 +27,7 @@ def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], col
     )  # fmt: skip
 
 
-def _square(
-    axes: Axes, x: float, y: float, side: float, parts: int, face: str = "white"
-) -> None:
+def _square(axes: Axes, x: float, y: float, side: float, parts: int, face: str = "white") -> None:
     axes.add_patch(Rectangle((x, y), side, side, facecolor=face, edgecolor=INK, linewidth=1.1))
     step = side / parts
     for k in range(1, parts):

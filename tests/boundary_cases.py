@@ -15,7 +15,7 @@ from orograph.kernels.boundary.elimination import (
     BlockCosts,
     block_costs,
 )
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 
 Array = npt.NDArray[np.generic]
 MODELS = ("friction", "absolute_difference", "tobler", "walk")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy.typing as npt
 
 from orograph.kernels.boundary.dissection import Rectangle
-from orograph.kernels.boundary.elimination import BlockCosts, boundary_matrix, merge_blocks
+from orograph.kernels.boundary.elimination import BlockCosts, boundary_matrix
+from orograph.kernels.boundary.merge import merge_blocks
 
 Array = npt.NDArray[Any]
 

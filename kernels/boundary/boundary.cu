@@ -1,6 +1,6 @@
 // Boundary distances of many blocks of cells a launch, by nested dissection.
 //
-// The twin of boundary.py, with its bits. How a block is halved, and in which order lines are
+// The twin of boundary.py and boundary_merge.py, with their bits. How a block is halved, and in which order lines are
 // eliminated, depends on its shape alone: so all blocks of a shape go through the same steps, and a
 // step, all parts of one shape in all blocks, is one launch for leaves and small parts, and a few
 // for others. A part is a thread block, or the tiles of its matrix are one each.
@@ -10,7 +10,7 @@
 // the paths from the kept cells to the line, those from it, and those along it. *gather_seam* does
 // it for two blocks that share no cell, as `_merge` does: it carries paths across the seam, whose
 // edges *weigh_seam* has weighed.
-// *close_diagonals, pass_lines.* A line is closed in the steps of `close` in minplus.py, so that
+// *close_diagonals, pass_lines.* A line is closed in the steps of `close` in minplus_closure.py, so that
 // sums of floats associate as there; *close_long_lines* takes other steps, as `close` does for long
 // lines, in one thread block. *carry_lines.* From the line's cells, along it, to kept cells.
 // *join_halves.* The matrix of the whole: M = min(A, B, to the line (+) along and from it), by
@@ -47,7 +47,7 @@
 
 constexpr int LEAF = 16;            // as in dissection.py: cells of a leaf, at most
 constexpr int LEAVES = 4;           // warps, each with a leaf, of a thread block
-constexpr int STEP = 64;            // as in minplus.py: vertices that are closed together
+constexpr int STEP = 64;            // as in minplus_closure.py: vertices that are closed together
 constexpr int STRIDE_OF_STEPS = 256;  // the same, of a long line
 constexpr int CHUNK = 16;           // rows or columns of a panel that are replaced together
 constexpr int SPAN = 4;             // rows and columns a thread

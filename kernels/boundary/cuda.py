@@ -21,7 +21,7 @@ from orograph.kernels.boundary.dissection import LEAF, Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
 from orograph.kernels.boundary.steps import Step, last_uses, room, steps_of
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.minplus.product import STEP, STRIDE_OF_STEPS
+from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
 from orograph.kernels.relax.cuda import definitions
 from orograph.tiles.errors import BackendError
 
@@ -192,7 +192,7 @@ class ResidentCosts:
         )
 
     def close_lines(self, lines: Buffer, parts: int, m: int) -> None:
-        """Close lines of m cells, in the steps of `orograph.kernels.minplus.product.close`."""
+        """Close lines of m cells, in the steps of `orograph.kernels.minplus.closure.close`."""
         shared = min(m, STEP) ** 2 * self.dtype.itemsize
         threads = 256 if m > LEAF else 32
         if m > 2 * STRIDE_OF_STEPS:

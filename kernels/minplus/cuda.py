@@ -8,13 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
+from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.kernels.minplus.product import (
-    STEP,
-    STRIDE_OF_STEPS,
-    _check,
-    _check_element,
-)
+from orograph.kernels.minplus.product import check_element, check_matrix
 
 Array = npt.NDArray[Any]
 
@@ -88,7 +84,7 @@ def product_on_device(
 
 
 class _Closure:
-    """A matrix on the device that is closed in the steps of minplus.py."""
+    """A matrix on the device that is closed in the steps of minplus_closure.py."""
 
     def __init__(
         self, device: Device, a: Buffer, n: int, before: Buffer | None, tolerance: float
@@ -107,7 +103,7 @@ class _Closure:
         self.traces = empty(1 if before is None else width * n, np.int32)
 
     def run(self) -> None:
-        """The loops of `orograph.kernels.minplus.product.close`."""
+        """The loops of `orograph.kernels.minplus.closure.close`."""
         n = self.n
         large = STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else n
         for first in range(0, n, large):
@@ -194,17 +190,17 @@ def minplus(
 ) -> Array:
     """As `orograph.kernels.minplus.product.minplus`; ``signed`` makes no difference on a GPU."""
     device = device or current_device()
-    _check_element(a.dtype)
+    check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]
     if out is None:
         out = np.full((n, m), BARRIER if a.dtype.kind == "i" else np.inf, a.dtype)
     for name, array, shape in (("a", a, (n, depth)), ("b", b, (depth, m)), ("out", out, (n, m))):
-        _check(name, array, a.dtype, shape)
+        check_matrix(name, array, a.dtype, shape)
     first, second, c = (device.upload(array.reshape(-1)) for array in (a, b, out))
     p = q = None
     if before is not None and before_b is not None:
-        _check("before_b", before_b, np.int32, (depth, m))
-        _check("before", before, np.int32, (n, m))
+        check_matrix("before_b", before_b, np.int32, (depth, m))
+        check_matrix("before", before, np.int32, (n, m))
         p = Part(device.upload(before.reshape(-1)), 0, m)
         q = Part(device.upload(before_b.reshape(-1)), 0, m)
     stop = device.upload(np.full(1, -1, np.int32))
@@ -223,14 +219,14 @@ def floyd_warshall_block(
     tolerance: float = 0.0,
     device: Device | None = None,
 ) -> int | None:
-    """As `orograph.kernels.minplus.product.floyd_warshall_block`, on a GPU."""
+    """As `orograph.kernels.minplus.closure.floyd_warshall_block`, on a GPU."""
     device = device or current_device()
-    _check_element(a.dtype)
+    check_element(a.dtype)
     n = a.shape[0]
-    _check("a", a, a.dtype, (n, n))
+    check_matrix("a", a, a.dtype, (n, n))
     p = None
     if before is not None:
-        _check("before", before, np.int32, (n, n))
+        check_matrix("before", before, np.int32, (n, n))
         p = device.upload(before.reshape(-1))
     matrix = device.upload(a.reshape(-1))
     stop = close_on_device(device, matrix, n, p, tolerance)

@@ -15,7 +15,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-BARRIER = 2**60  # as in relax_costs.py
+BARRIER = 2**60  # as in relax_models.py
 
 # The compiled code's cache is kept for each CPU and its features, so this may go into it.
 WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))

@@ -1,6 +1,6 @@
 // The min-plus product C = min(C, A (+) B), and what the closure of a matrix needs beside it.
 //
-// The twin of minplus.py, with its bits: each sum is rounded once, the least of them is taken, and
+// The twin of minplus.py and minplus_closure.py, with their bits: each sum is rounded once, the least of them is taken, and
 // of equal sums the one with the least k; the host goes through a closure in the same steps.
 //
 // *lower_product, lower_product_traced.* A thread block has a tile of C, a thread some of its
@@ -22,7 +22,7 @@
 #ifndef ELEMENT
 #define ELEMENT 0
 #endif
-#define STEP 64    // as in minplus.py: vertices that are closed together
+#define STEP 64    // as in minplus_closure.py: vertices that are closed together
 #define STEPS 16   // k's in shared memory
 #define LANES 16   // threads of a tile in each direction
 #define THREADS (LANES * LANES)

@@ -1,18 +1,15 @@
-"""The min-plus product C = min(C, A (+) B), and the closure of a block by Floyd and Warshall.
+"""The min-plus product C = min(C, A (+) B).
 
 *Method.* C[i, j] = min(C[i, j], min over k of A[i, k] + B[k, j]) is done as matrix products are: B
 is cut into panels of two vectors' width and A into panels of a few rows, both copied so that the
 innermost loop reads them from end to end, and that loop keeps a tile of C in registers (12 x 2
 vectors of 64 bytes with AVX-512, 6 x 2 of 32 without): Goto and van de Geijn, "Anatomy of
 high-performance matrix multiplication", doi:10.1145/1356052.1356053. The innermost loop is LLVM
-vector code; an addition and a minimum each. The closure goes through its diagonal in steps of
-``STEP``: Venkataraman et al., "A blocked all-pairs shortest-paths algorithm",
-doi:10.1145/996546.996553.
+vector code; an addition and a minimum each.
 
 *Why it is deterministic.* Each sum is rounded once and the least of them is taken, so the bits of a
-product depend on no tile size. In a closure, sums associate as the steps fall: float results agree
-within rounding with those of other block sizes, integers exactly. NaN (infinity minus infinity)
-is not less than anything, so it changes nothing.
+product depend on no tile size. NaN (infinity minus infinity) is not less than anything, so it
+changes nothing.
 
 *Arrays.* float64, float32 or int64. Where there is no path: infinity, or ``BARRIER`` (2**60) and
 more in integers. There a barrier plus anything is a barrier: packing lifts it to 2**61, so weights
@@ -44,7 +41,6 @@ from orograph.kernels.minplus.lanes import (
     stand_apart,
 )
 
-STEP, STRIDE_OF_STEPS = 64, 256  # of the closure: of small matrices, and of large ones
 DEPTH = 512  # k's a panel holds
 ROWS = 96  # of A that are packed at once, to stay in the second cache
 COLUMNS = 1024  # of B that are packed at once
@@ -87,7 +83,7 @@ def _pack_columns(b, start, stride, depth, columns, out, wide):
 
 
 @compiled
-def _copy(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
+def copy_part(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
     stand_apart()
     for i in range(rows):
         for j in range(columns):
@@ -112,7 +108,7 @@ def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, abov
             start = at + y * stride + x
             whole = h == tall and w == wide
             if not whole:
-                _copy(corner, 0, wide, c, start, stride, h, w)
+                copy_part(corner, 0, wide, c, start, stride, h, w)
             tile = c if whole else corner
             first = start if whole else 0
             step = stride if whole else wide
@@ -121,7 +117,7 @@ def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, abov
             else:
                 lower_unsigned(a, y * steps, b, x * steps, steps, tile, first, step, 0)
             if not whole:
-                _copy(c, start, stride, corner, 0, wide, h, w)
+                copy_part(c, start, stride, corner, 0, wide, h, w)
 
 
 @compiled
@@ -192,13 +188,13 @@ def _lower_block_traced(
             start = c_at + y * c_stride + x
             whole = h == tall and w == wide
             if not whole:
-                _copy(corner, 0, wide, c, start, c_stride, h, w)
+                copy_part(corner, 0, wide, c, start, c_stride, h, w)
             tile = c if whole else corner
             first = start if whole else 0
             step = c_stride if whole else wide
             lower_traced(a, y * steps, b, x * steps, steps, tile, first, step, which)
             if not whole:
-                _copy(c, start, c_stride, corner, 0, wide, h, w)
+                copy_part(c, start, c_stride, corner, 0, wide, h, w)
             for i in range(h):
                 target = p_at + (y + i) * p_stride + x
                 for j in range(w):
@@ -275,101 +271,7 @@ def product_traced(
                 )
 
 
-# Where ``before`` is None below, Numba leaves out what has to do with predecessors.
-
-
-@compiled
-def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
-    """Floyd and Warshall's three loops; the first vertex on a negative cycle, or -1."""
-    stand_apart()
-    pivot = np.empty(n, a.dtype)
-    for k in range(n):
-        through = at + k * stride
-        if a[through + k] < 0:
-            if a[through + k] < -tolerance:
-                return k
-            a[through + k] = 0
-        for j in range(n):
-            pivot[uint64(j)] = packed(a[uint64(through + j)])
-        for i in range(n):
-            row = at + i * stride
-            first = packed(a[row + k])
-            if i == k or first >= nothing(a):
-                continue
-            if before is not None:
-                for j in range(n):
-                    total = first + pivot[uint64(j)]
-                    if total < a[uint64(row + j)]:
-                        a[uint64(row + j)] = total
-                        last = before[uint64(b_at + k * b_stride + j)]
-                        before[uint64(b_at + i * b_stride + j)] = last
-            else:
-                for j in range(n):
-                    total = first + pivot[uint64(j)]
-                    old = a[uint64(row + j)]
-                    a[uint64(row + j)] = total if total < old else old
-    return -1
-
-
-@compiled
-def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel):
-    """Let paths of an n x n matrix pass through the m vertices from k on, which are closed."""
-    stand_apart()
-    end = k + m
-    # the rows of these vertices, then their columns, then all the rest: each part (top, left,
-    # rows, columns) by the product of what is in its rows and what is in its columns
-    for turn in range(8):
-        y, h = k, m
-        if turn >= 2:
-            second = turn & 1 if turn < 4 else turn & 2
-            y, h = (end, n - end) if second else (0, k)
-        x, w = k, m
-        if turn < 2 or turn >= 4:
-            x, w = (end, n - end) if turn & 1 else (0, k)
-        c_at = at + y * stride + x
-        x_at = at + y * stride + k
-        y_at = at + k * stride + x
-        if before is not None:
-            if turn == 0 or turn == 2:
-                _copy(panel, 0, n, before, b_at + k * b_stride, b_stride, m, n)
-            p_at = b_at + y * b_stride + x
-            product_traced(
-                a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m,
-                before, p_at, b_stride, panel, x, n,
-            )  # fmt: skip
-        else:
-            whole = turn < 0  # no constant: `product` would be compiled for it once more
-            product(a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m, signed, whole)
-
-
-@compiled
-def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
-    """The least sums along all paths of an n x n matrix, in place, given flat.
-
-    ``before``: predecessors, or None. Returns a vertex on a negative cycle, or -1. A negative
-    diagonal element of no more than ``tolerance`` is taken for a zero that was rounded.
-    """
-    stand_apart()
-    large = STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else n
-    panel = None if before is None else np.empty(large * n, np.int32)
-    for first in range(0, n, large):
-        size = min(large, n - first)
-        d = at + first * (stride + 1)
-        p = b_at + first * (b_stride + 1)
-        for k in range(0, size, STEP):
-            m = min(STEP, size - k)
-            d_k = d + k * (stride + 1)
-            p_k = p + k * (b_stride + 1)
-            bad = _close_small(a, d_k, stride, m, tolerance, before, p_k, b_stride)
-            if bad >= 0:
-                return first + k + bad
-            _pass_through(a, d, stride, size, k, m, signed, before, p, b_stride, panel)
-        if size < n:
-            _pass_through(a, at, stride, n, first, size, signed, before, b_at, b_stride, panel)
-    return -1
-
-
-def _check(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+def check_matrix(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
     if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
         raise ValueError(
             f"{name} is {array.dtype} of shape {array.shape}; "
@@ -377,7 +279,7 @@ def _check(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]
         )
 
 
-def _check_element(dtype: np.dtype[Any]) -> None:
+def check_element(dtype: np.dtype[Any]) -> None:
     if dtype not in (np.float64, np.float32, np.int64):
         raise ValueError(f"elements are {dtype}; must be float64, float32 or int64")
 
@@ -430,54 +332,18 @@ def minplus(
     -----
     The bits depend on nothing but the values: each sum is rounded once.
     """
-    _check_element(a.dtype)
+    check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]
     if out is None:
         out = np.full((n, m), BARRIER if a.dtype.kind == "i" else np.inf, a.dtype)
     for name, array, shape in (("a", a, (n, depth)), ("b", b, (depth, m)), ("out", out, (n, m))):
-        _check(name, array, a.dtype, shape)
+        check_matrix(name, array, a.dtype, shape)
     c = (out.reshape(-1), 0, m, a.reshape(-1), 0, depth, b.reshape(-1), 0, m, n, m, depth)
     if before is None or before_b is None:
         product(*c, has_signs(a, b) if signed is None else signed, False)
         return out
-    _check("before_b", before_b, np.int32, (depth, m))
-    _check("before", before, np.int32, (n, m))
+    check_matrix("before_b", before_b, np.int32, (depth, m))
+    check_matrix("before", before, np.int32, (n, m))
     p = (before.reshape(-1), 0, m, before_b.reshape(-1), 0, m)
     product_traced(*c, *p)
     return out
-
-
-def floyd_warshall_block(
-    a: Array, *, before: Array | None = None, tolerance: float = 0.0
-) -> int | None:
-    """Replace a matrix of edge lengths by that of least path lengths, in place.
-
-    Parameters
-    ----------
-    a : (n, n) float64, float32 or int64, C order
-        Lengths; infinity (integers: ``BARRIER``) where there is no edge. The diagonal is 0, or the
-        length of a loop if that is negative.
-    before : (n, n) int32, optional
-        Predecessors to keep in step: at first i where there is an edge from i to j, else -9999.
-    tolerance : float
-        A cycle that is longer than ``-tolerance`` counts as one of length 0.
-
-    Returns
-    -------
-    int or None
-        A vertex on a cycle of negative length, at which the work was given up, or None.
-
-    Raises
-    ------
-    ValueError
-        If shapes, dtypes or memory order do not fit.
-    """
-    _check_element(a.dtype)
-    n = a.shape[0]
-    _check("a", a, a.dtype, (n, n))
-    if before is not None:
-        _check("before", before, np.int32, (n, n))
-    p = None if before is None else before.reshape(-1)
-    limit = a.dtype.type(tolerance)
-    bad = close(a.reshape(-1), 0, n, n, has_signs(a), limit, p, 0, n)
-    return None if bad < 0 else int(bad)

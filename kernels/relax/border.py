@@ -13,14 +13,11 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import STEPS
+from orograph.kernels.relax.lanes import MOVES
 from orograph.kernels.relax.tile import TileState
 
 # neighbours: north, south, west, east, north-west, north-east, south-west, south-east
 _NEIGHBOUR = np.array([[4, 0, 5], [2, -1, 3], [6, 1, 7]])
-_MOVES = np.array(
-    [(0, 1), (0, -1)] + [(s * dy, -s * dx) for dy, dx in STEPS[16] for s in (1, -1)], np.int64
-)
 
 
 @compiled
@@ -49,8 +46,8 @@ def _probe(dist, friction, elevation, rules, north, south, west, east, keys):
             start = dist[y + reach, x + reach]
             if start < sent:
                 for m in range(2 * rules.steps + 2):
-                    dy = _MOVES[m, 0]
-                    dx = _MOVES[m, 1]
+                    dy = MOVES[m, 0]
+                    dx = MOVES[m, 1]
                     k = _NEIGHBOUR[_part(y + dy, height), _part(x + dx, width)]
                     if k < 0:
                         continue

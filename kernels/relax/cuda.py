@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.border import halo_strips
-from orograph.kernels.relax.edge_costs import ABSOLUTE_DIFFERENCE, Rules
 from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, Rules
 from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds
 
 Array = npt.NDArray[Any]

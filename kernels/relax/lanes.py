@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -40,6 +41,17 @@ STEPS = {
     8: ((1, 0), (1, -1), (1, 1)),
     16: ((1, 0), (1, -1), (1, 1), (1, -2), (1, 2), (2, -1), (2, 1)),
 }
+STEP_DY, STEP_DX = np.array(STEPS[16]).T.copy()
+# All moves from a cell, in the order of STEPS: 2, then two for each edge of a row.
+MOVES = np.array(
+    [(0, 1), (0, -1)] + [(s * dy, -s * dx) for dy, dx in STEPS[16] for s in (1, -1)], np.int64
+)
+
+# Planes of the workspace. A twin (transposed) follows its plane.
+DISTANCE, FRICTION_PLANE, ELEVATION, LENGTHS, WEIGHTS = 0, 2, 4, 6, 7
+FORWARD, BACKWARD, FORWARD_TWIN, BACKWARD_TWIN = WEIGHTS, WEIGHTS + 7, WEIGHTS + 14, WEIGHTS + 21
+PLANES = WEIGHTS + 28
+TWIN_LENGTHS = 8  # row of the LENGTHS plane where the twin's lengths start
 
 
 @compiled

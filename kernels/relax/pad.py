@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import BARRIER
+from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.tile import TileState
 from orograph.tiles.memory import empty
 

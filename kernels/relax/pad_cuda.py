@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, current_device
-from orograph.kernels.relax.edge_costs import BARRIER
+from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.pad import ReadOut, barrier_of
 from orograph.kernels.relax.tile import TileState
 

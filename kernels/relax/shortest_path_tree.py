@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import STEPS
+from orograph.kernels.relax.lanes import MOVES
 from orograph.kernels.relax.tile import TileState
 
 NOBODY = np.int64(2**62)
@@ -33,10 +33,7 @@ CODES = {
     (-1, -2): 13, (-2, -1): 14, (-2, 1): 15, (-1, 2): 16,
 }  # fmt: skip
 
-_MOVES = np.array(
-    [(0, 1), (0, -1)] + [(s * dy, -s * dx) for dy, dx in STEPS[16] for s in (1, -1)], np.int64
-)
-_CODE = np.array([CODES[int(dy), int(dx)] for dy, dx in _MOVES], np.uint8)
+_CODE = np.array([CODES[int(dy), int(dx)] for dy, dx in MOVES], np.uint8)
 
 
 @compiled
@@ -62,13 +59,13 @@ def _spread(dist, friction, elevation, rules, labels, hops, queue, queued, count
         hop = hops[y, x] + 1
         start = dist[y, x]
         for m in range(2 * rules.steps + 2):
-            v = y + _MOVES[m, 0]
-            u = x + _MOVES[m, 1]
+            v = y + MOVES[m, 0]
+            u = x + MOVES[m, 1]
             if v < reach or v >= height + reach or u < reach or u >= width + reach:
                 continue
             if label > labels[v, u] or (label == labels[v, u] and hop >= hops[v, u]):
                 continue
-            edge(friction, elevation, y, x, _MOVES[m, 0], _MOVES[m, 1], rules, cost)
+            edge(friction, elevation, y, x, MOVES[m, 0], MOVES[m, 1], rules, cost)
             cost[1] = start + cost[0]
             if cost[1] == dist[v, u] and cost[1] < rules.unreached:
                 labels[v, u] = label
@@ -98,11 +95,11 @@ def _directions(dist, friction, elevation, rules, labels, hops, codes):
             best = np.uint8(NO_DIRECTION)
             for m in range(2 * rules.steps + 2):
                 # the cell that the step came from lies where the step back leads to
-                v = y + _MOVES[m, 0]
-                u = x + _MOVES[m, 1]
+                v = y + MOVES[m, 0]
+                u = x + MOVES[m, 1]
                 if _CODE[m] > best or labels[v, u] != labels[y, x] or hops[v, u] + 1 != hops[y, x]:
                     continue
-                edge(friction, elevation, v, u, -_MOVES[m, 0], -_MOVES[m, 1], rules, cost)
+                edge(friction, elevation, v, u, -MOVES[m, 0], -MOVES[m, 1], rules, cost)
                 cost[1] = dist[v, u] + cost[0]
                 if cost[1] == dist[y, x]:
                     best = _CODE[m]

@@ -25,8 +25,9 @@ from orograph.execution.clusters import current_client
 from orograph.execution.launch import check_choice
 from orograph.execution.run import Progress, Run
 from orograph.execution.workspace import Workspace
+from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.kernels.minplus.product import NO_VERTEX, floyd_warshall_block, minplus
+from orograph.kernels.minplus.product import NO_VERTEX, minplus
 from orograph.settings import config
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference

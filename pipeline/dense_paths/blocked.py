@@ -30,9 +30,10 @@ from orograph.engines.task_graph import Key, Layers
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.execution.jobs import load
 from orograph.execution.run import compute
+from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_circles, mend_row
-from orograph.kernels.minplus.product import NO_VERTEX, floyd_warshall_block, minplus
+from orograph.kernels.minplus.product import NO_VERTEX, minplus
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window

@@ -23,7 +23,7 @@ from orograph.distance.sources import check_same_grid, parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.relax.edge_costs import DEFAULTS, MODELS, CostModel
+from orograph.kernels.relax.models import DEFAULTS, MODELS, CostModel
 from orograph.kernels.relax.tile import tile_state
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths

@@ -22,7 +22,7 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
 from orograph.kernels.backends import kernel
-from orograph.kernels.relax.edge_costs import CostModel
+from orograph.kernels.relax.models import CostModel
 from orograph.kernels.relax.pad import ReadOut
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window

@@ -18,7 +18,7 @@ from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
 from orograph.engines.frontier.driver import NEIGHBOURS, Border, Visit
 from orograph.kernels.backends import kernel
 from orograph.kernels.relax.border import halo_strips, probe_border
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel
+from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.kernels.relax.pad import ReadOut, first_outside
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
 from orograph.tiles.errors import InputError

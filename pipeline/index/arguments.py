@@ -18,7 +18,7 @@ from orograph.distance.cost_distance import (
 from orograph.distance.problem import Distance
 from orograph.execution.launch import check_choice
 from orograph.index.format import Form
-from orograph.kernels.relax.edge_costs import MODELS, CostModel
+from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster

@@ -41,7 +41,7 @@ from orograph.kernels.boundary.propagate import (
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
 from orograph.kernels.device import host_memory
-from orograph.kernels.relax.edge_costs import BARRIER
+from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window

@@ -15,7 +15,7 @@ from orograph.distance.problem import Distance
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.propagate import MOVES, lower_half
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel
+from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.create import Layout
 

@@ -31,7 +31,7 @@ from orograph.engines.tile_states import cache_of, forget
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints
 from orograph.kernels.relax.descend import descend
-from orograph.kernels.relax.edge_costs import CostModel
+from orograph.kernels.relax.models import CostModel
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import EndPair, Meeting
 from orograph.tiles.grid.quadtree import Place, Quadtree

@@ -19,8 +19,8 @@ from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import LEAF, Rectangle, elimination_plan
 from orograph.kernels.boundary.elimination import BlockCosts, block_costs
 from orograph.kernels.boundary.steps import last_uses, room, steps_of
-from orograph.kernels.minplus import product as minplus
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.minplus import closure as minplus_closure
+from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.tiles.errors import BackendError
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler: install g++")
@@ -136,7 +136,7 @@ def test_a_line_is_closed_as_minplus_does(n: int, dtype: str, emulator: Emulator
     found = emulator.upload(two.reshape(-1))
     resident.close_lines(found, 2, n)
     for k, line in enumerate((cells, np.ascontiguousarray(cells.T))):
-        minplus.floyd_warshall_block(line)
+        minplus_closure.floyd_warshall_block(line)
         np.testing.assert_array_equal(found.reshape(two.shape)[k], line)
 
 
@@ -229,8 +229,8 @@ def test_both_files_agree() -> None:
     assert int(values["LEAF"]) == LEAF
     assert int(values["LEAVES"]) == boundary_cuda.LEAVES
     assert int(values["SPAN"]) == boundary_cuda.SPAN
-    assert int(values["STEP"]) == minplus.STEP
-    assert int(values["STRIDE_OF_STEPS"]) == minplus.STRIDE_OF_STEPS
+    assert int(values["STEP"]) == minplus_closure.STEP
+    assert int(values["STRIDE_OF_STEPS"]) == minplus_closure.STRIDE_OF_STEPS
     across = boundary_cuda.MOST_BORDER // (16 * boundary_cuda.SPAN)
     assert across * across < 2**16
 

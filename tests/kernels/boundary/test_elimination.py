@@ -26,11 +26,12 @@ from orograph.kernels.boundary.dissection import (
 from orograph.kernels.boundary.elimination import (
     block_costs,
     boundary_matrix,
-    merge_blocks,
     step_weights,
 )
 from orograph.kernels.boundary.interior import fill_block
-from orograph.kernels.relax.edge_costs import CostModel, edge
+from orograph.kernels.boundary.merge import merge_blocks
+from orograph.kernels.relax.edge_costs import edge
+from orograph.kernels.relax.models import CostModel
 
 
 @pytest.mark.parametrize("side", range(1, 18))

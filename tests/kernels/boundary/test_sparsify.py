@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.kernels.relax.edge_costs import CostModel
+from orograph.kernels.relax.models import CostModel
 
 Array = npt.NDArray[Any]
 

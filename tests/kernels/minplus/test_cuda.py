@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson
 
+from orograph.kernels.minplus import closure as minplus_closure
 from orograph.kernels.minplus import cuda as minplus_cuda
 from orograph.kernels.minplus import product as minplus
 from orograph.kernels.minplus.lanes import BARRIER
@@ -92,7 +93,7 @@ def check_closure(lengths: np.ndarray, device: Emulator, traced: bool = True) ->
     before = np.where(edge, np.arange(n, dtype=np.int32)[:, None], NO_VERTEX).astype(np.int32)
     twin, p_twin = lengths.copy(), before.copy()
     found, p = lengths.copy(), before.copy()
-    bad = minplus.floyd_warshall_block(twin, before=p_twin if traced else None)
+    bad = minplus_closure.floyd_warshall_block(twin, before=p_twin if traced else None)
     mine = minplus_cuda.floyd_warshall_block(found, before=p if traced else None, device=device)
     assert mine == bad
     np.testing.assert_array_equal(found, twin)
@@ -121,7 +122,7 @@ def test_large_matrices_go_in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(minplus_cuda, "STEP", 16)
     lengths = graph(150, "int64")
     expected = lengths.copy()
-    minplus.floyd_warshall_block(expected)
+    minplus_closure.floyd_warshall_block(expected)
     minplus_cuda.floyd_warshall_block(lengths, device=Emulator())
     np.testing.assert_array_equal(lengths, expected)
 
@@ -138,7 +139,7 @@ def test_a_negative_cycle_stops_it(n: int, emulator: Emulator) -> None:
 def test_a_cycle_within_the_tolerance_has_no_length() -> None:
     lengths = np.array([[0.0, 0.3], [-0.3 - 1e-12, 0.0]])
     twin = lengths.copy()
-    assert minplus.floyd_warshall_block(twin, tolerance=1e-9) is None
+    assert minplus_closure.floyd_warshall_block(twin, tolerance=1e-9) is None
     device = Emulator()
     assert minplus_cuda.floyd_warshall_block(lengths, tolerance=1e-9, device=device) is None
     np.testing.assert_array_equal(lengths, twin)
@@ -160,7 +161,7 @@ def test_both_files_agree_on_tiles_and_steps() -> None:
     source = Path(minplus_cuda.__file__).with_name("minplus.cu").read_text(encoding="utf-8")
     values = dict(re.findall(r"^ *#define (\w+) (\d+)\b", source, re.MULTILINE))
     lanes, across = int(values["LANES"]), int(values["ACROSS"])
-    assert int(values["STEP"]) == minplus.STEP
+    assert int(values["STEP"]) == minplus_closure.STEP
     assert lanes * lanes == minplus_cuda.THREADS
     assert lanes * across == minplus_cuda.TILE_COLUMNS
     down = [int(d) for d in re.findall(r"#define DOWN (\d+)", source)]

@@ -11,15 +11,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson
 
 from orograph.kernels.minplus import product as minplus
+from orograph.kernels.minplus.closure import STRIDE_OF_STEPS, floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER, TILE_ROWS, tile_columns
-from orograph.kernels.minplus.product import (
-    COLUMNS,
-    DEPTH,
-    NO_VERTEX,
-    ROWS,
-    STRIDE_OF_STEPS,
-    floyd_warshall_block,
-)
+from orograph.kernels.minplus.product import COLUMNS, DEPTH, NO_VERTEX, ROWS
 
 Array = npt.NDArray[np.generic]
 DTYPES = ("float64", "float32", "int64")

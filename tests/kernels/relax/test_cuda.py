@@ -21,7 +21,7 @@ from orograph.kernels.relax import border as border
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax import tile as twin
 from orograph.kernels.relax.cuda import ResidentTile
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel, edge_lengths
+from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, seed, tile_state
 from orograph.tiles.grid.quadtree import Node, Quadtree, morton_encode
 from orograph.tiles.grid.window import Window

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orograph.kernels.label.renumber import renumber
 from orograph.kernels.relax import pad as surface
 from orograph.kernels.relax import pad_cuda as surface_cuda
-from orograph.kernels.relax.edge_costs import BARRIER, CostModel
+from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.kernels.relax.tile import tile_state
 from orograph.tiles.raster.nodata import valid_cells
 

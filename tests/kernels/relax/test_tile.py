@@ -18,14 +18,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from orograph.kernels.relax.edge_costs import (
-    BARRIER,
-    BY_FRICTION,
-    CostModel,
-    edge_lengths,
-    exponential,
-)
+from orograph.kernels.relax.edge_costs import exponential
 from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.models import BARRIER, BY_FRICTION, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
 
 Array = np.ndarray[Any, Any]

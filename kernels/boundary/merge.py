@@ -1,0 +1,200 @@
+"""The boundary matrix of two blocks that share no cell, from theirs.
+
+The edges across the seam carry the first block's matrix on to the second's cells at the seam, a few
+sums an element. These cells are then the line that paths pass through, as in boundary.py, which
+says how cells are counted and what matrices hold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from orograph.kernels.boundary.dissection import Indices, Rectangle, merged_border, numbered_border
+from orograph.kernels.boundary.elimination import (
+    Array,
+    BlockCosts,
+    check_block,
+    copy_part,
+    pass_line,
+)
+from orograph.kernels.compiled import compiled
+from orograph.kernels.minplus.lanes import BARRIER
+from orograph.kernels.relax.edge_costs import edge
+
+
+class Seam(NamedTuple):
+    """The edges between two blocks that share no cell."""
+
+    ends: Indices
+    """(k, 2): the border cell of the first block, that of the second."""
+    there: Array
+    """(k,): cost from the first to the second."""
+    back: Array
+    """(k,): cost from the second to the first."""
+
+
+@compiled(error_model="numpy")
+def _weigh_edges(friction, elevation, rules, edges, cost, there, back):
+    """What edges cost both ways: first end with the halo counted, and the step to the second."""
+    for e in range(edges.shape[0]):
+        y, x, dy, dx = edges[e, 0], edges[e, 1], edges[e, 2], edges[e, 3]
+        edge(friction, elevation, y, x, dy, dx, rules, cost)
+        there[e] = cost[0] if cost[0] < rules.unreached else rules.unreached
+        edge(friction, elevation, y + dy, x + dx, -dy, -dx, rules, cost)
+        back[e] = cost[0] if cost[0] < rules.unreached else rules.unreached
+
+
+def seam_edges(costs: BlockCosts, first: Rectangle, second: Rectangle) -> Seam:
+    """The edges between two blocks of a raster that share no cell."""
+    a = numbered_border(check_block(costs, first))
+    b = numbered_border(check_block(costs, second))
+    moves = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+    if costs.rules.steps > 1:
+        moves += [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+    near = [
+        (i, b[y + dy, x + dx], y + 1, x + 1, dy, dx)
+        for (y, x), i in a.items()
+        for dy, dx in moves
+        if (y + dy, x + dx) in b
+    ]
+    table = np.array(near, np.int64).reshape(-1, 6)
+    there, back = np.empty((2, len(table)), costs.dtype)
+    cost = np.empty(1, costs.dtype)
+    _weigh_edges(
+        costs.friction, costs.elevation, costs.rules, table[:, 2:].copy(), cost, there, back
+    )
+    return Seam(table[:, :2], there, back)
+
+
+@compiled
+def _merge(a, na, b, nb, runs, more, ends, line_of, line_cells, there, back, n, symmetric, nothing):
+    """Join two blocks whose seam has these edges; ``line_cells``: the line, counted in B."""
+    m = line_cells.size
+    out = np.full(n * n, nothing, a.dtype)
+    left = np.full(n * m, nothing, a.dtype)
+    right = np.full(m * n, nothing, a.dtype)
+    copy_part(out, n, left, right, a, na, runs, np.empty(0, np.int64), symmetric)
+    copy_part(out, n, left, right, b, nb, more, line_cells, symmetric)
+    for r in range(0, runs.size, 3):
+        p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
+        for e in range(ends.size):
+            s = line_of[e]
+            for p in range(rows):
+                value = a[(a0 + p) * na + ends[e]] + there[e]
+                if value < left[(p0 + p) * m + s]:
+                    left[(p0 + p) * m + s] = value
+                value = back[e] + a[ends[e] * na + a0 + p]
+                if value < right[s * n + p0 + p]:
+                    right[s * n + p0 + p] = value
+    line = np.empty(m * m, a.dtype)
+    for s in range(m):
+        for t in range(m):
+            line[s * m + t] = b[line_cells[s] * nb + line_cells[t]]
+    # along A's side of the seam: from the line to A's cells there, and on to the line
+    across = np.full(m * ends.size, nothing, a.dtype)
+    for e in range(ends.size):
+        for f in range(ends.size):
+            value = back[e] + a[ends[e] * na + ends[f]]
+            if value < across[line_of[e] * ends.size + f]:
+                across[line_of[e] * ends.size + f] = value
+    for s in range(m):
+        for f in range(ends.size):
+            value = across[s * ends.size + f] + there[f]
+            if value < line[s * m + line_of[f]]:
+                line[s * m + line_of[f]] = value
+    pass_line(out, n, line, m, left, right, np.empty(m * n, a.dtype), symmetric)
+    return out
+
+
+def merge_boundaries(
+    a: Array,
+    b: Array,
+    seam: Seam,
+    kept: tuple[Indices, Indices],
+    size: int,
+    *,
+    symmetric: bool,
+) -> Array:
+    """The boundary matrix of two blocks that share no cell, from theirs.
+
+    Parameters
+    ----------
+    a, b : (n, n) and (m, m), C order
+        Their matrices.
+    seam : Seam
+        The edges between them.
+    kept : two (k, 3) int64
+        Runs of border cells of both together: the first's number in the result, its number in
+        ``a`` (then in ``b``), and how many follow one another. `merged_border` makes them.
+    size : int
+        Border cells of the result.
+    symmetric : bool
+        Whether the matrices are symmetric and the seam's costs the same both ways.
+
+    Returns
+    -------
+    (size, size)
+
+    Raises
+    ------
+    ValueError
+        If a matrix is not square, or dtypes or memory order do not fit.
+    """
+    for name, matrix in (("a", a), ("b", b)):
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        if not square or matrix.dtype != a.dtype or not matrix.flags.c_contiguous:
+            raise ValueError(
+                f"{name} is {matrix.dtype} of shape {matrix.shape}; "
+                f"must be a square of {a.dtype} in C order"
+            )
+    nothing = a.dtype.type(BARRIER if a.dtype.kind == "i" else np.inf)
+    line_cells, line_of = np.unique(seam.ends[:, 1], return_inverse=True)
+    flat = _merge(
+        a.reshape(-1),
+        len(a),
+        b.reshape(-1),
+        len(b),
+        kept[0].reshape(-1),
+        kept[1].reshape(-1),
+        np.ascontiguousarray(seam.ends[:, 0]),
+        line_of.reshape(-1),
+        line_cells,
+        seam.there,
+        seam.back,
+        size,
+        symmetric,
+        nothing,
+    )
+    joined: Array = flat.reshape(size, size)
+    return joined
+
+
+def merge_blocks(
+    costs: BlockCosts, first: tuple[Rectangle, Array], second: tuple[Rectangle, Array]
+) -> tuple[Rectangle, Array]:
+    """Join two neighbouring blocks of a raster that make a rectangle together.
+
+    Parameters
+    ----------
+    costs : BlockCosts
+        The raster: of its cells only those at the seam are read.
+    first, second : (Rectangle, (n, n))
+        Each block and its matrix; the second lies east or south of the first.
+
+    Returns
+    -------
+    (Rectangle, (m, m))
+
+    Raises
+    ------
+    ValueError
+        If the two make no rectangle.
+    """
+    whole, kept, size = merged_border(first[0], second[0])
+    seam = seam_edges(costs, first[0], second[0])
+    matrix = merge_boundaries(
+        first[1], second[1], seam, kept, size, symmetric=costs.rules.symmetric
+    )
+    return whole, matrix

@@ -1,0 +1,399 @@
+"""A block of a tile, brought to its fixpoint by sweeps from row to row of vectors.
+
+A block is copied into a workspace in cache (laid out as relax_lanes.py says). Each sweep carries
+values down, up, right or left across the whole block, a row at a time in vector registers; for
+right and left the block is transposed. Only rows behind a lowered row are swept again, so a wave in
+a narrow corridor and a second visit for one better corner are cheap. Then the values on the block's
+border are held against what the neighbours know. Zhao, "A fast sweeping method for Eikonal
+equations", doi:10.1090/S0025-5718-04-01678-3.
+
+Masks of rows and lanes are int64; bit HALO is row 0. Values only fall, each to a sum along a real
+path, so sweeps end, and their order changes no bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import uint64
+
+from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.lanes import (
+    BACKWARD,
+    BACKWARD_TWIN,
+    DISTANCE,
+    ELEVATION,
+    FORWARD,
+    FORWARD_TWIN,
+    FRICTION_PLANE,
+    HALO,
+    LANES,
+    LENGTHS,
+    PLANE,
+    PLANES,
+    STEP_DX,
+    STEP_DY,
+    STRIDE,
+    address,
+    at,
+    highest_bit,
+    lower_backward,
+    lower_forward,
+    lowest_bit,
+    probe_backward,
+    probe_forward,
+    transpose,
+)
+from orograph.kernels.relax.row_costs import fill_lengths, weigh_rows
+
+NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
+
+
+@compiled
+def make_workspace(like, rules):
+    """The planes of one block, at a cache line; distances unreached."""
+    buffer = np.empty(PLANES * PLANE + STRIDE + 64, like.dtype)
+    start = (-address(buffer) % 64) // buffer.itemsize
+    ws = buffer[start : start + PLANES * PLANE + STRIDE]
+    ws[: 2 * PLANE] = rules.unreached
+    # edges off the ends of a row are read, not weighed: whatever is added to infinity lowers
+    # nothing, but whole numbers need a barrier there
+    ws[2 * PLANE : (PLANES if rules.integer else LENGTHS) * PLANE] = rules.barrier
+    if rules.uniform:
+        fill_lengths(ws, False, 0, rules)
+        fill_lengths(ws, True, 0, rules)
+    return ws
+
+
+@compiled
+def _load(ws, plane, raster, top, left, height, width, reach, nothing):
+    """Copy a block and its halo into a plane and its twin; ``nothing`` where neither is.
+
+    The halo's corners go into the plane, not the twin: each edge into the block needs to be in one.
+    A block of fewer than LANES rows or columns has its halo where transposing passes, so distances
+    have it in both. Only the block's own cells must be lowered: so the costs beyond the last column
+    in the plane and beyond the last row in the twin are ``nothing``; a knight's move past a corner
+    needs the former, and `weigh_rows` bars the edges instead.
+    """
+    for i in range(-reach, height + reach):
+        y = top + reach + i
+        start = at(plane, i)
+        for x in range(reach):
+            ws[start - 1 - x] = nothing
+            ws[start + LANES + x] = nothing
+        for x in range(width, LANES):
+            ws[start + x] = nothing
+        begin = 0
+        end = min(width + reach, LANES) if plane == DISTANCE else width
+        if i < 0 or i >= height or (reach == 2 and plane != DISTANCE):
+            begin = -reach
+            end = width + reach
+        target = start + begin
+        source = left + reach + begin
+        for x in range(end - begin):
+            ws[uint64(target + x)] = raster[uint64(y), uint64(source + x)]
+    for i in range(height + reach, LANES):
+        start = at(plane, i)
+        ws[start : start + LANES] = nothing
+    transpose(ws, plane, plane + 1, -1, -1)
+    if plane != DISTANCE:
+        for j in range(width if height < LANES else 0):
+            start = at(plane + 1, j)
+            ws[start + height : start + LANES] = nothing
+    for side in range(2):
+        for q in range(reach):
+            j = width + q if side else -1 - q
+            start = at(plane + 1, j)
+            column = left + reach + j
+            end = min(height + reach, LANES) if plane == DISTANCE else height
+            for y in range(end):
+                ws[uint64(start + y)] = raster[uint64(top + reach + y), uint64(column)]
+            ws[start + end : start + LANES] = nothing
+
+
+@compiled
+def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
+    """Write the changed rows of a block back, but for values above the limit.
+
+    Returns the number of cells lowered, of those how many held nothing before, the rows they are in
+    as a mask, and of the columns those among the first and last ``reach``, where neighbours look.
+    (A value above the limit is found anew by each visit. Were it counted as a change, two blocks
+    could wake each other for ever.)
+    """
+    settled = 0
+    found = 0
+    rows = np.int64(0)
+    columns = np.int64(0)
+    while changed:
+        i = lowest_bit(changed) - HALO
+        changed &= changed - 1
+        start = at(DISTANCE, i)
+        y = top + i
+        for q in range(2 * reach):
+            x = q if q < reach else width - 1 - (q - reach)
+            if 0 <= x < width and ws[start + x] < dist[y, left + x] and ws[start + x] <= limit:
+                columns |= np.int64(1) << (x + HALO)
+        count = 0
+        for x in range(width):
+            new = ws[uint64(start + x)]
+            old = dist[uint64(y), uint64(left + x)]
+            lower = new < old and new <= limit
+            count += 1 if lower else 0
+            found += 1 if lower and old >= unreached else 0
+            dist[uint64(y), uint64(left + x)] = new if lower else old
+        if count:
+            rows |= np.int64(1) << (i + HALO)
+            settled += count
+    return settled, found, rows, columns
+
+
+@compiled
+def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
+    """Carry values from the dirty rows across the block.
+
+    Returns the rows lowered (as a mask, bit HALO is row 0), the lanes lowered, the rows whose
+    weights are ready, and the number of rows worked on.
+    """
+    plane = DISTANCE + (1 if twin else 0)
+    weights = FORWARD_TWIN if twin else FORWARD
+    if not (forward or rules.symmetric):
+        weights = BACKWARD_TWIN if twin else BACKWARD
+    inside = ((np.int64(1) << count) - 1) << HALO
+    rows = np.int64(0)
+    lanes = np.int64(0)
+    work = 0
+    pending = dirty << 1 if forward else dirty >> 1
+    if rules.reach == 2:
+        pending |= dirty << 2 if forward else dirty >> 2
+    pending &= inside
+    while pending:
+        if forward:
+            row = lowest_bit(pending) - HALO
+            if not (ready >> (row + HALO)) & 1:
+                ready = weigh_rows(ws, twin, row, count, ready, place, mean, rules)
+            lowered = lower_forward(
+                ws,
+                rules.steps,
+                at(plane, row),
+                at(plane, row - 1),
+                at(weights, row),
+                rules.unreached,
+            )
+        else:
+            row = highest_bit(pending) - HALO
+            for q in range(1, rules.reach + 1):
+                if not (ready >> (row + q + HALO)) & 1:
+                    ready = weigh_rows(ws, twin, row + q, count, ready, place, mean, rules)
+            lowered = lower_backward(
+                ws,
+                rules.steps,
+                at(plane, row),
+                at(plane, row + 1),
+                at(weights, row + 1),
+                rules.unreached,
+            )
+        bit = np.int64(1) << (row + HALO)
+        pending ^= bit
+        work += 1
+        if lowered:
+            rows |= bit
+            lanes |= lowered
+            next_rows = bit << 1 if forward else bit >> 1
+            if rules.reach == 2:
+                next_rows |= bit << 2 if forward else bit >> 2
+            pending |= next_rows & inside
+    return rows, lanes, ready, work
+
+
+@compiled
+def _probe_far(ws, twin, forward, target, edge_row, source, nothing):
+    """The least value by which a row lowers one two rows away (knight's moves alone)."""
+    plane = DISTANCE + (1 if twin else 0)
+    best = nothing
+    for k in range(5, 7):
+        weights = at(edge_row[0] + k, edge_row[1])
+        for x in range(LANES):
+            # kept at the later row, whose lane is x when going forward
+            other = x + (STEP_DX[k] if forward else -STEP_DX[k])
+            if 0 <= other < LANES:
+                value = ws[at(plane, source) + other] + ws[weights + (x if forward else other)]
+                if value < ws[at(plane, target) + x] and value < best:
+                    best = value
+    return best
+
+
+@compiled
+def _probe_corner(ws, south, east, height, width, rules):
+    """The least value by which the block lowers the halo beyond one of its corners."""
+    weights = FORWARD
+    if not (south or rules.symmetric):
+        weights = BACKWARD
+    best = rules.unreached
+    for ty in range(rules.reach):
+        row = height + ty if south else -1 - ty
+        for tx in range(rules.reach):
+            lane = width + tx if east else -1 - tx
+            for k in range(1, rules.steps):
+                y = row - STEP_DY[k] if south else row + STEP_DY[k]
+                x = lane + STEP_DX[k] if south else lane - STEP_DX[k]
+                if 0 <= y < height and 0 <= x < width:
+                    w = at(weights + k, row) + lane if south else at(weights + k, y) + x
+                    value = ws[at(DISTANCE, y) + x] + ws[w]
+                    if value < ws[at(DISTANCE, row) + lane] and value < best:
+                        best = value
+    return best
+
+
+@compiled
+def _spare_corner(ws, first, width, reach):
+    """Keep what lies beyond the last column of a narrow block out of `_probe_side`."""
+    for row in range(first, first + reach):
+        start = at(DISTANCE, row)
+        ws[start + width : start + LANES] = 0
+
+
+@compiled
+def _probe_side(ws, twin, forward, count, rules):
+    """The least value by which the block lowers the halo along one of its sides.
+
+    Every visit has swept inwards from all four sides, so the weights are there.
+    """
+    plane = DISTANCE + (1 if twin else 0)
+    weights = FORWARD_TWIN if twin else FORWARD
+    nothing = rules.unreached
+    if forward:
+        best = probe_forward(
+            ws, rules.steps, at(plane, count), at(plane, count - 1), at(weights, count), nothing
+        )
+        if rules.reach == 2:
+            row = count + 1
+            best = min(best, _probe_far(ws, twin, True, row, (weights, row), row - 2, nothing))
+        return best
+    if not rules.symmetric:
+        weights = BACKWARD_TWIN if twin else BACKWARD
+    best = probe_backward(ws, rules.steps, at(plane, -1), at(plane, 0), at(weights, 0), nothing)
+    if rules.reach == 2:
+        best = min(best, _probe_far(ws, twin, False, -2, (weights, 0), 0, nothing))
+    return best
+
+
+@compiled
+def _sweep_both_ways(ws, twin, ahead, back, count, ready, mean, rules, place, tally):
+    """Carry values forward from the dirty rows ``ahead``, then backward from ``back`` and these.
+
+    Returns the rows and the lanes lowered, the rows whose weights are ready, and the dirty rows
+    that the next sweep forward begins with.
+    """
+    rows = np.int64(0)
+    lanes = np.int64(0)
+    again = np.int64(0)
+    if ahead:
+        rows, lanes, ready, work = _sweep(ws, twin, True, ahead, count, ready, mean, rules, place)
+        back |= rows
+        tally[2] += work
+    if back:
+        again, more, ready, work = _sweep(ws, twin, False, back, count, ready, mean, rules, place)
+        rows |= again
+        lanes |= more
+        tally[2] += work
+    return rows, lanes, ready, again
+
+
+@compiled
+def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
+    """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
+    place = (top + rules.reach, width)
+    one = np.int64(1)
+    all_rows = ((one << height) - 1) << HALO
+    all_columns = ((one << width) - 1) << HALO
+    outer = (one << HALO) - 1
+    down, up = outer, outer << (height + HALO)
+    rightward, leftward = outer, outer << (width + HALO)
+    changed_rows = np.int64(0)
+    changed_columns = np.int64(0)
+    if fresh:
+        changed_rows, changed_columns = all_rows, all_columns
+        down |= all_rows
+        up |= all_rows
+        rightward |= all_columns
+        leftward |= all_columns
+    ready = np.int64(0)
+    ready_twin = np.int64(0)
+    while down | up | rightward | leftward:
+        tally[1] += 1
+        rows, columns, ready, down = _sweep_both_ways(
+            ws, False, down, up, height, ready, mean, rules, place, tally
+        )
+        up = np.int64(0)
+        if rows:
+            transpose(ws, DISTANCE, DISTANCE + 1, rows >> HALO, columns)
+            columns = (columns << HALO) & all_columns
+            changed_rows |= rows
+            changed_columns |= columns
+            rightward |= columns
+            leftward |= columns
+        columns, rows, ready_twin, rightward = _sweep_both_ways(
+            ws, True, rightward, leftward, width, ready_twin, mean, rules, place, tally
+        )
+        leftward = np.int64(0)
+        if columns:
+            transpose(ws, DISTANCE + 1, DISTANCE, columns >> HALO, rows)
+            rows = (rows << HALO) & all_rows
+            changed_rows |= rows
+            changed_columns |= columns
+            down |= rows
+            up |= rows
+    return changed_rows, changed_columns
+
+
+@compiled
+def _probe_border(ws, changed_rows, changed_columns, height, width, rules, keys):
+    """Set keys[0:8] to the least values that can lower cells of the blocks around this one."""
+    keys[:] = rules.unreached
+    reach = rules.reach
+    edge_rows = (np.int64(1) << reach) - 1
+    if changed_rows & (edge_rows << HALO):
+        keys[NORTH_WEST] = _probe_corner(ws, False, False, height, width, rules)
+        keys[NORTH_EAST] = _probe_corner(ws, False, True, height, width, rules)
+        _spare_corner(ws, -reach, width, reach)
+        keys[NORTH] = _probe_side(ws, False, False, height, rules)
+    if changed_rows & (edge_rows << (HALO + height - reach)):
+        keys[SOUTH_WEST] = _probe_corner(ws, True, False, height, width, rules)
+        keys[SOUTH_EAST] = _probe_corner(ws, True, True, height, width, rules)
+        _spare_corner(ws, height, width, reach)
+        keys[SOUTH] = _probe_side(ws, False, True, height, rules)
+    if changed_columns & (edge_rows << HALO):
+        keys[WEST] = _probe_side(ws, True, False, width, rules)
+    if changed_columns & (edge_rows << (HALO + width - reach)):
+        keys[EAST] = _probe_side(ws, True, True, width, rules)
+
+
+@compiled
+def solve_block(ws, mean, rasters, box, fresh, rules, keys, tally):
+    """Bring a block to its fixpoint; keys[0:8]: by what that can lower the blocks around it.
+
+    rasters : padded distances, friction and elevation of the tile. box : top, left, height and
+    width of the block in it. fresh : whether cells were lowered before. tally : as in RelaxStats,
+    from visits on.
+
+    Returns which of the block's own rows and lanes changed, as masks.
+    """
+    dist, friction, elevation = rasters
+    top, left, height, width = box
+    reach = rules.reach
+    _load(ws, DISTANCE, dist, top, left, height, width, reach, rules.unreached)
+    if rules.has_friction:
+        _load(ws, FRICTION_PLANE, friction, top, left, height, width, reach, rules.barrier)
+    if rules.has_elevation:
+        _load(ws, ELEVATION, elevation, top, left, height, width, reach, rules.barrier)
+    if not rules.uniform:
+        fill_lengths(ws, True, top + reach, rules)
+    swept = _sweep_block(ws, mean, top, height, width, fresh, rules, tally)
+    settled, found, rows, columns = _store(
+        ws, dist, top + reach, left + reach, width, swept[0], reach, rules.limit, rules.unreached
+    )
+    tally[3] += settled
+    tally[4] += found
+    if fresh:
+        rows, columns = swept
+    _probe_border(ws, rows, columns, height, width, rules, keys)
+    return rows, columns

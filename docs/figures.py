@@ -6,6 +6,7 @@ test can compare them with what is committed.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def quadtree_sweep() -> Figure:
                 left = x + (k + 0.5) * 3.2 / count - width / 2
                 parts = {4: 1, 2: 2, 1: 4}[count]
                 _square(axes, left, y, width * 0.9, parts, WARM if side == "up" else "white")
-        for (y, count, _), (above, few, _) in zip(levels, levels[1:], strict=False):
+        for (y, count, _), (above, few, _) in itertools.pairwise(levels):
             for k in range(count):
                 low = (x + (k + 0.5) * 3.2 / count - 0.04, y + 0.74)
                 high = (x + (k // 2 + 0.5) * 3.2 / few - 0.04, above - 0.02)

@@ -9,12 +9,15 @@ INSTALLED := .venv/.installed
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint types pytest wheel docs kernels races bench demo format clean
+.PHONY: help test test-all lint types pytest wheel docs kernels races bench demo format clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-test: lint types pytest ## lint, types and all tests: what must pass before a merge
+test: lint types pytest ## lint, types and tests: what must pass before a merge
+
+test-all: override PYTEST += -m ""
+test-all: test ## the same with the long proofs, those marked `long`
 
 lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 	$(BIN)/ruff check
@@ -24,7 +27,7 @@ types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
 # Two processes, each with whole files: their fixtures are made once.
-pytest: $(INSTALLED) ## all tests, among them those of docs, kernels and the wheel
+pytest: $(INSTALLED) ## the tests, among them those of docs, kernels and the wheel
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
 
 docs: $(INSTALLED) ## run every code block and docstring example

@@ -1,10 +1,13 @@
 """Cost distance as a user calls it, beside scikit-image's MCP_Geometric, interleaved.
 
-    python benchmarks/cost_run.py --side 4096 --grass           # and GRASS r.cost, if installed
+    python benchmarks/cost_run.py --side 2048                   # every tile and source: worst, best
+    python benchmarks/cost_run.py --side 4096 --tile 1024 --source middle --grass
     python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr
     python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
 
-Prints Mcell/s, ratios, cells settled a cell, and visits of tiles.
+Speed depends on the surface, the tile, where the source lies in its tile and in the grid, and the
+threads. Each is varied; what is printed are medians in Mcell/s, ratios to the peer's median for the
+same source, and the worst of them beside the best. --grass times GRASS r.cost too, if installed.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,8 @@ import numpy as np
 from terrain import fractal, mirrored_store
 
 import orograph as og
+
+SURFACES = ("random", "slopes", "serpentine")
 
 
 def surfaces(side: int) -> dict[str, np.ndarray]:
@@ -33,74 +39,129 @@ def surfaces(side: int) -> dict[str, np.ndarray]:
     return {"random": random, "slopes": 1 + 20 * rise / rise.mean(), "serpentine": walls}
 
 
+TILES = (256, 512, 1024, 2048, 4096)
+SOURCES = ("corner", "opposite corner", "tile corner", "middle of a tile", "middle")
+
+
+def cell_of(source: str, side: int, tile: int) -> tuple[int, int]:
+    """Row and column of a source.
+
+    Corners are those of the grid. A tile corner is the first cell of the tile nearest to the
+    grid's middle, and so touches four tiles. The middle is some cells beside the grid's.
+    """
+    first = side // tile // 2 * tile
+    inside = first + min(tile, side - first) // 2
+    return {
+        "corner": (0, 0),
+        "opposite corner": (side - 1, side - 1),
+        "tile corner": (first, first),
+        "middle of a tile": (inside, inside),
+        "middle": (side // 2 + 4, side // 2),
+    }[source]
+
+
+def nearest_cell(friction: np.ndarray, cell: tuple[int, int]) -> tuple[int, int]:
+    """The passable cell nearest to ``cell``, the first of several."""
+    cells = np.argwhere(~np.isnan(friction))
+    row, column = cells[((cells - cell) ** 2).sum(1).argmin()]
+    return int(row), int(column)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--side", type=int, default=4096)
+    parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--serpentine", type=int, default=2000)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--tile", type=int, default=1024)
+    parser.add_argument("--tile", type=int, nargs="+", default=TILES, help="those up to the side")
+    parser.add_argument("--source", nargs="+", choices=SOURCES, default=SOURCES)
+    parser.add_argument("--surface", nargs="+", choices=SURFACES, default=SURFACES)
     parser.add_argument("--grass", action="store_true", help="r.cost as a second peer")
     parser.add_argument("--store", type=int, default=0, help="side of a run from Zarr to Zarr")
     parser.add_argument("--larger-than-memory", type=int, default=0, help="side of such a run")
+    parser.add_argument("--store-tile", type=int, default=1024, help="tile of those two")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     options = parser.parse_args()
     if options.store or options.larger_than_memory:
         stored(options)
-    else:
-        in_memory(options)
+        return
+    for name in options.surface:
+        side = options.serpentine if name == "serpentine" else options.side
+        in_memory(name, side, options)
 
 
-def in_memory(options: argparse.Namespace) -> None:
-    """Whole calls on arrays in memory, one thread and two, beside MCP_Geometric."""
+def in_memory(name: str, side: int, options: argparse.Namespace) -> None:
+    """Whole calls on an array in memory, one thread and two, beside the peers, interleaved."""
+    friction = surfaces(side)[name]
+    peers = ["MCP_Geometric", "GRASS r.cost"] if options.grass else ["MCP_Geometric"]
+    tiles = [tile for tile in options.tile if tile <= side] or [side]
+    print(
+        f"## {name} {side}^2: Mcell/s, medians of {options.repeat} (ratio to {' and '.join(peers)})"
+    )
+    print("| tile | source | one thread | two threads | settled a cell | tile visits |")
+    print("|---|---|---|---|---|---|", flush=True)
+    ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
+    for tile in tiles:
+        for source in options.source:
+            start = nearest_cell(friction, cell_of(source, side, tile))
+            medians, work = speeds_of(friction, start, tile, peers, options)
+            shown = {}
+            for threads in (1, 2):
+                over = [medians[threads] / medians[peer] for peer in peers]
+                shown[threads] = (
+                    f"{medians[threads]:.1f} ({', '.join(f'{ratio:.1f}x' for ratio in over)})"
+                )
+                for peer, ratio in zip(peers, over, strict=True):
+                    case = f"tile {tile}, {source}: {medians[threads]:.1f} to {medians[peer]:.1f}"
+                    ratios.setdefault((peer, threads), []).append((ratio, case))
+            print(f"| {tile} | {source} | {shown[1]} | {shown[2]} | {work} |", flush=True)
+    for (peer, threads), found in ratios.items():
+        (worst, at_worst), (best, at_best) = min(found), max(found)
+        print(
+            f"{threads} thread{'s'[: threads - 1]} over {peer}: worst {worst:.1f}x ({at_worst}), "
+            f"best {best:.1f}x ({at_best})",
+            flush=True,
+        )
+
+
+def speeds_of(
+    friction: np.ndarray,
+    start: tuple[int, int],
+    tile: int,
+    peers: Iterable[str],
+    options: argparse.Namespace,
+) -> tuple[dict[str | int, float], str]:
+    """Median Mcell/s of each peer and number of threads, and the work of the last run."""
     from grass import r_cost
     from skimage.graph import MCP_Geometric
 
-    for name in ("random", "slopes", "serpentine"):
-        side = options.serpentine if name == "serpentine" else options.side
-        friction = surfaces(side)[name]
-        start = (side // 2 + 4, side // 2)
-        costs = np.where(np.isnan(friction), np.inf, friction)
-        peers = ["mcp", "r.cost"] if options.grass else ["mcp"]
-        speeds: dict[str, list[float]] = {
-            peer: [] for peer in (*peers, "one thread", "two threads")
-        }
-        for turn in range(options.repeat + 1):
-            for peer, spent in speeds.items():
-                if peer in peers and not turn:
-                    continue  # needs no rehearsal
-                begin = time.perf_counter()
-                if peer == "mcp":
-                    reference, _ = MCP_Geometric(costs).find_costs([start])
-                elif peer == "r.cost":
-                    seconds, of_grass = r_cost(friction, start)
-                    spent.append(side**2 / seconds / 1e6)
-                    continue
-                else:
-                    with og.config.set(threads=1 if peer == "one thread" else 2):
-                        run = og.cost_distance(
-                            friction, [start[::-1]], tile=options.tile, cell_size=1, wait=False
-                        )
-                        result = run.result()
-                if turn:
-                    spent.append(side**2 / (time.perf_counter() - begin) / 1e6)
-        reached = np.isfinite(reference)
-        off = np.abs(result["cost"].values[reached] - reference[reached])
-        medians = {peer: statistics.median(spent) for peer, spent in speeds.items()}
-        if options.grass:
-            off = np.append(off, np.abs(result["cost"].values - of_grass)[reached])
-        print(
-            f"{name} {side}^2: MCP_Geometric {medians['mcp']:.1f} Mcell/s, "
-            + (f"GRASS r.cost {medians['r.cost']:.1f}, " if options.grass else "")
-            + ", ".join(
-                f"{peer} {medians[peer]:.1f} ("
-                + ", ".join(f"{medians[peer] / medians[other]:.1f}x" for other in peers)
-                + ")"
-                for peer in ("one thread", "two threads")
-            )
-            + f"; {_work(run, side)}; greatest difference {off.max():.1e}",
-            flush=True,
-        )
+    side = len(friction)
+    costs = np.where(np.isnan(friction), np.inf, friction)
+    seconds: dict[str | int, list[float]] = {peer: [] for peer in (*peers, 1, 2)}
+    for turn in range(options.repeat + 1):
+        for peer, spent in seconds.items():
+            if isinstance(peer, str) and not turn:
+                continue  # needs no rehearsal
+            begin = time.perf_counter()
+            if peer == "MCP_Geometric":
+                expected, _ = MCP_Geometric(costs).find_costs([start])
+            elif peer == "GRASS r.cost":
+                inside, expected = r_cost(friction, start)
+                begin = time.perf_counter() - inside
+            else:
+                with og.config.set(threads=peer):
+                    run = og.cost_distance(
+                        friction, [start[::-1]], tile=tile, cell_size=1, wait=False
+                    )
+                    found = run.result()["cost"].values
+            if turn:
+                spent.append(time.perf_counter() - begin)
+                if isinstance(peer, str):
+                    reached = np.isfinite(expected) & np.isfinite(costs)
+                    np.testing.assert_allclose(found[reached], expected[reached], rtol=1e-6)
+    medians = {peer: side**2 / statistics.median(spent) / 1e6 for peer, spent in seconds.items()}
+    statistics = run.statistics()
+    return medians, f"{statistics['cells_settled'] / side**2:.2f} | {statistics['tile_visits']}"
 
 
 def stored(options: argparse.Namespace) -> None:
@@ -109,7 +170,10 @@ def stored(options: argparse.Namespace) -> None:
     limits: dict[str, Any] = {"memory_limit": "1.5GiB"} if options.larger_than_memory else {}
     patch = np.random.default_rng(0).uniform(1, 10, (4096, 4096)).astype(np.float32)
     store = mirrored_store(
-        options.folder / f"orograph-friction-{side}-{options.tile}.zarr", patch, side, options.tile
+        options.folder / f"orograph-friction-{side}-{options.store_tile}.zarr",
+        patch,
+        side,
+        options.store_tile,
     )
     out = options.folder / "orograph-cost.zarr"
     repeat = 1 if options.larger_than_memory else options.repeat + 1
@@ -131,9 +195,11 @@ def stored(options: argparse.Namespace) -> None:
         written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
         read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
     median = statistics.median(speeds[1:] or speeds)
+    statistics = run.statistics()
     print(
         f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
-        f"{median:.1f} Mcell/s; {_work(run, side)}; "
+        f"{median:.1f} Mcell/s; {statistics['cells_settled'] / side**2:.2f} settled a cell, "
+        f"{statistics['tile_visits']} tile visits; "
         f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk; workers read "
         f"{reads / 2**20:.0f} MiB ({reads / read:.2f} of the input) and wrote "
         f"{writes / 2**20:.0f} MiB ({writes / written:.2f} of the result), states that were put "
@@ -150,12 +216,6 @@ def traffic() -> tuple[int, int, int]:
     counters = psutil.Process().io_counters()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return counters.read_chars, counters.write_chars, peak * 1024
-
-
-def _work(run: og.Run, side: int) -> str:
-    done = run.statistics()
-    settled = done["cells_settled"] / side**2
-    return f"{settled:.2f} settled a cell, {done['tile_visits']} tile visits"
 
 
 if __name__ == "__main__":

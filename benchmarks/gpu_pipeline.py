@@ -1,12 +1,14 @@
 """Whole operations, Zarr to Zarr, on a LocalCUDACluster; run by gpu.py.
 
 The bits are those of a cluster of CPU workers. The speed is beside what the same workers take to
-read the same input and to write the same result, and nothing else.
+read the same input and to write the same result, and nothing else: medians, and the worst beside
+the best. The first run of each, in which kernels are compiled, is told by itself.
 """
 
 from __future__ import annotations
 
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +29,7 @@ from orograph.tiles.store.create import Layout, StoreSink, Variable, create_stor
 PATCH = 4096
 COUNTS = ("_cells", "_count")  # attributes of results that end so
 TILE = 4096
+REPEATS = 5
 
 Operation = Callable[..., Any]
 
@@ -116,14 +119,14 @@ def run(side: int) -> None:
             for what, (source, variable, operation) in operations(side).items():
                 out = folder / "result.zarr"
                 spent = []
-                for _ in range(3):
+                for _ in range(1 + REPEATS):
                     begin = time.perf_counter()
                     operation(stores[source], out=out, overwrite=True, client=client)
                     spent.append(time.perf_counter() - begin)
-                best = min(spent[1:])
+                median = statistics.median(spent[1:])
                 print(
-                    f"{what} {side} x {side}, {workers} workers: {best:.2f} s "
-                    f"({side**2 / best / 1e6:.0f} Mcell/s; first {spent[0]:.2f} s)",
+                    f"{what} {side} x {side}, {workers} workers: {_shown(spent[1:])} "
+                    f"({side**2 / median / 1e6:.0f} Mcell/s; first {spent[0]:.2f} s)",
                     flush=True,
                 )
                 for memory in ("numba", "cuda"):
@@ -132,16 +135,22 @@ def run(side: int) -> None:
                     )
                     kind = "page-locked memory" if memory == "cuda" else "new memory a tile"
                     print(
-                        f"    reading and writing alone, {kind}: {alone:.2f} s, "
-                        f"{alone / best:.2f} of the run",
+                        f"    reading and writing alone, {kind}: {_shown(alone)}, "
+                        f"{statistics.median(alone) / median:.2f} of the run",
                         flush=True,
                     )
 
 
+def _shown(seconds: list[float]) -> str:
+    """The median of some seconds, with the best and the worst."""
+    median = statistics.median(seconds)
+    return f"median {median:.2f} s of {len(seconds)}, {min(seconds):.2f} to {max(seconds):.2f}"
+
+
 def reading_and_writing(
     client: Client, source: Path, result: Path, variable: str, folder: Path, memory: str
-) -> float:
-    """Seconds that the workers take to read the input and to write the result.
+) -> list[float]:
+    """Seconds that the workers take to read the input and to write the result, once a repeat.
 
     ``memory``: arrays of tiles as a run of that backend has them.
     """
@@ -159,11 +168,13 @@ def reading_and_writing(
         )
         return time.perf_counter() - begin
 
-    for _ in range(2):
+    spent = []
+    for _ in range(1 + REPEATS):
         reading = seconds(read, memory, raster)
         rereading = seconds(read, memory, message)
         copying = seconds(rewrite, memory, message, StoreSink(copy), variable)
-    return reading + copying - rereading
+        spent.append(reading + copying - rereading)
+    return spent[1:]
 
 
 def read(window: Window, memory: str, raster: StoreRaster) -> None:

@@ -84,7 +84,8 @@ def cost_distance(
     sources
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
-        ``geometry`` of points, labelled 1, 2, ... in their order.
+        ``geometry`` of points, labelled 1, 2, ... in their order. A vector layer is brought to the
+        CRS of the raster; a raster must be in it.
     elevation
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
     cost

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.sources import SNAP_CELLS
+from orograph.distance.sources import snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
@@ -73,7 +73,8 @@ def least_cost_path(
         What `cost_distance` has returned with ``"back_direction"`` among its outputs, or the path
         of its store. Only the tiles that paths cross are read.
     points
-        In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points.
+        In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points; a
+        vector layer is brought to the CRS of the result.
     snap
         Move points that nothing has reached to the nearest cell that was: True within 10 cells,
         or a number of cells.
@@ -107,10 +108,10 @@ def least_cost_path(
                 f"result: it has no {name}; compute it with outputs=('cost', 'back_direction')"
             )
     directions, costs = open_raster(dataset["back_direction"]), open_raster(dataset["cost"])
-    where = as_points(points, "points")
+    reach = snap_cells(snap)
     place = directions.georeference
+    where = as_points(points, "points", place)
     rows, columns = cells_of(where, place, directions.shape, "points")
-    reach = SNAP_CELLS if snap is True else int(snap)
     rows, columns = on_valid_cells(rows, columns, directions, where, reach, "points")
     reader = _Reader(directions)
     paths = []

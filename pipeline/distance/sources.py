@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from orograph.distance.problem import Sources, is_source
+from orograph.tiles.crs import parse_crs, same_crs
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
@@ -17,14 +20,40 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 SNAP_CELLS = 10
 
 
+def snap_cells(snap: bool | int) -> int:
+    """Return how many cells away a point may be moved, of the argument ``snap``."""
+    if isinstance(snap, bool | np.bool_):
+        return SNAP_CELLS if snap else 0
+    if not isinstance(snap, Integral) or snap < 0:
+        raise InputError(f"snap: {snap!r}; it must be True, False or a whole number of cells")
+    return int(snap)
+
+
 def check_same_grid(name: str, raster: Raster, first: Raster) -> None:
     """Refuse a raster that does not lie cell on cell with the first."""
-    if raster.shape != first.shape:
+    check_same_place(name, raster.shape, raster.georeference, first.shape, first.georeference)
+
+
+def check_same_place(
+    name: str,
+    shape: tuple[int, int],
+    theirs: Georeference,
+    first_shape: tuple[int, int],
+    ours: Georeference,
+) -> None:
+    """Refuse a grid that is not the first one: other cells, coordinates or another CRS."""
+    if shape != first_shape:
         raise InputError(
-            f"{name}: {raster.shape[0]} x {raster.shape[1]} cells, but the first raster has "
-            f"{first.shape[0]} x {first.shape[1]}; bring them to one grid first"
+            f"{name}: {shape[0]} x {shape[1]} cells, but the first raster has "
+            f"{first_shape[0]} x {first_shape[1]}; bring them to one grid first"
         )
-    ours, theirs = first.georeference, raster.georeference
+    if ours.crs_wkt and theirs.crs_wkt and ours.crs_wkt != theirs.crs_wkt:
+        own, first = parse_crs(theirs.crs_wkt, name), parse_crs(ours.crs_wkt, "first raster")
+        if not same_crs(own, first):
+            raise InputError(
+                f"{name}: its CRS is {own.name}, that of the first raster {first.name}; bring "
+                "them to one grid first (rio.reproject_match)"
+            )
     for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
         if a is None or b is None:
             continue
@@ -44,8 +73,12 @@ def parse_sources(
     initial_cost: float | Sequence[float],
     snap: bool | int,
     targets: Sequence[float] | None,
+    barriers: str = "nodata",
 ) -> tuple[Sources | None, Raster | None]:
-    """Sources as cells, or as a raster that is looked at tile by tile."""
+    """Return sources as cells, or as a raster that is looked at tile by tile.
+
+    ``barriers`` says what the cells are on which no source may lie, for the message.
+    """
     starts = np.asarray(initial_cost, np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
@@ -73,16 +106,14 @@ def parse_sources(
         )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
-    points = as_points(sources, "sources")
+    reach = snap_cells(snap)
+    points = as_points(sources, "sources", first.georeference)
     if starts.ndim and starts.shape != (len(points),):
         raise InputError(
             f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
         )
     rows, columns = cells_of(points, first.georeference, first.shape, "sources")
-    reach = SNAP_CELLS if snap is True else int(snap)
-    if reach < 0:
-        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
-    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources")
+    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources", barriers)
     labels = np.arange(1, len(points) + 1)
     return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -267,7 +268,8 @@ class DistanceIndex:
         Parameters
         ----------
         points
-            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points.
+            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
+            brought to the CRS of the raster.
         targets
             Where to, in the same way; by default the points themselves.
         snap
@@ -461,11 +463,13 @@ class DistanceIndex:
         whole = Window(0, 0, *self.shape)
         if window is None:
             return whole
+        given = _as_given(window) if isinstance(window, Window) else window
         try:
-            part = window if isinstance(window, Window) else Window(*(int(n) for n in window))
-        except (TypeError, ValueError):
+            part = Window(*(operator.index(n) for n in given))
+        except TypeError:
             raise InputError(
-                f"window: {window!r}; give its first row, first column, rows and columns"
+                f"window: {window!r}; give its first row, first column, rows and columns, as whole "
+                "numbers"
             ) from None
         if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(self.shape) != part:
             raise InputError(

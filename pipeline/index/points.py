@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.problem import is_source
-from orograph.distance.sources import SNAP_CELLS, parse_sources
+from orograph.distance.sources import parse_sources, snap_cells
 from orograph.execution.run import cluster_failures
 from orograph.index.query import (
     GROUP,
@@ -92,12 +92,10 @@ def _opened(path: str, memory: int, version: int) -> Blocks:
 def cells_of_points(
     store: IndexStore, points: Any, snap: bool | int, name: str = "points"
 ) -> tuple[Indices, npt.NDArray[np.float64]]:
-    """Points as rows and columns of passable cells, (n, 2), and as they were given."""
+    """Points as rows and columns of passable cells, (n, 2), and in the raster's CRS."""
     raster = store.rasters[0]
-    where = as_points(points, name)
-    reach = SNAP_CELLS if snap is True else int(snap)
-    if reach < 0:
-        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
+    reach = snap_cells(snap)
+    where = as_points(points, name, raster.georeference)
     rows, columns = cells_of(where, raster.georeference, raster.shape, name)
     rows, columns = on_valid_cells(rows, columns, raster, where, reach, name)
     return np.stack([rows, columns], axis=1), where

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath
-from orograph.distance.sources import SNAP_CELLS
+from orograph.distance.sources import snap_cells
 from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
 from orograph.execution.clusters import current_client
 from orograph.execution.launch import check_choice, run_layout
@@ -104,7 +104,8 @@ def st_connected(
         is as for `minimum_spanning_forest`.
     s, t
         From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
-        anything with a ``geometry`` of points. One point may be paired with many.
+        anything with a ``geometry`` of points, brought to the CRS of the mask. One point may be
+        paired with many.
     connectivity
         8 or 4 neighbours.
     hops
@@ -263,10 +264,8 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:
     """Rows and columns of the pairs, shape (n, 4)."""
-    reach = SNAP_CELLS if snap is True else int(snap)
-    if reach < 0:
-        raise InputError(f"snap: {snap}; it must be True, False or a number of cells")
-    points = {"s": as_points(s, "s"), "t": as_points(t, "t")}
+    reach = snap_cells(snap)
+    points = {name: as_points(p, name, raster.georeference) for name, p in (("s", s), ("t", t))}
     counts = {name: len(given) for name, given in points.items()}
     if 1 not in counts.values() and counts["s"] != counts["t"]:
         raise InputError(

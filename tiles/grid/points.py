@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.crs import Coordinates, reproject
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
@@ -15,22 +17,24 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
 Indices = npt.NDArray[np.int64]
-Coordinates = npt.NDArray[np.float64]
 
 MOST_LISTED = 5
 READ_SIDE = 512
 
 
-def as_points(points: Any, name: str) -> Coordinates:
-    """Points as an array of x and y.
+def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
+    """Return points as an array of x and y, in the CRS of the raster.
 
     Parameters
     ----------
     points
         Shape (n, 2), x and y; or one point (x, y); or anything with a ``geometry`` of points (a
-        GeoDataFrame, a GeoSeries) or a sequence of objects with ``x`` and ``y`` (shapely).
+        GeoDataFrame, a GeoSeries), brought from its CRS to that of the raster; or a sequence of
+        objects with ``x`` and ``y`` (shapely). All but vector layers have no CRS of their own.
     name
         What they are, for the message.
+    place
+        Georeference of the raster.
 
     Returns
     -------
@@ -39,23 +43,60 @@ def as_points(points: Any, name: str) -> Coordinates:
     Raises
     ------
     InputError
-        If they are none, or not finite.
+        If they are none, no points, or not finite, or if of layer and raster only one has a CRS.
     """
-    geometry = getattr(points, "geometry", points)
-    if hasattr(geometry, "x") and hasattr(geometry, "y"):
-        array = np.stack([np.atleast_1d(geometry.x), np.atleast_1d(geometry.y)], axis=1)
-    elif isinstance(geometry, Sequence) and geometry and hasattr(geometry[0], "x"):
-        array = np.array([(point.x, point.y) for point in geometry])
+    layer = getattr(points, "geometry", points)
+    if hasattr(layer, "geom_type"):
+        _check_kinds(np.atleast_1d(np.asarray(layer.geom_type, object)).tolist(), name)
+        given: Any = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
+    elif hasattr(layer, "x") and hasattr(layer, "y"):
+        given = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
+    elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "geom_type"):
+        _check_kinds([getattr(item, "geom_type", None) for item in layer], name)
+        given = [(point.x, point.y) for point in layer]
+    elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "x"):
+        given = [(point.x, point.y) for point in layer]
     else:
-        array = np.atleast_2d(np.asarray(geometry, np.float64))
-    array = np.asarray(array, np.float64)
+        given = layer
+    array = _as_numbers(given, name)
     if array.ndim != 2 or array.shape[1] != 2 or array.shape[0] == 0:
         raise InputError(f"{name}: shape {array.shape}; give at least one point, each as (x, y)")
     finite = np.isfinite(array).all(axis=1)
     if not finite.all():
         at = int(np.argmin(finite))
         raise InputError(f"{name}: point {at} is {tuple(array[at].tolist())}; it must be finite")
+    if hasattr(layer, "crs"):
+        # a grid known in cells only has no place on the map, whatever CRS it states
+        array = reproject(array, layer.crs, None if place.x is None else place.crs_wkt, name)
     return array
+
+
+def _check_kinds(kinds: list[Any], name: str) -> None:
+    """Refuse geometries that are no points."""
+    for number, kind in enumerate(kinds):
+        if kind != "Point":
+            found = f"a {kind}" if isinstance(kind, str) else "missing"
+            raise InputError(
+                f"{name}: geometry {number} is {found}; give points, "
+                "such as .explode() or .representative_point() makes; where a raster of sources is "
+                "taken, burn areas and lines into one (rasterio.features.rasterize)"
+            )
+
+
+def _as_numbers(given: Any, name: str) -> Coordinates:
+    """Return coordinates as float64, refusing what would lose a part of them."""
+    if isinstance(given, str | os.PathLike):
+        path = os.fspath(given)
+        raise InputError(
+            f"{name}: {path!r} is a path; give points, such as geopandas.read_file({path!r})"
+        )
+    try:
+        array = np.atleast_2d(np.asarray(given))
+        if array.dtype.kind in "biufO":
+            return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: {error}; give numbers, each point as (x, y)") from None
+    raise InputError(f"{name}: they are {array.dtype}; give real numbers, each point as (x, y)")
 
 
 def cells_of(

@@ -530,6 +530,8 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
             index.query([(0, 0)], window)
     with pytest.raises(og.InputError, match="give its first row"):
         index.query([(0, 0)], (1, 2))  # type: ignore[arg-type]
+    with pytest.raises(og.InputError, match=r"\(0\.5, 0, 2, 2\).* whole numbers"):
+        index.query([(0, 0)], (0.5, 0, 2, 2))  # type: ignore[arg-type]
     with pytest.raises(og.InputError, match="3 x 3 cells for a window of 2 x 2"):
         index.update((0, 0, 2, 2), np.ones((3, 3)))
     with pytest.raises(og.InputError, match="elevation given; costs of this index come from fric"):

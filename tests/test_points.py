@@ -1,0 +1,177 @@
+"""Points of vector layers are brought to the raster; what is no point, or no number, is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
+from pyproj import CRS, Transformer
+from shapely import MultiPoint, Point, Polygon
+
+import orograph as og
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.points import as_points
+
+ALBERS, CONUS, UTM = "EPSG:3310", "EPSG:5070", "EPSG:32611"
+SHAPE = (6, 8)
+
+
+@dataclass
+class Series:
+    """What a GeoSeries offers here; GeoPandas is no dependency, not even of the tests."""
+
+    shapes: list[Any]
+    crs: CRS | None
+
+    @property
+    def geom_type(self) -> list[str | None]:
+        return [shape and shape.geom_type for shape in self.shapes]
+
+    @property
+    def x(self) -> np.ndarray:
+        return np.array([point.x for point in self.shapes])
+
+    @property
+    def y(self) -> np.ndarray:
+        return np.array([point.y for point in self.shapes])
+
+
+@dataclass
+class Frame:
+    """And a GeoDataFrame."""
+
+    geometry: Series
+
+
+def layer(points: Any, crs: str | None) -> Frame:
+    return Frame(Series([Point(*p) for p in points], None if crs is None else CRS(crs)))
+
+
+def friction(crs: str | None = ALBERS) -> xr.DataArray:
+    """Cells of a kilometre in California."""
+    axes = {"y": 0.0 - 1000 * np.arange(SHAPE[0]), "x": 100_000.0 + 1000 * np.arange(SHAPE[1])}
+    raster = xr.DataArray(np.ones(SHAPE), axes, ("y", "x"))
+    return raster if crs is None else raster.rio.write_crs(crs)
+
+
+def moved(points: Any, crs: str) -> list[tuple[float, float]]:
+    across = Transformer.from_crs(ALBERS, crs, always_xy=True).transform
+    return [across(x, y) for x, y in points]
+
+
+AT = [(102_000.0, -3000.0), (106_000.0, -1000.0)]
+
+TAKES_POINTS: dict[str, Callable[[Any, Path], Any]] = {
+    "cost_distance": lambda points, _: og.cost_distance(friction(), points)["cost"].values,
+    "hop_distance": lambda points, _: og.hop_distance(friction(), points)["hops"].values,
+    "least_cost_path": lambda points, _: [
+        path.coordinates
+        for path in og.least_cost_path(
+            og.cost_distance(friction(), [(100_000, 0)], outputs=("cost", "back_direction")), points
+        )
+    ],
+    "st_connected": lambda points, _: og.st_connected(friction(), (100_000, 0), points).hops,
+    "DistanceIndex": lambda points, folder: og.DistanceIndex.build(
+        friction(), folder / "index.zarr", block=4, levels=0, overwrite=True
+    ).distance_matrix(points).values,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", TAKES_POINTS)
+def test_a_layer_in_another_crs_means_the_same_places(function: str, tmp_path: Path) -> None:
+    ask = TAKES_POINTS[function]
+    bare = ask(AT, tmp_path)
+    there = ask(layer(moved(AT, CONUS), CONUS), tmp_path)
+    assert all(np.array_equal(a, b) for a, b in zip(bare, there, strict=True))
+    with pytest.raises(og.InputError, match=r"no CRS, but the raster's is .*California"):
+        ask(layer(AT, None), tmp_path)
+
+
+@pytest.mark.parametrize("crs", [CONUS, UTM, "EPSG:4326", "EPSG:4269"])
+def test_layers_are_reprojected(crs: str) -> None:
+    place = Georeference.from_dataarray(friction())
+    for given in (layer(moved(AT, crs), crs), layer(moved(AT, crs), crs).geometry):
+        assert as_points(given, "points", place) == pytest.approx(np.array(AT), abs=1e-3)
+
+
+def test_a_layer_in_the_crs_of_the_raster_keeps_its_bits() -> None:
+    """However it is written: by code, in the text that GDAL writes, with heights."""
+    place = Georeference.from_dataarray(friction())
+    points = [(102_000.1, -3000.3)]
+    for crs in (ALBERS, CRS(ALBERS).to_wkt("WKT1_GDAL"), "EPSG:3310+5703"):
+        assert as_points(layer(points, crs), "points", place).tolist() == [[102_000.1, -3000.3]]
+
+
+def test_a_layer_with_a_crs_on_a_raster_without_is_refused() -> None:
+    for raster in (friction(None), np.ones(SHAPE)):
+        with pytest.raises(og.InputError, match=r"CRS is .*Conus.*raster has none.*write_crs"):
+            og.cost_distance(raster, layer(AT, CONUS))
+    assert og.cost_distance(friction(None), layer(AT, None)).attrs["reached_cells"] == 48
+
+
+def test_points_without_a_place_in_the_crs_are_refused() -> None:
+    poles = layer([(0.0, 90.0), (np.inf, 0.0)], "EPSG:4326")
+    with pytest.raises(og.InputError, match=r"point 1 .*finite"):
+        og.cost_distance(friction(), poles)
+    with pytest.raises(og.InputError, match=r"point 0 .*no place in the raster's"):
+        og.cost_distance(friction("EPSG:3857"), layer([(0.0, 90.5)], "EPSG:4326"))
+
+
+@pytest.mark.parametrize("crs", [CONUS, "EPSG:4326", "EPSG:32610"])
+def test_a_raster_of_sources_in_another_crs_is_refused(crs: str) -> None:
+    labels = friction(None).astype(np.int32).rio.write_crs(crs)
+    with pytest.raises(og.InputError, match=r"sources: its CRS is .*reproject_match"):
+        og.cost_distance(friction(), labels)
+    with pytest.raises(og.InputError, match=r"elevation: its CRS is .*reproject_match"):
+        og.cost_distance(friction(), AT, elevation=friction(crs), cost="walk")
+
+
+def test_a_raster_in_the_same_crs_written_otherwise_is_taken() -> None:
+    text = CRS(ALBERS).to_wkt("WKT1_GDAL")
+    labels = friction(None).astype(np.int32)
+    for raster in (labels, labels.rio.write_crs(text)):
+        assert og.cost_distance(friction(), raster).attrs["reached_cells"] == 48
+
+
+NO_POINTS: dict[str, tuple[Any, str]] = {
+    "areas": (Series([Point(0, 0), Polygon([(0, 0), (1, 0), (1, 1)])], None), "geometry 1 is a Poly"
+              ".*representative_point.*rasterize"),
+    "several points each": (Series([MultiPoint([(0, 0)])], None), "geometry 0 is a Multi.*explode"),
+    "areas in a list": ([Polygon([(0, 0), (1, 0), (1, 1)])], "geometry 0 is a Polygon"),
+    "one area": (Polygon([(0, 0), (1, 0), (1, 1)]), "geometry 0 is a Polygon"),
+    "a missing geometry": (Series([Point(0, 0), None], None), "geometry 1 is missing"),
+    "complex numbers": (np.array([(1, 2 + 3j)]), "complex128; give real numbers"),
+    "complex numbers in a list": ([(1, 2j)], "complex128; give real numbers"),
+    "words": ([("a", "b")], "give real numbers"),
+    "points of unlike length": ([(1, 2), (3,)], "give numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NO_POINTS)
+def test_no_points(case: str) -> None:
+    given, says = NO_POINTS[case]
+    with pytest.raises(og.InputError, match=f"sources: .*{says}"):
+        og.cost_distance(np.ones(SHAPE), given)
+
+
+SNAPS = [1.5, "2", -1, None, np.nan]
+
+
+@pytest.mark.parametrize("snap", SNAPS, ids=repr)
+def test_snap_is_not_cut(snap: Any) -> None:
+    back = xr.Dataset({name: (("y", "x"), np.zeros(SHAPE, np.uint8))
+                       for name in ("cost", "back_direction")})  # fmt: skip
+    for ask in (
+        lambda: og.cost_distance(np.ones(SHAPE), [(0, 0)], snap=snap),
+        lambda: og.hop_distance(np.ones(SHAPE), [(0, 0)], snap=snap),
+        lambda: og.st_connected(np.ones(SHAPE), (0, 0), (1, 1), snap=snap),
+        lambda: og.least_cost_path(back, [(0, 0)], snap=snap),
+    ):
+        with pytest.raises(og.InputError, match=r"snap: .*whole number of cells"):
+            ask()

@@ -1,0 +1,101 @@
+"""Coordinate reference systems: whether two are one, and points brought from one to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+
+if TYPE_CHECKING:
+    from pyproj import CRS
+
+Coordinates = npt.NDArray[np.float64]
+
+
+def parse_crs(given: Any, what: str) -> CRS:
+    """Return the horizontal part of a CRS, given as whatever pyproj understands.
+
+    Raises
+    ------
+    InputError
+        If pyproj does not understand it.
+    """
+    from pyproj import CRS
+    from pyproj.exceptions import CRSError
+
+    try:
+        crs = CRS.from_user_input(given)
+    except CRSError as error:
+        raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
+    if crs.is_bound and crs.source_crs is not None:
+        crs = crs.source_crs
+    if crs.is_compound:
+        crs = crs.sub_crs_list[0]
+    return crs.to_2d()
+
+
+def same_crs(one: CRS, other: CRS) -> bool:
+    """Return whether coordinates (x, y) mean the same place in both, however they are written."""
+    if one.equals(other, ignore_axis_order=True):
+        return True
+    code = one.to_epsg()
+    return code is not None and code == other.to_epsg()
+
+
+def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str) -> Coordinates:
+    """Return the points of a vector layer in the CRS of a raster.
+
+    Parameters
+    ----------
+    points
+        Shape (n, 2), x and y.
+    given
+        CRS of the layer, None if it has none.
+    raster_wkt
+        CRS of the raster, None if it has none.
+    name
+        What the points are, for the message.
+
+    Raises
+    ------
+    InputError
+        If only one of the two has a CRS, or points have no place in that of the raster.
+    """
+    if given is None and raster_wkt is None:
+        return points
+    if given is None:
+        raise InputError(
+            f"{name}: they have no CRS, but the raster's is {parse_crs(raster_wkt, 'raster').name};"
+            " set theirs with .set_crs(...), or pass bare coordinates (x, y) in the raster's"
+        )
+    source = parse_crs(given, name)
+    if raster_wkt is None:
+        raise InputError(
+            f"{name}: their CRS is {source.name}, but the raster has none; set it with "
+            "rio.write_crs(...), or pass bare coordinates (x, y) in the raster's"
+        )
+    target = parse_crs(raster_wkt, "raster")
+    if same_crs(source, target):
+        return points
+    from pyproj import Transformer
+    from pyproj.exceptions import ProjError
+
+    try:
+        transformer = Transformer.from_crs(source, target, always_xy=True)
+        moved = np.stack(transformer.transform(points[:, 0], points[:, 1]), axis=1)
+    except ProjError as error:
+        raise InputError(
+            f"{name}: {source.name} cannot be brought to the raster's {target.name} ({error}); "
+            "reproject them yourself, and pass bare coordinates (x, y)"
+        ) from None
+    lost = ~np.isfinite(moved).all(axis=1)
+    if lost.any():
+        at = int(lost.argmax())
+        raise InputError(
+            f"{name}: point {at} ({points[at, 0]:g}, {points[at, 1]:g} in {source.name}) has no "
+            f"place in the raster's {target.name}; leave it out, or check the CRS of the points"
+        )
+    return moved

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from orograph.distance.sources import snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
+from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
 from orograph.tiles.grid.window import Window
@@ -87,7 +87,8 @@ def least_cost_path(
     Raises
     ------
     InputError
-        If the result has no back directions, or points lie outside it or were not reached.
+        If the result has no back directions, or points lie outside it or were not reached, or if
+        the result is a part of one and a path leaves it.
 
     Examples
     --------
@@ -107,16 +108,24 @@ def least_cost_path(
             raise InputError(
                 f"result: it has no {name}; compute it with outputs=('cost', 'back_direction')"
             )
-    directions, costs = open_raster(dataset["back_direction"]), open_raster(dataset["cost"])
+    codes = dataset["back_direction"]
+    if codes.dtype != np.uint8:
+        raise InputError(
+            f"result: back_direction is {codes.dtype}, not uint8; open a stored result with "
+            "og.open(...), or with mask_and_scale=False"
+        )
+    directions = open_raster(codes, nodata=NO_DIRECTION)
+    costs = open_raster(dataset["cost"])
     reach = snap_cells(snap)
     place = directions.georeference
     where = as_points(points, "points", place)
     rows, columns = cells_of(where, place, directions.shape, "points")
-    rows, columns = on_valid_cells(rows, columns, directions, where, reach, "points")
+    what = "cells that were not reached: barriers, or beyond barriers or max_cost"
+    rows, columns = on_valid_cells(rows, columns, directions, where, reach, "points", what)
     reader = _Reader(directions)
     paths = []
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        cells = reader.trace(row, column)
+    for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+        cells = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
         paths.append(LeastCostPath(cells, coordinates, float(cost)))
@@ -208,24 +217,35 @@ class _Reader:
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
-    def trace(self, row: int, column: int) -> npt.NDArray[np.int64]:
-        """The cells from one to its source."""
+    def trace(self, number: int, row: int, column: int) -> npt.NDArray[np.int64]:
+        """Return the cells from that of a point, by its number, to its source.
+
+        Ends: a way that goes on for ever goes round inside a window, or comes into one twice where
+        it has come in before.
+        """
         parts: list[npt.NDArray[np.int64]] = []
-        steps = 0
+        entered: set[tuple[int, int]] = set()
+        height, width = self._directions.shape
         while True:
+            entered.add((row, column))
             window, codes = self._window(row, column)
             cells, how, outside = follow(codes, row - window.y, column - window.x)
             parts.append(cells + np.array([window.y, window.x]))
             if how == SOURCE:
                 return np.concatenate(parts)
-            steps += len(cells)
-            if how == LOST or steps > math.prod(self._directions.shape):
-                y, x = parts[-1][-1].tolist()
-                raise InputError(
-                    f"result: back directions lead nowhere at row {y}, column {x}; "
-                    "is back_direction what cost_distance has written?"
-                )
+            y, x = parts[-1][-1].tolist()
             row, column = outside[0] + window.y, outside[1] + window.x
+            if how == LOST or (row, column) in entered:
+                raise InputError(
+                    f"result: back directions of point {number} lead nowhere at row {y}, column "
+                    f"{x}; is back_direction what cost_distance has written, whole?"
+                )
+            if not (0 <= row < height and 0 <= column < width):
+                raise InputError(
+                    f"result: the path of point {number} leaves it at row {y}, column {x}, towards "
+                    f"row {row}, column {column}: it is a part of a result; give the whole one, or "
+                    "a part with the way to the source"
+                )
 
     def _window(self, row: int, column: int) -> tuple[Window, npt.NDArray[np.uint8]]:
         name = row // self._side, column // self._side

@@ -1,11 +1,14 @@
-"""Paths end on whatever they are given."""
+"""Paths end on whatever they are given, and corridors and masks refuse what does not fit."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 
 import orograph as og
@@ -91,3 +94,135 @@ def test_a_point_that_nothing_reached_does_not_lie_on_nodata() -> None:
     with pytest.raises(og.InputError, match=r"not reached: .*max_cost") as caught:
         og.least_cost_path(directed([[0, 255]]), [(1, 0)])
     assert "nodata" not in str(caught.value)
+
+
+# --- corridors -------------------------------------------------------------------------------
+
+
+def result(**attrs: Any) -> xr.Dataset:
+    """A result as `cost_distance` gives it back."""
+    dtype = attrs.get("dtype", "float64")
+    said = {
+        "cost_model": "friction",
+        "direction": "from",
+        "connectivity": 8,
+        "cell_size": [10.0, 10.0],
+        "dtype": "float64",
+        **attrs,
+    }
+    cost = located(np.arange(12).reshape(3, 4).astype(dtype))
+    return xr.Dataset({"cost": cost}, attrs=said)
+
+
+PACE, SLOW = [0.6], [0.7]
+UNLIKE: dict[str, tuple[xr.Dataset, xr.Dataset, str]] = {
+    "cell sizes": (result(), result(cell_size=[1.0, 1.0]), r"cell_size is \[10.0, 10.0\] and"),
+    "lengths on the globe": (result(), result(cell_size="geodesic"), "cell_size .*'geodesic'"),
+    "connectivities": (result(), result(connectivity=4), "connectivity is 8 and 4"),
+    "models": (result(), result(cost_model="absolute_difference"), "cost_model"),
+    "integers and floats": (result(), result(dtype="int64"), "dtype is 'float' and 'int64'"),
+    "coefficients": (
+        result(cost_model="tobler", coefficients=PACE),
+        result(cost_model="tobler", coefficients=SLOW, direction="to"),
+        r"coefficients is 0\.6 and 0\.7",
+    ),
+    "both from": (
+        result(cost_model="walk"),
+        result(cost_model="walk"),
+        "direction is 'from' and 'from'; .*'to'",
+    ),
+    "both to": (
+        result(cost_model="walk", direction="to"),
+        result(cost_model="walk", direction="to"),
+        "direction is 'to' and 'to'",
+    ),
+    "a shifted grid": (
+        result(),
+        result().assign_coords(x=result().x + 20),
+        "x coordinate 0 is 520, .* 500",
+    ),
+    "a part": (result(), result().isel(x=slice(2)), "3 x 2 cells, but .*3 x 4"),
+    "another CRS": (
+        result().rio.write_crs("EPSG:3310"),
+        result().rio.write_crs("EPSG:5070"),
+        "CRS is .*Albers",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_a_corridor_refuses_unlike(case: str) -> None:
+    first, second, says = UNLIKE[case]
+    for one, other in ((first, second), (second, first)):
+        with pytest.raises(og.InputError, match=says if one is first else "corridor"):
+            og.corridor(one, other)
+
+
+def test_a_corridor_of_what_fits() -> None:
+    there = result(cost_model="tobler", coefficients=PACE)
+    back = result(cost_model="tobler", coefficients=0.6, direction="to")  # as NetCDF has it
+    doubled = 2.0 * np.arange(12).reshape(3, 4)
+    assert og.corridor(there, back).values.tolist() == doubled.tolist()
+    rounded = back.assign_coords(x=back.x + 1e-9)
+    summed = og.corridor(there, rounded)
+    assert summed.values.tolist() == doubled.tolist()
+    assert summed.x.equals(there.x)
+    lazy = og.corridor(there.chunk(2), back.chunk(2))
+    assert lazy.chunks is not None
+    assert lazy.values.tolist() == doubled.tolist()
+
+
+def test_unreached_cells_of_integers_are_not_added() -> None:
+    one, other = result(dtype="int64"), result(dtype="int64")
+    one["cost"][0, 0] = -1
+    one["cost"][1, 1] = other["cost"][1, 1] = -1
+    other["cost"][2, 2] = -1
+    summed = og.corridor(one, other).values
+    assert np.argwhere(np.isnan(summed)).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert np.nanmin(summed) == 2
+
+
+def test_a_tobler_corridor_is_what_the_path_costs() -> None:
+    """Up one side of a ridge and down the other, which costs something else the other way."""
+    heights = located(np.random.default_rng(3).integers(0, 9, (9, 11)).astype(float))
+    start, end = [(500, 100)], [(600, 20)]
+    given: dict[str, Any] = {"elevation": heights, "cost": "tobler"}
+    there = og.cost_distance(None, start, **given, outputs=BOTH)
+    back = og.cost_distance(None, end, **given, direction="to")
+    assert (there.attrs["direction"], back.attrs["direction"]) == ("from", "to")
+    assert there.attrs["coefficients"] == [0.6]
+    (path,) = og.least_cost_path(there, end)
+    ways = og.corridor(there, back).values
+    assert ways.min() == pytest.approx(path.cost, rel=1e-12)
+    assert ways[tuple(path.cells.T)] == pytest.approx(path.cost, rel=1e-12)
+    with pytest.raises(og.InputError, match="direction"):
+        og.corridor(there, og.cost_distance(None, end, **given))
+
+
+def test_a_stored_result_says_what_its_costs_are_of(tmp_path: Path) -> None:
+    cells = located(np.ones((4, 5)))
+    og.cost_distance(cells, [(500, 100)], direction="to", out=tmp_path / "a.zarr", tile=2)
+    attrs = og.open(tmp_path / "a.zarr").attrs
+    assert (attrs["direction"], attrs["dtype"]) == ("to", "float64")
+    assert list(attrs["cell_size"]) == [10.0, 10.0]
+    globe = located(np.ones((4, 5)) , 7.0, 45.0).rio.write_crs("EPSG:4326")  # fmt: skip
+    globe = globe.assign_coords(y=45 - 0.01 * np.arange(4), x=7 + 0.01 * np.arange(5))
+    assert og.cost_distance(globe, [(7, 45)]).attrs["cell_size"] == "geodesic"
+    counted = og.cost_distance(cells, [(500, 100)], cell_size=(2, 3))
+    assert counted.attrs["cell_size"] == [2.0, 3.0]
+
+
+# --- masks of paths --------------------------------------------------------------------------
+
+
+def test_a_path_is_not_put_onto_another_grid() -> None:
+    codes = directed([[0, WEST, WEST]]).assign_coords(y=[100.0], x=[500.0, 510.0, 520.0])
+    paths = og.least_cost_path(codes, [(520, 100), (510, 100)])
+    assert og.path_mask(paths, codes).values.tolist() == [[2, 2, 1]]
+    assert og.path_mask(paths, codes[["back_direction"]]).values.tolist() == [[2, 2, 1]]
+    with pytest.raises(og.InputError, match=re.escape("path 0 has row 0, column 2 at (520.0")):
+        og.path_mask(paths[:1], codes.assign_coords(x=[500.0, 510.0, 521.0]))
+    with pytest.raises(og.InputError, match="path 0 passes row 0, column 2, but like has 1 x 2"):
+        og.path_mask(paths, codes.isel(x=slice(2)))
+    with pytest.raises(og.InputError, match="path 0 has row 0, column 2 at"):
+        og.path_mask(paths, directed([[0, WEST, WEST]]))

@@ -134,7 +134,9 @@ def cost_distance(
         knight's moves, clockwise from the one two columns east and one row south; 255 where
         unreached. ``allocation``, int64: label of the source that serves the cell, 0 where none
         does. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond barriers or
-        ``max_cost``), ``nodata_cells``.
+        ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
+        ``coefficients``, ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or
+        ``"geodesic"``), ``dtype``.
 
     Raises
     ------

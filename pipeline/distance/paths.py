@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.sources import snap_cells
+from orograph.distance.sources import check_same_place, snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.dataset import open_dataset
 
@@ -157,12 +159,45 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     """
     import xarray as xr
 
-    raster = like if isinstance(like, xr.DataArray) else like["cost"]
+    if isinstance(like, xr.DataArray):
+        raster = like
+    else:
+        raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
+    place = Georeference.from_dataarray(raster)
     count = np.zeros(raster.shape, np.uint32)
-    for path in paths:
+    for number, path in enumerate(paths):
+        _check_on_grid(number, path, place, count.shape)
         np.add.at(count, (path.cells[:, 0], path.cells[:, 1]), 1)
     attrs = {"long_name": "number of least-cost paths through the cell"}
     return xr.DataArray(count, raster.coords, raster.dims, "paths", attrs)
+
+
+def _check_on_grid(
+    number: int, path: LeastCostPath, place: Georeference, shape: tuple[int, ...]
+) -> None:
+    """Refuse a path whose cells lie elsewhere on this grid."""
+    step = "give the raster that it was traced on, or one of the same grid"
+    outside = (path.cells < 0).any(axis=1) | (path.cells >= shape).any(axis=1)
+    if outside.any():
+        row, column = path.cells[int(outside.argmax())].tolist()
+        raise InputError(
+            f"paths: path {number} passes row {row}, column {column}, but like has {shape[0]} x "
+            f"{shape[1]} cells; {step}"
+        )
+    here = coordinates_of(path.cells[:, 0], path.cells[:, 1], place)
+    sides = [
+        1.0 if axis is None or axis.size < 2 else abs(float(axis[-1] - axis[0])) / (axis.size - 1)
+        for axis in (place.x, place.y)
+    ]
+    off = (np.abs(here - path.coordinates) > 1e-3 * np.array(sides)).any(axis=1)
+    if off.any():
+        at = int(off.argmax())
+        row, column = path.cells[at].tolist()
+        theirs, ours = (tuple(xy[at].tolist()) for xy in (path.coordinates, here))
+        raise InputError(
+            f"paths: path {number} has row {row}, column {column} at {theirs}, like at {ours}; "
+            f"{step}"
+        )
 
 
 def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
@@ -171,18 +206,21 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     Parameters
     ----------
     a, b
-        Results of `cost_distance` from the two, on one grid and with one cost model.
+        Results of `cost_distance` from the two, on one grid and with one cost model. Where costs
+        depend on the direction (``"tobler"``, ``"walk"``), one of them ``"from"`` the sources where
+        ways begin, the other ``"to"`` those where they end.
 
     Returns
     -------
     xarray.DataArray
         The sum of the two costs, shape (y, x): least along the least-cost path, NaN where either
-        has not reached. Lazy if they are.
+        has not reached. Lazy if they are. Sums of integers are float64, exact up to 2**53.
 
     Raises
     ------
     InputError
-        If their grids or cost models differ.
+        If their grids, cost models, coefficients, connectivities or cell sizes differ, or one
+        counts in integers and the other not, or both go the same way where ways matter.
 
     Examples
     --------
@@ -195,18 +233,41 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     array([[2., 2., 2.],
            [4., 6., 4.]])
     """
-    if a["cost"].shape != b["cost"].shape:
+    import xarray as xr
+
+    first, second = a["cost"], b["cost"]
+    ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
+    shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
+    check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
+    for name in ("cost_model", "coefficients", "connectivity", "cell_size"):
+        _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
+    kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
+    _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
+    ways = [result.attrs.get("direction") for result in (a, b)]
+    if a.attrs.get("cost_model") in ("tobler", "walk") and set(ways) != {"from", "to"}:
         raise InputError(
-            f"corridor: {a['cost'].shape} and {b['cost'].shape} cells; compute both on one grid"
+            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with "
+            f"cost={a.attrs['cost_model']!r} compute one with direction='from', from where ways "
+            "begin, and the other with direction='to'"
         )
-    for name in ("cost_model", "connectivity"):
-        if a.attrs.get(name) != b.attrs.get(name):
-            raise InputError(
-                f"corridor: {name} is {a.attrs.get(name)!r} and {b.attrs.get(name)!r}; "
-                "compute both with the same"
-            )
-    total = a["cost"] + b["cost"]
-    return total.rename("corridor").assign_attrs(long_name="least cost of a way through the cell")
+    # NaN or -1 where unreached; the data alone, as coordinates may differ in the last bit
+    known = [cost.where(cost >= 0).data for cost in (first, second)]
+    attrs = {"long_name": "least cost of a way through the cell"}
+    return xr.DataArray(known[0] + known[1], first.coords, first.dims, "corridor", attrs)
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as one value or a list, however its file has kept it."""
+    values = np.ravel(value).tolist()
+    return values[0] if len(values) == 1 else values
+
+
+def _check_equal(name: str, one: Any, other: Any) -> None:
+    numbers = all(np.asarray(value).dtype.kind in "iuf" for value in (one, other))
+    # the cell size of one grid may be known by a transform here and by coordinates there
+    same = numbers and np.shape(one) == np.shape(other) and np.allclose(one, other, 1e-9, 0)
+    if not same and one != other:
+        raise InputError(f"corridor: {name} is {one!r} and {other!r}; compute both with the same")
 
 
 class _Reader:

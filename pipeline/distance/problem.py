@@ -306,10 +306,16 @@ class Distance:
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """What was asked, and how many cells were reached, or not, and why."""
+        dx, dy = self.lengths[:2, 0].tolist()
+        coefficients = list(self.model.coefficients)
         return {
             "cost_model": self.model.name,
+            **({"coefficients": coefficients} if coefficients else {}),
+            "direction": "to" if self.model.reverse else "from",
             "connectivity": self.connectivity,
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
+            "cell_size": [dy, dx] if self.lengths.shape[1] == 1 else "geodesic",
+            "dtype": str(self.dtype),
             **{name: int(count) for name, count in counts.items()},
         }
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,12 @@ from orograph.distance.allocation import (
     ServedDistance,
     source_labels,
 )
-from orograph.distance.problem import Distance, check_friction, is_source, warm_up
+from orograph.distance.problem import Distance, check_friction, is_source, longest_step, warm_up
 from orograph.distance.sources import check_same_grid, parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.relax.models import DEFAULTS, MODELS, CostModel
+from orograph.kernels.relax.models import BARRIER, DEFAULTS, MODELS, CostModel
 from orograph.kernels.relax.tile import tile_state
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
@@ -117,8 +118,7 @@ def cost_distance(
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
         exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
         half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
-        whole lengths, so ``cell_size=1`` and 4 neighbours are usual. Cells at 2**60 and beyond
-        count as unreached.
+        whole lengths, so ``cell_size=1`` and 4 neighbours are usual. They end at 2**60.
     outputs
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata
@@ -142,6 +142,8 @@ def cost_distance(
     ------
     InputError
         If an argument or a raster is not what is asked for.
+    RunError
+        If the cost of a cell that can be reached is more than ``dtype`` holds.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
@@ -180,13 +182,13 @@ def cost_distance(
     if not max_cost >= 0:
         raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
 
-    surface = open_surface(friction, elevation, cost, nodata, dtype)
+    surface = open_surface(friction, elevation, cost, nodata)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
+    surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-        if (np.asarray(initial_cost) % 1).any():
-            raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
+    check_starts(initial_cost, np.dtype(dtype))
     cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
@@ -253,10 +255,15 @@ class Surface:
     def first(self) -> Raster:
         return self.rasters[0]
 
+    def check(self, dtype: np.dtype[Any], longest: float) -> None:
+        """Refuse friction in memory that cannot be walked on; tiles check what is stored."""
+        if isinstance(self.friction, ArrayRaster):
+            whole = Window(0, 0, *self.friction.shape)
+            cells = self.friction.read(whole)
+            check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest)
 
-def open_surface(
-    friction: Any, elevation: Any, cost: str, nodata: float | int | None, dtype: str
-) -> Surface:
+
+def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
     if friction is None and cost == "friction":
         raise InputError("friction: None, but cost='friction' needs it; pass a raster")
     if elevation is None and cost != "friction":
@@ -268,10 +275,6 @@ def open_surface(
     )
     for raster in surface.rasters[1:]:
         check_same_grid("elevation", raster, surface.first)
-    if isinstance(surface.friction, ArrayRaster):
-        whole = Window(0, 0, *surface.friction.shape)
-        cells = surface.friction.read(whole)
-        check_friction(cells, surface.friction.nodata, whole, np.dtype(dtype), cells.size)
     return surface
 
 
@@ -283,6 +286,9 @@ def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[fl
             f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
             f"{', '.join(names) or 'none'}"
         )
+    for name, value in (given or {}).items():
+        if not isinstance(value, Real) or not math.isfinite(value):
+            raise InputError(f"coefficients: {name} is {value!r}; it must be a finite number")
     values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
     chosen = tuple(float({**values, **(given or {})}[name]) for name in names)
     some = np.ones((3, 3))
@@ -291,6 +297,16 @@ def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[fl
     except ValueError as error:
         raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
     return chosen
+
+
+def check_starts(initial_cost: float | Sequence[float], dtype: np.dtype[Any]) -> None:
+    """Refuse initial costs that the dtype of distances does not hold."""
+    starts = np.asarray(initial_cost)
+    if dtype.kind == "i" and (starts % 1).any():
+        raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
+    most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
+    if (np.isfinite(starts) & (starts > most)).any():
+        raise InputError(f"initial_cost: {initial_cost}; in {dtype} it must be at most {most:g}")
 
 
 def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:

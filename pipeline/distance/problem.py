@@ -21,7 +21,7 @@ from orograph.kernels.relax.border import halo_strips, probe_border
 from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.kernels.relax.pad import ReadOut, first_outside
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
@@ -122,9 +122,10 @@ class Distance:
         """Refuse friction that cannot be walked on, and fractions where all must be whole."""
         for i, name in enumerate(self._names):
             if name == "friction":
-                check_friction(cells[i], self.nodata[i], frame, self.dtype, self.cells)
-            elif self.dtype.kind == "i":
-                check_whole(cells[i], self.nodata[i], frame, name)
+                longest = longest_step(self.lengths, self.connectivity)
+                check_friction(cells[i], self.nodata[i], frame, self.dtype, self.cells, longest)
+            else:
+                check_heights(cells[i], self.nodata[i], frame, self.dtype)
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """A tile that nothing has reached but the sources in it."""
@@ -297,12 +298,55 @@ class Distance:
         (variable,) = self.outputs
         read_out = kernel("read_out", self.backend)
         found: ReadOut = read_out(state.tile, self.dtype, variable.fill_value)
+        if found.cut_off and self.max_cost >= self._most:
+            self._refuse_overflow(state, found.values)
         counts: dict[str, float] = {
             "reached_cells": found.reached,
             "nodata_cells": found.barriers,
             "unreached_cells": found.cut_off,
         }
         return {variable.name: found.values}, counts
+
+    @property
+    def _most(self) -> float:
+        """The greatest distance that the dtype holds."""
+        return BARRIER - 1 if self.dtype.kind == "i" else float(np.finfo(self.dtype).max)
+
+    def _refuse_overflow(self, state: State, values: Array) -> None:
+        """Raise if a cell without a value lies beside one that has one: the step's cost overflowed.
+
+        Without a bound nothing else keeps a passable cell beside a reached one from being reached.
+        (A knight's move passes between two cells, one of them beside either end.)
+        """
+        reach, tile = self.reach, state.tile
+        height, width = values.shape
+        reached = np.zeros((height + 2 * reach, width + 2 * reach), np.bool_)
+        for there, known in zip(halo_strips(reached, reach), state.halo, strict=True):
+            there[...] = known < tile.unreached
+        inner_of(reached, reach)[...] = values >= 0  # neither NaN nor -1
+        lost = ~inner_of(reached, reach)
+        rasters = [_here(raster) for raster in (tile.friction, tile.elevation) if raster.size]
+        for raster in rasters:
+            cells = inner_of(raster, reach)
+            lost &= cells < BARRIER if self.dtype.kind == "i" else np.isfinite(cells)
+        for dy, dx in NEIGHBOURS[: 4 if self.connectivity == 4 else 8]:
+            y, x = reach + dy, reach + dx
+            beside = lost & reached[y : y + height, x : x + width]
+            if not beside.any():
+                continue
+            row, column = (int(n) for n in np.argwhere(beside)[0])
+            window = state.place.window
+            heights = ""
+            if self.has_elevation:
+                z = rasters[-1]
+                start, end = z[row + y, column + x], z[row + reach, column + reach]
+                heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
+            raise RunError(
+                f"cost: at row {window.y + row}, column {window.x + column} it is more than "
+                f"{self._most:g}, the most there is in {self.dtype}, by a step from row "
+                f"{window.y + row + dy}, column {window.x + column + dx}{heights}; give smaller "
+                f"costs, or max_cost= to leave out such cells"
+            )
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """What was asked, and how many cells were reached, or not, and why."""
@@ -343,18 +387,30 @@ def is_source(
     return wanted & valid_cells(values, nodata)
 
 
+def longest_step(lengths: npt.NDArray[np.float64], connectivity: int) -> float:
+    """Return the greatest length of a step, of a table of lengths."""
+    return float(lengths[: {4: 2, 8: 3, 16: 5}[connectivity]].max())
+
+
 def check_friction(
-    cells: Array, nodata: float | int | None, frame: Window, dtype: np.dtype[Any], count: int
+    cells: Array,
+    nodata: float | int | None,
+    frame: Window,
+    dtype: np.dtype[Any],
+    count: int,
+    longest: float,
 ) -> None:
     """Refuse friction that is negative, infinite or too large to be summed, saying where.
 
-    ``count`` is the number of cells of the grid: no path has more.
+    ``count`` is the number of cells of the grid: no path has more; ``longest`` is the length of
+    its longest step.
     """
     if dtype.kind == "i":
         check_whole(cells, nodata, frame, "friction")
-        most: float = BARRIER // 8  # sums of the friction of four cells stay below
+        # the friction of four cells times the length of a step stays below
+        most: float = BARRIER // (8 * math.ceil(longest))
     else:
-        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1))
+        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1) * max(longest, 1.0))
     if cells.dtype.kind == "f":
         most = min(most, float(np.finfo(cells.dtype).max))
     bad = first_outside(cells, nodata, most)
@@ -364,9 +420,27 @@ def check_friction(
             cells,
             frame,
             "friction",
-            f"it must be 0 or more and finite, at most {most:g} in {dtype}: mark barriers as "
-            "nodata (NaN)",
+            f"it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
+            f"{longest:g} long: mark barriers as nodata (NaN)",
         )
+
+
+def check_heights(
+    cells: Array, nodata: float | int | None, frame: Window, dtype: np.dtype[Any]
+) -> None:
+    """Refuse heights whose differences the dtype of distances does not hold, saying where."""
+    if dtype.kind == "i":
+        check_whole(cells, nodata, frame, "elevation")
+        most: float = BARRIER // 8
+    else:
+        most = float(np.finfo(dtype).max) / 8
+    limits = np.iinfo(cells.dtype) if cells.dtype.kind in "iu" else np.finfo(cells.dtype)
+    if max(-float(limits.min), float(limits.max)) <= most:
+        return
+    bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
+    if bad.any():
+        must = f"it must be {-most:g} to {most:g} in {dtype}: mark what is no height as nodata"
+        _refuse(int(bad.argmax()), cells, frame, "elevation", must)
 
 
 def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: str) -> None:

@@ -15,7 +15,7 @@ from orograph.distance.cost_distance import (
     model_coefficients,
     open_surface,
 )
-from orograph.distance.problem import Distance
+from orograph.distance.problem import Distance, longest_step
 from orograph.execution.launch import check_choice
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS, CostModel
@@ -89,9 +89,10 @@ def wanted_index(
         If an argument or a raster is not what is asked for.
     """
     dtype = check_form(cost, connectivity, block, levels, dtype, sparsify)
-    surface = open_surface(friction, elevation, cost, nodata, dtype)
+    surface = open_surface(friction, elevation, cost, nodata)
     first, rasters = surface.first, surface.rasters
     lengths = step_lengths(first.georeference, first.shape, cell_size)
+    surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     problem = Distance(

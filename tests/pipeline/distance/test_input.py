@@ -109,6 +109,74 @@ def test_refuses_or_says_when_integers_overflow() -> None:
         )
 
 
+BOUNDS: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
+    "friction times the length of a step": (
+        np.full((3, 3), 1e306), {"cell_size": 1e3}, ("friction", r"1e\+306", "1414")
+    ),
+    "integers times the length of a step": (
+        np.full((3, 3), 2**56), {"dtype": "int64", "cell_size": 100, "connectivity": 4},
+        ("friction", str(2**56), "int64"),
+    ),
+    "initial costs that float32 does not hold": (
+        ones(), {"initial_cost": 1e39, "dtype": "float32"}, ("initial_cost", r"1e\+39", "float32")
+    ),
+    "heights that float32 does not hold": (
+        None,
+        {"elevation": ones((2, 3, 1e39)), "cost": "absolute_difference", "dtype": "float32"},
+        ("elevation", r"1e\+39", "row 2, column 3", "nodata"),
+    ),
+    "heights that integers do not hold": (
+        None,
+        {
+            "elevation": ones((2, 3, -1e30)), "cost": "absolute_difference", "dtype": "int64",
+            "connectivity": 4, "cell_size": 1,
+        },
+        ("elevation", r"-1e\+30", "row 2, column 3"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOUNDS)
+def test_refuses_what_would_overflow(case: str) -> None:
+    friction, options, says = BOUNDS[case]
+    with refused(*says):
+        og.cost_distance(friction, [(0, 0)], **options)
+
+
+def cliff(height: float) -> np.ndarray:
+    heights = np.zeros((6, 8))
+    heights[3:] = height
+    return heights
+
+
+@pytest.mark.parametrize("tile", [3, 8])
+def test_a_cost_that_overflows_is_not_called_unreached(tile: int) -> None:
+    """On the border of tiles, and inside one; what may cost no more than a bound need not exist."""
+    given: dict[str, Any] = {"elevation": cliff(1000), "cost": "tobler", "tile": tile}
+    with refused("row 3", "row 2", "float64", "heights 0 and 1000", kind=og.RunError):
+        og.cost_distance(None, [(0, 0)], **given)
+    bounded = og.cost_distance(None, [(0, 0)], **given, max_cost=1e300)
+    assert bounded.attrs["unreached_cells"] == 24
+
+
+def test_a_way_round_a_step_that_overflows_is_found() -> None:
+    heights = cliff(1000)
+    heights[:, 7] = np.linspace(0, 1000, 6)
+    heights[0] = np.linspace(0, heights[0, 7], 8)
+    heights[3:, 6] = heights[3:, 7]
+    heights[3:, :6] = heights[3:, 6:7]
+    result = og.cost_distance(None, [(0, 0)], elevation=heights, cost="tobler", cell_size=10)
+    assert result.attrs["unreached_cells"] == 0
+    assert np.isfinite(result["cost"].values).all()
+
+
+def test_barriers_are_no_overflow() -> None:
+    grid = ones()
+    grid[:, 3] = np.nan
+    result = og.cost_distance(grid, [(0, 0)], tile=2)
+    assert result.attrs["unreached_cells"] == 18
+
+
 # --- sources ------------------------------------------------------------------------------------
 
 
@@ -306,6 +374,22 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "a coefficient that is not a number": (
         {"cost": "walk", "coefficients": {"a": np.nan}},
         ("coefficients", "nan"),
+    ),
+    **{
+        f"{name} of {cost}: {value}": (
+            {"cost": cost, "coefficients": {name: value}},
+            ("coefficients", name, str(value)),
+        )
+        for cost, names in {
+            "tobler": ("pace",),
+            "walk": ("a", "b", "c", "d", "slope_factor", "lambda"),
+        }.items()
+        for name in names
+        for value in (np.nan, np.inf, -np.inf)
+    },
+    "a coefficient that is a word": (
+        {"cost": "walk", "coefficients": {"a": "x"}},
+        ("coefficients", "a is 'x'", "number"),
     ),
     "a lambda below zero": ({"cost": "walk", "coefficients": {"lambda": -1}}, ("lambda", "-1")),
     "a bound below zero": ({"max_cost": -1}, ("max_cost", "-1", r"\b0\b")),

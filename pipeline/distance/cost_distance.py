@@ -20,7 +20,7 @@ from orograph.distance.allocation import (
     source_labels,
 )
 from orograph.distance.problem import Distance, check_friction, is_source, longest_step, warm_up
-from orograph.distance.sources import check_same_grid, parse_sources
+from orograph.distance.sources import check_same_grid, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
@@ -189,7 +189,8 @@ def cost_distance(
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     check_starts(initial_cost, np.dtype(dtype))
-    cells, source_raster = parse_sources(sources, first, initial_cost, snap, target_values)
+    targets = parse_targets(target_values)
+    cells, source_raster = parse_sources(sources, first, initial_cost, snap, targets)
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
@@ -207,7 +208,7 @@ def cost_distance(
         has_friction=surface.friction is not None,
         has_elevation=surface.elevation is not None,
         sources=cells,
-        targets=None if target_values is None else tuple(float(v) for v in target_values),
+        targets=targets,
         cells=first.shape[0] * first.shape[1],
         backend=choose_backend("relax", backend, rasters, options),
     )

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.problem import Distance, State, warm_up
-from orograph.distance.sources import parse_sources
+from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
@@ -142,7 +142,10 @@ def hop_distance(
     ):
         raise InputError(f"max_hops: {max_hops!r}; it must be a whole number, at least 0")
     raster = open_raster(mask, nodata=nodata)
-    cells, source_raster = parse_sources(sources, MaskRaster(raster), 0.0, snap, target_values)
+    targets = parse_targets(target_values)
+    cells, source_raster = parse_sources(
+        sources, MaskRaster(raster), 0.0, snap, targets, "cells that are not passable"
+    )
     rasters = (raster,) if source_raster is None else (raster, source_raster)
     options = RunOptions(tile, out, overwrite, resume, wait, client)
     problem = Hops(
@@ -155,7 +158,7 @@ def hop_distance(
         has_friction=True,
         has_elevation=False,
         sources=cells,
-        targets=None if target_values is None else tuple(float(v) for v in target_values),
+        targets=targets,
         cells=raster.shape[0] * raster.shape[1],
         backend=choose_backend("relax", backend, rasters, options),
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,19 @@ def snap_cells(snap: bool | int) -> int:
     if not isinstance(snap, Integral) or snap < 0:
         raise InputError(f"snap: {snap!r}; it must be True, False or a whole number of cells")
     return int(snap)
+
+
+def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | None:
+    """Return the values of a raster of sources that count, whole numbers as exact integers."""
+    if target_values is None:
+        return None
+    if not np.iterable(target_values):
+        raise InputError(f"target_values: {target_values!r}; give a list of numbers")
+    for value in target_values:
+        # no cell holds what is beyond float64
+        if not isinstance(value, Real) or not abs(value) <= sys.float_info.max:
+            raise InputError(f"target_values: {value!r}; they must be finite numbers")
+    return tuple(int(v) if isinstance(v, Integral) else float(v) for v in target_values)
 
 
 def check_same_grid(name: str, raster: Raster, first: Raster) -> None:
@@ -72,7 +86,7 @@ def parse_sources(
     first: Raster,
     initial_cost: float | Sequence[float],
     snap: bool | int,
-    targets: Sequence[float] | None,
+    targets: tuple[float, ...] | None,
     barriers: str = "nodata",
 ) -> tuple[Sources | None, Raster | None]:
     """Return sources as cells, or as a raster that is looked at tile by tile.
@@ -91,8 +105,7 @@ def parse_sources(
             )
         if isinstance(raster, ArrayRaster):
             values = raster.read(Window(0, 0, *raster.shape))
-            wanted = None if targets is None else tuple(float(v) for v in targets)
-            if not is_source(values, raster.nodata, wanted).any():
+            if not is_source(values, raster.nodata, targets).any():
                 raise InputError(
                     "sources: the raster has no source; cells that are not 0 or nodata"
                     + (f" and have one of the values {list(targets)}" if targets else "")

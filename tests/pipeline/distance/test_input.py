@@ -180,6 +180,18 @@ def test_barriers_are_no_overflow() -> None:
 # --- sources ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_target_values_are_exact(dtype: Any) -> None:
+    raster = np.zeros(SHAPE, dtype)
+    raster[0, 0], raster[5, 6] = 2**53, 2**53 + 1
+    for target, cell in ((2**53, [0, 0]), (2**53 + 1, [5, 6]), (np.uint64(2**53), [0, 0])):
+        cost = og.cost_distance(ones(), raster, target_values=[target, 2**70])["cost"].values
+        assert np.argwhere(cost == 0).tolist() == [cell]
+    fractions = np.where(raster > 0, 0.5, 0.0)
+    cost = og.cost_distance(ones(), fractions, target_values=[0.5, 2**53 + 1])["cost"].values
+    assert np.argwhere(cost == 0).tolist() == [[0, 0], [5, 6]]
+
+
 def test_lists_the_sources_outside_the_grid() -> None:
     with refused("sources", "point 1", "x=570", "point 3", "y=40", "500", "560", "50", "100") as _:
         og.cost_distance(located(ones()), [(500, 100), (570, 90), (510, 90), (500, 40)])
@@ -232,6 +244,17 @@ NO_SOURCE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         {"outputs": ("cost", "allocation")},
         (r"1\.5", "row 0", "column 0", "whole"),
     ),
+    "a target value that is complex": (
+        labels((1, 1)),
+        {"target_values": [1j]},
+        ("target_values", "1j", "numbers"),
+    ),
+    "a target value that is not a number": (
+        labels((1, 1)),
+        {"target_values": [np.nan]},
+        ("target_values", "nan", "finite"),
+    ),
+    "one target value": (labels((1, 1)), {"target_values": 1}, ("target_values", "give a list")),
     "target values for points": ([(0, 0)], {"target_values": [1]}, ("target_values", "raster")),
     "initial costs for a raster": (labels((1, 1)), {"initial_cost": [1, 2]}, ("initial_cost",)),
     "an initial cost too many": ([(0, 0)], {"initial_cost": [1, 2]}, ("initial_cost", "2", "1")),

@@ -160,6 +160,20 @@ def test_no_points(case: str) -> None:
         og.cost_distance(np.ones(SHAPE), given)
 
 
+def test_a_vector_file_is_no_raster_and_the_message_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "cores.shp"
+    path.write_bytes(b"\0\0\x27\x0a")
+    for call in (
+        lambda: og.cost_distance(np.ones(SHAPE), path),
+        lambda: og.cost_distance(path, AT),
+    ):
+        with pytest.raises(og.InputError, match=r"vector file.*rasterize.*read_file") as caught:
+            call()
+        assert "Convert it to GeoTIFF" not in str(caught.value)
+    with pytest.raises(og.InputError, match=r"is a path; give points, .*read_file"):
+        og.st_connected(np.ones(SHAPE), str(path), (0, 0))
+
+
 SNAPS = [1.5, "2", -1, None, np.nan]
 
 
@@ -175,3 +189,8 @@ def test_snap_is_not_cut(snap: Any) -> None:
     ):
         with pytest.raises(og.InputError, match=r"snap: .*whole number of cells"):
             ask()
+
+
+def test_a_source_of_hops_on_a_barrier_does_not_lie_on_nodata() -> None:
+    with pytest.raises(og.InputError, match="lies on cells that are not passable; move it"):
+        og.hop_distance(np.zeros(SHAPE), [(0, 0)])

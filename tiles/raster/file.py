@@ -158,7 +158,8 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
     if band is None:
         if dataset.count > 1:
             raise InputError(
-                f"{what}: {dataset.count} bands; select one first, or ingest it with band=1"
+                f"{what}: {dataset.count} bands; pass one, such as rioxarray.open_rasterio("
+                f"{what!r})[0], or ingest it first: og.ingest(..., band=1)"
             )
         return 1
     if not 1 <= band <= dataset.count:

@@ -12,7 +12,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, on_host
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype, unmasked
 from orograph.tiles.store.publish import MARK, group_attributes
-from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.raster import StoreRaster, choose_step
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,14 +29,19 @@ _STORAGE_ATTRIBUTES = {
 }
 
 
-def choose_variable(dataset: xr.Dataset, what: str, variable: str | None) -> str:
-    """Name of the one raster of a Dataset, or of the one asked for."""
+def choose_variable(
+    dataset: xr.Dataset, what: str, variable: str | None, opened: str = "dataset"
+) -> str:
+    """Return the name of the one raster of a Dataset, or of the one asked for.
+
+    ``opened`` is how the user gets at the Dataset, for the message.
+    """
     names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
     if variable is None:
         if len(names) != 1:
             raise InputError(
                 f"{what} has {len(names)} rasters ({', '.join(names) or 'none'}); "
-                + (f"choose one, such as variable={names[0]!r}" if names else "open another file")
+                + (choose_step(opened, names[0]) if names else "open another file")
             )
         return names[0]
     if variable not in names:
@@ -67,7 +72,10 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
 def _pick_band(count: int, band: int | None, what: str) -> int:
     if band is None:
         if count > 1:
-            raise InputError(f"{what}: {count} bands; select one first, or ingest it with band=1")
+            raise InputError(
+                f"{what}: {count} bands; pass one, such as its layer [0], or ingest it first: "
+                "og.ingest(..., band=1)"
+            )
         band = 1
     if not 1 <= band <= count:
         raise InputError(f"{what}: band={band}; it has bands 1 to {count}")

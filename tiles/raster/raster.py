@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
+_VECTOR = {
+    ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
+    ".geoparquet", ".dxf",
+}  # fmt: skip
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
@@ -148,6 +152,12 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             return reader(path, band, nodata, variable)
         except _CannotReadError as error:
             tried.append(str(error))
+    if Path(path).suffix.lower() in _VECTOR:
+        raise InputError(
+            f"{path}: a vector file, and no raster; burn it into one (gdal_rasterize, "
+            "rasterio.features.rasterize), or, where points are taken, pass "
+            f"geopandas.read_file({path!r})"
+        )
     raise InputError(
         f"{path} is no raster that could be read; tried {'; '.join(tried)}. "
         "Convert it to GeoTIFF, or open it yourself and pass a DataArray"
@@ -198,7 +208,7 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
             "no backend of it knows the format" if "did not find a match" in str(error) else error
         )
         raise _CannotReadError(f"xarray ({reason})") from None
-    name = choose_variable(dataset, path, variable)
+    name = choose_variable(dataset, path, variable, f"xarray.open_dataset({path!r})")
     packed = {"scale_factor", "add_offset", "_Unsigned"} & set(dataset[name].attrs)
     if packed:
         dataset = load(mask_and_scale=True)  # packed cells mean something only when unpacked

@@ -22,6 +22,13 @@ from orograph.tiles.store.header import Header, read_header, store_variables
 from orograph.tiles.store.shard import read_window, stored_format
 
 
+def choose_step(opened: str, name: str) -> str:
+    """Return what to do about several rasters: not every function has an argument for it."""
+    return (
+        f"pass one, such as {opened}[{name!r}]; ingest and to_geotiff also take variable={name!r}"
+    )
+
+
 class StoreRaster:
     """One variable of a store.
 
@@ -51,7 +58,8 @@ class StoreRaster:
         names = store_variables(self.path, unfinished)
         if variable is None and len(names) != 1:
             raise InputError(
-                f"{path} has the variables {', '.join(names)}; name one: variable={names[0]!r}"
+                f"{path} has the variables {', '.join(names)}; "
+                + choose_step(f"og.open({os.fspath(path)!r})", names[0])
                 if names
                 else f"{path} is empty"
             )

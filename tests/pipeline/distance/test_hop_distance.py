@@ -89,8 +89,16 @@ def test_sources_may_be_a_raster() -> None:
         pytest.param({"max_hops": 1.5}, "max_hops: 1.5; it must be", id="half a hop"),
         pytest.param({"connectivity": 16}, "connectivity: 16 is unknown; use", id="knights"),
         pytest.param({"sources": [(9, 9)]}, "point 0 .* outside the grid", id="a source outside"),
-        pytest.param({"sources": [(0, 1)]}, "on nodata; move it", id="a source on nodata"),
-        pytest.param({"sources": [(1, 0)]}, "on nodata; move it", id="a source on a barrier"),
+        pytest.param(
+            {"sources": [(0, 1)]},
+            "on cells that are not passable; move it",
+            id="a source on nodata",
+        ),
+        pytest.param(
+            {"sources": [(1, 0)]},
+            "on cells that are not passable; move it",
+            id="a source on a barrier",
+        ),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:

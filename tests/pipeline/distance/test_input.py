@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
+from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
 
@@ -157,6 +158,13 @@ def test_a_cost_that_overflows_is_not_called_unreached(tile: int) -> None:
         og.cost_distance(None, [(0, 0)], **given)
     bounded = og.cost_distance(None, [(0, 0)], **given, max_cost=1e300)
     assert bounded.attrs["unreached_cells"] == 24
+
+
+def test_a_cost_that_overflows_on_a_gpu_is_not_called_unreached(emulated_gpu: Emulator) -> None:
+    """Where the step leads from one tile, in the GPU's memory, to another."""
+    given: dict[str, Any] = {"elevation": cliff(1000), "cost": "tobler", "backend": "cuda"}
+    with refused("row 3", "row 2", "float64", "heights 0 and 1000", kind=og.RunError):
+        og.cost_distance(None, [(0, 0)], **given, tile=3)
 
 
 def test_a_way_round_a_step_that_overflows_is_found() -> None:

@@ -39,4 +39,4 @@ def exact_float(total: int) -> float:
     try:
         return total / (1 << -UNIT_EXPONENT)
     except OverflowError:
-        return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf

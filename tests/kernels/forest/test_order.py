@@ -92,6 +92,12 @@ def test_totals_are_the_exact_sum_rounded_once(values: list[float]) -> None:
     assert exact_float(total) == expected
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_total_beyond_float64_is_infinite(sign: int) -> None:
+    largest = sign * np.finfo(np.float64).max
+    assert exact_float(exact_sum(np.full(1000, largest))) == sign * math.inf
+
+
 @given(st.lists(st.floats(-1e6, 1e6), max_size=30), st.integers(0, 30))
 def test_totals_do_not_depend_on_how_terms_are_grouped(values: list[float], cut: int) -> None:
     whole = np.array(values, np.float64)

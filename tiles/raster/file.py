@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class FileRaster:
                     "rioxarray.open_rasterio(..., mask_and_scale=True)"
                 )
             if nodata is None:
-                nodata = dataset.nodatavals[at]
+                nodata = _nodata(dataset, at)
                 if nodata is None and dataset.driver == "GRASSASCIIGrid":
                     nodata = GRASS_NODATA
             self.nodata = native_nodata(nodata, self.dtype, what)
@@ -165,6 +166,24 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
     if not 1 <= band <= dataset.count:
         raise InputError(f"{what}: band={band}; it has bands 1 to {dataset.count}")
     return band
+
+
+def _nodata(dataset: Any, at: int) -> int | float | None:
+    """The nodata value of a band, exactly: rasterio tells those of 64-bit integers as float64."""
+    if dataset.dtypes[at] not in ("int64", "uint64"):
+        value: float | None = dataset.nodatavals[at]
+        return value
+    import rasterio.shutil
+    from rasterio.io import MemoryFile
+
+    with MemoryFile(ext=".vrt") as described:
+        rasterio.shutil.copy(dataset, described.name, driver="VRT")
+        bands = ElementTree.fromstring(described.read()).findall("VRTRasterBand")
+    text = bands[at].findtext("NoDataValue")
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return float(text)  # type: ignore[arg-type]
 
 
 def _has_mask(dataset: Any, at: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,10 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
-from orograph.tiles.store.publish import partial_path
 
 BLOCK = 512
 READ_SIDE = 4096
+EXACT_IN_FLOAT = 2**53
 
 
 def to_geotiff(
@@ -38,7 +39,7 @@ def to_geotiff(
     source : DataArray, Dataset, array, or path
         Anything `open_raster` takes; a store or Dataset of several rasters needs ``variable``.
     path : path
-        The file to write. Until it is whole it is called ``<path>.partial``.
+        The file to write. Until it is whole it has a hidden name of its own beside it.
     variable : str, optional
         Which variable of several.
     overwrite : bool
@@ -69,10 +70,10 @@ def to_geotiff(
     path = Path(path)
     raster = open_raster(source, variable=variable)
     _check_file(path, raster, overwrite)
-    partial = partial_path(path)
+    partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
     try:
         with full_storage_reported(path):
-            _check_written(partial, _write(raster, partial))
+            _check_written(partial, raster, _write(raster, partial))
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -109,13 +110,15 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
 
     sums: dict[Window, int] = {}
     place = raster.georeference
-    profile: dict[str, Any] = {
-        "driver": "GTiff",
+    shape: dict[str, Any] = {
         "height": raster.shape[0],
         "width": raster.shape[1],
         "count": 1,
         "dtype": raster.dtype.name,
         "nodata": raster.nodata,
+    }
+    form: dict[str, Any] = {
+        "driver": "GTiff",
         "tiled": True,
         "blockxsize": BLOCK,
         "blockysize": BLOCK,
@@ -124,13 +127,18 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
         "BIGTIFF": "IF_SAFER",
         "NUM_THREADS": "ALL_CPUS",
     }
-    if place.crs_wkt is not None:
-        profile["crs"] = rasterio.CRS.from_wkt(place.crs_wkt)
-    if place.transform is not None:
-        profile["transform"] = place.transform
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        with rasterio.open(path, "w", **profile) as target:
+        if raster.dtype.kind in "iu" and abs(raster.nodata or 0) > EXACT_IN_FLOAT:
+            _lay_out(raster, path, form)
+            opened = rasterio.open(path, "r+", NUM_THREADS="ALL_CPUS")
+        else:
+            opened = rasterio.open(path, "w", **form, **shape)
+        with opened as target:
+            if place.crs_wkt is not None:
+                target.crs = rasterio.CRS.from_wkt(place.crs_wkt)
+            if place.transform is not None:
+                target.transform = place.transform
             title = raster.attrs.get("long_name") or raster.name
             if title:
                 target.set_band_description(1, str(title))
@@ -146,13 +154,38 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     return sums
 
 
-def _check_written(path: Path, sums: dict[Window, int]) -> None:
+def _lay_out(raster: Raster, path: Path, form: dict[str, Any]) -> None:
+    """Make an empty file whose nodata value is exact.
+
+    rasterio hands it to GDAL as a float64. GDAL itself copies it as an integer, from a VRT.
+    """
+    import rasterio.shutil
+
+    height, width = raster.shape
+    kind = {"i": "Int64", "u": "UInt64"}[raster.dtype.kind]
+    empty = (
+        f'<VRTDataset rasterXSize="{width}" rasterYSize="{height}">'
+        f'<VRTRasterBand dataType="{kind}" band="1"><NoDataValue>{raster.nodata}</NoDataValue>'
+        "</VRTRasterBand></VRTDataset>"
+    )
+    with rasterio.open(empty) as source:
+        rasterio.shutil.copy(source, path, SPARSE_OK=True, **form)
+
+
+def _check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
     """Read the file back: GDAL reports a full disk on the standard error stream and goes on."""
     try:
         written = FileRaster(path)
         whole = all(zlib.crc32(written.read(window).data) == held for window, held in sums.items())
     except (OSError, InputError):  # rasterio's own error is an OSError
         whole = False
+    # by their texts: NaN is not equal to itself
+    if whole and repr(written.nodata) != repr(raster.nodata):
+        raise InputError(
+            f"source: nodata={raster.nodata} of {raster.dtype} reads back from a GeoTIFF as "
+            f"{written.nodata}; give the cells another nodata value first, between -2**53 and "
+            "2**53 if they are integers"
+        )
     if not whole:
         raise StorageFullError(
             f"{path} does not read back as it was written; most often the device, a quota or a "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rasterio.crs import CRS
 from orograph.tiles.errors import InputError, StoreExistsError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store import export as exporting
 from orograph.tiles.store.create import (
     Layout,
@@ -76,7 +78,12 @@ def test_real_rasters_make_the_round_trip(shared_data: Path, tmp_path: Path, nam
         ("int32", -1),
         ("uint32", 7),
         ("int64", 0),
+        ("int64", -(2**53) - 1),
+        ("int64", 10**17),
+        ("int64", -(2**63)),
+        ("int64", 2**63 - 1),
         ("uint64", 0),
+        ("uint64", 2**64 - 1),
         ("float32", np.nan),
         ("float64", -9999.0),
     ],
@@ -90,9 +97,63 @@ def test_every_type_of_cell(tmp_path: Path, dtype: str, nodata: Any) -> None:
     with rasterio.open(tmp_path / "a.tif") as ours:
         assert ours.dtypes == (dtype,)
         np.testing.assert_array_equal(ours.read(1), cells)
-        np.testing.assert_equal(ours.nodata, nodata)
         assert ours.descriptions == ("z",)
         assert ours.units == ("m",)
+    # rasterio tells nodata as a float64
+    np.testing.assert_equal(open_raster(tmp_path / "a.tif").nodata, nodata)
+    again = to_geotiff(tmp_path / "a.tif", tmp_path / "b.tif")
+    np.testing.assert_equal(open_raster(again).nodata, nodata)
+
+
+def test_a_nodata_value_that_integers_hold_exactly_hides_the_same_cells(tmp_path: Path) -> None:
+    cells = np.array([[-(2**63), 1, -9], [5, -9, 3], [1, 7, 4]], np.int64)
+    place = Georeference.from_geotransform((500.0, 10.0, 0.0, 900.0, 0.0, -10.0), cells.shape)
+    array = xr.DataArray(cells, place.coords(), ("y", "x"), attrs={"_FillValue": cells[0, 0]})
+    array = array.rio.write_crs("EPSG:32633")
+    ours = open_raster(to_geotiff(array, tmp_path / "a.tif"))
+    np.testing.assert_array_equal(ours.read(Window(0, 0, 3, 3)), cells)
+    assert ours.nodata == -(2**63)
+    with rasterio.open(tmp_path / "a.tif") as written:
+        assert written.crs == CRS.from_epsg(32633)
+        assert written.transform == Affine(10, 0, 500, 0, -10, 900)
+        assert written.profile["tiled"]
+        assert written.compression.name == "deflate"
+
+
+def test_a_nodata_value_that_the_file_does_not_keep_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "EXACT_IN_FLOAT", 2**63)  # as rasterio would write it
+    array = xr.DataArray(np.zeros((3, 3), "i8"), dims=("y", "x"), attrs={"_FillValue": 10**17})
+    with pytest.raises(InputError, match=f"nodata={10**17} of int64 reads back .* as 1; give"):
+        to_geotiff(array, tmp_path / "a.tif")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+def test_files_beside_the_one_to_write_are_left_alone(tmp_path: Path) -> None:
+    beside = tmp_path / "z.tif.partial"
+    to_geotiff(np.ones((3, 3)), beside)
+    to_geotiff(beside, tmp_path / "z.tif")
+    assert open_raster(beside).read(Window(0, 0, 3, 3)).all()
+    assert open_raster(tmp_path / "z.tif").read(Window(0, 0, 3, 3)).all()
+    # what a writer that was killed has left stands in nobody's way
+    (tmp_path / "z.tif.partial").write_bytes(b"II*\0half")
+    to_geotiff(np.zeros((3, 3)), tmp_path / "z.tif", overwrite=True)
+    assert beside.read_bytes() == b"II*\0half"
+    assert sorted(os.listdir(tmp_path)) == ["z.tif", "z.tif.partial"]
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+def test_writers_of_one_file_are_not_in_each_others_way(tmp_path: Path) -> None:
+    def write(value: int) -> None:
+        to_geotiff(np.full((700, 700), value), tmp_path / "z.tif", overwrite=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(1, 9)))
+    cells = open_raster(tmp_path / "z.tif").read(Window(0, 0, 700, 700))
+    assert cells.min() == cells.max() > 0
+    assert os.listdir(tmp_path) == ["z.tif"]
 
 
 @pytest.mark.parametrize("side", [512, 1024])

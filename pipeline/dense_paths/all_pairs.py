@@ -48,7 +48,7 @@ def all_pairs(
     predecessors: bool = False,
     method: str = "auto",
     dtype: str = "float64",
-    no_edge: float | None = None,
+    no_edge: float = 0,
     tile: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -62,10 +62,10 @@ def all_pairs(
     ----------
     graph
         Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray,
-        the path of a Zarr array, or a SciPy sparse array. In a dense one infinity and NaN mean
-        that there is no edge, and 0 is an edge of length 0 (SciPy takes that for none: pass
-        ``no_edge=0`` for its convention); in a sparse one what is not stored is no edge. Lengths
-        may be negative. Of parallel edges the shortest counts.
+        a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array. In a dense one
+        infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
+        stored is no edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
+        parallel edges the shortest counts.
     predecessors
         Return the vertex before the last on each path too.
     method : {"auto", "floyd-warshall", "squaring", "dijkstra"}
@@ -76,7 +76,8 @@ def all_pairs(
     dtype : {"float64", "float32", "int64"}
         In which lengths are added and returned. ``float32`` takes no negative ones.
     no_edge
-        A value of the matrix that means that there is no edge.
+        A value of the matrix that means that there is no edge: 0, as in networkx and SciPy.
+        ``no_edge=np.inf`` makes zeros off the diagonal edges of length 0.
     tile
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
@@ -95,7 +96,8 @@ def all_pairs(
     Raises
     ------
     InputError
-        If the graph or an argument cannot be used.
+        If the graph or an argument cannot be used, or lengths of paths may pass what ``dtype``
+        holds.
     NegativeCycle
         If a cycle of negative length is there; the error names it.
 
@@ -117,7 +119,7 @@ def all_pairs(
     --------
     >>> import numpy as np
     >>> import orograph as og
-    >>> lengths = np.array([[0, 4, 1], [np.inf, 0, np.inf], [np.inf, 2, 0]])
+    >>> lengths = np.array([[0, 4, 1], [0, 0, 0], [0, 2, 0]])
     >>> og.all_pairs(lengths).distance.values.tolist()
     [[0.0, 3.0, 1.0], [inf, 0.0, inf], [inf, 2.0, 0.0]]
     """
@@ -175,6 +177,13 @@ def _choose(matrix: EdgeMatrix, method: str) -> str:
                 f"dtype: paths of {n} vertices and lengths up to {stats.greatest:.0f} may pass "
                 f"{limit}, up to which {method} is exact in int64; use 'float64'"
             )
+    elif n * statistics.greatest > float(np.finfo(matrix.dtype).max):
+        wider = " dtype='float64'," if matrix.dtype == np.float32 else ""
+        raise InputError(
+            f"graph: paths of {n} vertices and lengths up to {statistics.greatest:g} may pass "
+            f"{np.finfo(matrix.dtype).max:g}, the largest {matrix.dtype}; pass{wider} lengths in a "
+            f"larger unit, or no_edge={statistics.greatest:g} if that stands for no edge"
+        )
     return method
 
 

@@ -77,8 +77,15 @@ class EdgeMatrix:
                     f"graph: an edge in {where}{columns.stop} has length -inf; lengths are finite"
                 )
         if self.dtype.kind != "i":
-            lengths = np.array(values, self.dtype)
+            with np.errstate(over="ignore"):
+                lengths = np.array(values, self.dtype)
             lengths[gone] = np.inf
+            if np.count_nonzero(np.isinf(lengths)) > np.count_nonzero(gone):
+                wrong = values[np.isinf(lengths) & ~gone][0]
+                raise InputError(
+                    f"graph: an edge has length {wrong}, beyond {np.finfo(self.dtype).max:g}, the "
+                    f"largest {self.dtype}; pass dtype='float64', or lengths in a larger unit"
+                )
             return lengths
         kept = np.where(gone, 0, values)
         lengths = kept.astype(np.int64)
@@ -154,8 +161,10 @@ class EdgeMatrix:
         return sparse.csr_array(entries, shape=(self.n, self.n))
 
 
-def open_edges(graph: Any, dtype: str, no_edge: float | None) -> EdgeMatrix:
+def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     """The edges of a graph: any array, a SciPy sparse array, or the path of a Zarr array.
+
+    In a dense one ``no_edge`` means that there is none; a sparse one may store zeros as edges.
 
     Raises
     ------
@@ -164,7 +173,18 @@ def open_edges(graph: Any, dtype: str, no_edge: float | None) -> EdgeMatrix:
     """
     if dtype not in DTYPES:
         raise InputError(f"dtype: {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
+    if isinstance(no_edge, bool) or not isinstance(no_edge, (int, float, np.number)):
+        raise InputError(
+            f"no_edge: {no_edge!r}; it must be a number, such as 0, or inf to make zeros edges"
+        )
     values = graph
+    if hasattr(values, "adjacency"):
+        raise InputError(
+            f"graph: {type(values).__name__}; pass networkx.to_scipy_sparse_array(graph), whose "
+            "rows are its nodes in their order"
+        )
+    if hasattr(values, "to_numpy") and not hasattr(values, "dtype"):
+        values = values.to_numpy()  # pandas
     if isinstance(values, (str, os.PathLike)):
         values = _open_array(values)
     if sparse.issparse(values):
@@ -179,7 +199,8 @@ def open_edges(graph: Any, dtype: str, no_edge: float | None) -> EdgeMatrix:
         )
     if values.dtype.kind not in "iufb":
         raise InputError(f"graph: {values.dtype} are no lengths; use floats or integers")
-    return EdgeMatrix(values, int(values.shape[0]), np.dtype(dtype), no_edge)
+    none = None if sparse.issparse(values) and no_edge == 0 else no_edge
+    return EdgeMatrix(values, int(values.shape[0]), np.dtype(dtype), none)
 
 
 def _open_array(path: str | os.PathLike[str]) -> Any:

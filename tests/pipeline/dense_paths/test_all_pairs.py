@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dask.array as da
+import networkx
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pytest
 import xarray as xr
 import zarr
@@ -104,7 +106,9 @@ def test_integers_do_not_depend_on_tiles_or_methods(signed: bool) -> None:
     expected = np.where(np.isinf(expected), UNREACHED, expected)
     for tile in (10, 33, 75):
         for method in METHODS[: 2 if signed else 3]:
-            result = og.all_pairs(graph, method=method, tile=tile, dtype="int64", predecessors=True)
+            result = og.all_pairs(
+                graph, method=method, tile=tile, dtype="int64", no_edge=np.inf, predecessors=True
+            )
             np.testing.assert_array_equal(result.distance, expected)
             check_predecessors(graph, result)
     assert result.distance.attrs["_FillValue"] == UNREACHED
@@ -143,7 +147,7 @@ def test_predecessors_do_not_go_round_cycles_of_length_zero(
 
 def solve_here(graph: Array, tile: int, method: str) -> xr.Dataset:
     """In memory and one task after the other, which is quicker for tiny graphs."""
-    task = apsp._Task(open_edges(graph, "int64", None), min(tile, len(graph)), method, True)
+    task = apsp._Task(open_edges(graph, "int64", np.inf), min(tile, len(graph)), method, True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_blocks, "compute", compute_here)
         return task.in_memory()
@@ -160,19 +164,32 @@ def test_auto_takes_dijkstra_for_few_edges() -> None:
     n = 15_000
     i = np.arange(n - 1)
     few = sparse.csr_array((np.ones(n - 1), (i, i + 1)), shape=(n, n))
-    assert apsp._choose(open_edges(few, "float64", None), "auto") == "dijkstra"
-    assert apsp._choose(open_edges(-few, "float64", None), "auto") == "floyd-warshall"
+    assert apsp._choose(open_edges(few, "float64", 0), "auto") == "dijkstra"
+    assert apsp._choose(open_edges(-few, "float64", 0), "auto") == "floyd-warshall"
     assert og.all_pairs(random_graph(1, 30)).attrs["method"] == "floyd-warshall"
 
 
 def test_what_means_no_edge() -> None:
     graph = np.array([[0.0, 3.0, 0.0], [np.nan, 0.0, 2.0], [np.inf, np.inf, 0.0]])
-    zero_is_an_edge = og.all_pairs(graph).distance.values
+    for options in ({}, {"no_edge": 0}, {"no_edge": np.float32(0)}):
+        none = og.all_pairs(graph, **options).distance.values
+        np.testing.assert_array_equal(none[0], [0, 3, 5])
+    zero_is_an_edge = og.all_pairs(graph, no_edge=np.inf).distance.values
     np.testing.assert_array_equal(zero_is_an_edge[0], [0, 3, 0])
-    none = og.all_pairs(graph, no_edge=0).distance.values
-    np.testing.assert_array_equal(none[0], [0, 3, 5])
     whole = og.all_pairs(np.array([[0, 4], [-1, 0]]), no_edge=-1, dtype="int64").distance.values
     np.testing.assert_array_equal(whole, [[0, 4], [UNREACHED, 0]])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_matrices_of_networkx_and_scipy_mean_the_same_here(method: str) -> None:
+    graph = networkx.karate_club_graph()
+    expected = networkx.floyd_warshall_numpy(graph)
+    matrix = networkx.to_numpy_array(graph)
+    np.testing.assert_array_equal(floyd_warshall(matrix), expected)
+    for given_as in (matrix, networkx.to_scipy_sparse_array(graph), pd.DataFrame(matrix)):
+        found = og.all_pairs(given_as, method=method)
+        np.testing.assert_array_equal(found.distance, expected)
+        assert found.attrs["edges"] == 2 * graph.number_of_edges()
 
 
 def test_parallel_edges_and_stored_zeros() -> None:
@@ -214,7 +231,7 @@ def test_the_cycle_that_is_named_is_a_negative_one(
     graph[cycle[0], cycle[1]] = -2 * length
     tile = max(tile, n // 5)
     with pytest.raises(og.NegativeCycle) as caught:
-        og.all_pairs(graph, dtype=dtype, method=method, tile=tile)
+        og.all_pairs(graph, dtype=dtype, method=method, tile=tile, no_edge=np.inf)
     named = caught.value.cycle
     assert len(set(named)) == len(named)
     total = sum(graph[u, v] for u, v in zip(named, [*named[1:], named[0]]))
@@ -245,9 +262,9 @@ def test_rounding_makes_no_negative_cycle() -> None:
 
 
 def test_no_cycle_is_named_where_there_is_none() -> None:
-    graph = open_edges(random_graph(7, 60, signed=True, whole=True), "int64", None)
+    graph = open_edges(random_graph(7, 60, signed=True, whole=True), "int64", np.inf)
     assert find_negative_cycle(graph) is None
-    assert length_of(open_edges(np.array([[0, 2], [5, 0]]), "int64", None), [0, 1]) == 7
+    assert length_of(open_edges(np.array([[0, 2], [5, 0]]), "int64", np.inf), [0, 1]) == 7
 
 
 @pytest.fixture(scope="module")
@@ -367,6 +384,19 @@ def test_a_run_in_the_background() -> None:
         pytest.param([[0, 0.5], [1, 0]], {"dtype": "int64"}, "length 0.5, no whole", id="half"),
         pytest.param([[0, 2**59], [1, 0]], {"dtype": "int64"}, "-2.*59 and 2.*59", id="too long"),
         pytest.param([[0, 2**57] * 2] * 4, {"dtype": "int64"}, "may pass", id="long paths"),
+        pytest.param([[0, 1e308] * 2] * 4, {}, r"4 vertices .* 1e\+308 may pass", id="overflow"),
+        pytest.param(
+            [[0, 2e38] * 2] * 4,
+            {"dtype": "float32"},
+            "dtype='float64', .*no_edge=2e",
+            id="float32 paths",
+        ),
+        pytest.param(
+            [[0, 1e300], [1, 0]], {"dtype": "float32"}, "length 1e.300, beyond 3.4", id="1e300"
+        ),
+        pytest.param([[0]], {"no_edge": "x"}, "no_edge: 'x'", id="no_edge a word"),
+        pytest.param([[0]], {"no_edge": None}, "no_edge: None.*inf to make", id="no_edge None"),
+        pytest.param(networkx.Graph([(0, 1)]), {}, "Graph; pass networkx.to_sc", id="networkx"),
         pytest.param([[0, -1], [1, 0]], {"method": "dijkstra"}, "no negative", id="dijkstra"),
         pytest.param([[0, -1], [1, 0]], {"dtype": "float32"}, "no correct digit", id="float32"),
         pytest.param([[0]], {"method": "magic"}, "method: 'magic'", id="method"),

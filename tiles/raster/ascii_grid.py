@@ -1,14 +1,19 @@
-"""Opening files with GDAL so that ASCII grids keep every digit."""
+"""Opening files with GDAL so that ASCII grids keep every digit, and faulty ones are refused."""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from orograph.tiles.errors import InputError
+
 # Unknown height in the ASCII grids of GRASS that say nothing of it ("null:" is optional there).
 GRASS_NODATA = -9999
-_ASCII = ("AAIGrid", "GRASSASCIIGrid")
+ASCII = ("AAIGrid", "GRASSASCIIGrid")
 
 
 def open_quietly(path: str, options: dict[str, Any]) -> Any:
@@ -33,7 +38,7 @@ def open_options(path: str) -> dict[str, Any]:
     if not _looks_ascii(path):
         return {}
     with open_quietly(path, {}) as dataset:
-        if dataset.driver not in _ASCII:
+        if dataset.driver not in ASCII:
             return {}
         long = _LONG_INTEGER if dataset.dtypes[0].startswith("int") else _LONG_DECIMAL
     return {"DATATYPE": "Float64"} if _has_numbers(path, long) else {}
@@ -80,3 +85,104 @@ def _has_numbers(path: str, pattern: re.Pattern[bytes]) -> bool:
                 return False
             text = text[-_LONGEST_NUMBER:] + more
         return True
+
+
+_KEY = re.compile(
+    rb"\s*(ncols|nrows|[xy]llcorner|[xy]llcenter|cellsize|dx|dy|nodata_value|nodata"
+    rb"|north|south|east|west|rows|cols|null|type|multiplier|proj|zone)\b\s*:?\s*(\S+)",
+    re.IGNORECASE,
+)
+_WORDS = {"type", "proj", "zone"}
+_POSITIVE = {"ncols", "nrows", "rows", "cols", "cellsize", "dx", "dy"}
+# As GDAL reads them; any other word would be a 0.
+_NUMBER = (
+    rb"(?:[-+]?+(?:[0-9]++[.,]?+[0-9]*+|[.,][0-9]++)(?:[eE][-+]?+[0-9]++)?+"
+    rb"|[-+]?+(?i:nan|inf|infinity|1\.#(?:qnan|snan|ind|inf))|null)(?!\S)"
+)
+_ONE_NUMBER = re.compile(_NUMBER)
+_NUMBERS = re.compile(rb"(?:\s*+" + _NUMBER + rb")*+\s*+")
+_SPACES = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
+_READ, _LONGEST_WORD = 2**20, 1024
+
+
+def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
+    """Refuse an ASCII grid with cells that are no numbers, or more or fewer than it declares.
+
+    GDAL reads what is no number as 0, cells beyond the declared rows not at all, and takes a
+    negative cell size for a grid whose rows go north.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    shape : (int, int)
+        Rows and columns, as GDAL has read them from its header.
+
+    Raises
+    ------
+    InputError
+        Names the line.
+    """
+    rows, columns = shape
+    with Path(path).open("rb") as file:
+        text = file.read(_READ)
+        start, bounds = 0, {}
+        while found := _KEY.match(text, start):
+            name, value = found[1].decode().lower(), found[2]
+            line = 1 + text[: found.start(2)].count(b"\n")
+            if name not in _WORDS:
+                bounds[name] = _checked(f"{path}: line {line}", name, value)
+            start = found.end()
+        for low, high in (("south", "north"), ("west", "east")):
+            if bounds.get(low, -math.inf) >= bounds.get(high, math.inf):
+                raise InputError(
+                    f"{path}: {high} is {bounds[high]:g} and {low} {bounds[low]:g}; the edges of "
+                    f"a grid need {high} beyond {low}: mend the header"
+                )
+        line, count = 1 + text[:start].count(b"\n"), 0
+        text = text[start:]
+        while text:
+            more = file.read(_READ)
+            # a number that goes on in what is read next
+            cut = len(text)
+            while more and cut and cut > len(text) - _LONGEST_WORD and not _SPACES[text[cut - 1]]:
+                cut -= 1
+            whole, text = text[:cut], text[cut:] + more
+            good = _NUMBERS.match(whole)
+            assert good is not None
+            if good.end() < len(whole):
+                word = whole[good.end() :].split(None, 1)[0][:40].decode("latin-1")
+                at = line + whole[: good.end()].count(b"\n")
+                raise InputError(
+                    f"{path}: line {at}: {word!r} is no number, and would be read as 0; mend the "
+                    "file, with its NODATA_value (GRASS: null) where the height is unknown"
+                )
+            blank = _SPACES[np.frombuffer(whole, np.uint8)]
+            begins = ~blank & np.concatenate([[True], blank[:-1]])
+            if count + int(begins.sum()) > rows * columns:
+                extra = np.flatnonzero(begins)[rows * columns - count]
+                at = line + whole[:extra].count(b"\n")
+                raise InputError(
+                    f"{path}: line {at}: more numbers than the {rows} x {columns} cells that the "
+                    "header declares; mend its rows and columns, or the lines"
+                )
+            count += int(begins.sum())
+            line += whole.count(b"\n")
+    if count < rows * columns:
+        raise InputError(
+            f"{path}: line {line}: the file ends after {count} numbers, and its header declares "
+            f"{rows} x {columns} cells; mend its rows and columns, or restore it from a copy"
+        )
+
+
+def _checked(where: str, name: str, value: bytes) -> float:
+    """A number of a header."""
+    text = value.decode("latin-1")
+    if not _ONE_NUMBER.fullmatch(value):
+        raise InputError(f"{where}: {name} is {text!r}, no number; mend the header")
+    if value == b"null":
+        return math.nan
+    number = float(text.replace(",", ".")) if "#" not in text else math.nan
+    if name in _POSITIVE and not 0 < number < math.inf:
+        raise InputError(f"{where}: {name} is {text}; it must be above 0: mend the header")
+    return number

@@ -17,7 +17,13 @@ from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import check_window
-from orograph.tiles.raster.ascii_grid import GRASS_NODATA, open_options, open_quietly
+from orograph.tiles.raster.ascii_grid import (
+    ASCII,
+    GRASS_NODATA,
+    check_ascii_grid,
+    open_options,
+    open_quietly,
+)
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype
 
 
@@ -60,6 +66,8 @@ class FileRaster:
             self.band = _choose_band(what, dataset, band)
             at = self.band - 1
             self.shape: tuple[int, int] = dataset.shape
+            if dataset.driver in ASCII and os.path.isfile(self.path):
+                check_ascii_grid(self.path, self.shape)
             self.dtype = supported_dtype(dataset.dtypes[at], what)
             scale, offset = dataset.scales[at], dataset.offsets[at]
             if (scale, offset) != (1.0, 0.0):

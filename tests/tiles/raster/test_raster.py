@@ -435,6 +435,70 @@ def test_a_decimal_far_down_in_an_ascii_grid_is_not_cut_off(tmp_path: Path) -> N
     assert open_raster(path).read(Window(2000, 0, 1, 2)).tolist() == [[7.75, 7.75]]
 
 
+ESRI = "ncols 4\nnrows 3\nxllcorner 0\nyllcorner 0\ncellsize 10\nNODATA_value -9\n"
+ROWS = "1 2 3 4\n5 -9 7 8\n9 10 11 12\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "message"),
+    [
+        pytest.param(ESRI, ROWS.replace("7", "x"), "line 8: 'x' is no number", id="a letter"),
+        pytest.param(ESRI, ROWS.replace("7", "7-8"), "line 8: '7-8' is no number", id="two in one"),
+        pytest.param(GRASS, ROWS.replace("7", "*"), "line 8: '.' is .*GRASS: null", id="a star"),
+        pytest.param(ESRI.replace("-9", "abc"), ROWS, "line 6: nodata_value is 'abc'", id="nodata"),
+        pytest.param(
+            ESRI.replace("nrows 3", "nrows 2"),
+            ROWS,
+            "line 9: more numbers than the 2 x 4",
+            id="few",
+        ),
+        pytest.param(
+            ESRI.replace("ncols 4", "ncols 5"), ROWS, "line 10: .* after 12 .* 3 x 5", id="many"
+        ),
+        pytest.param(
+            ESRI.replace("10", "-10"), ROWS, "line 5: cellsize is -10; it must be", id="negative"
+        ),
+        pytest.param(
+            GRASS.replace("north: 30", "north: -30"), ROWS, "north is -30 and south 0", id="south"
+        ),
+        pytest.param(
+            GRASS.replace("north: 30", "north: 30:30N"), ROWS, "line 1: north is '30:", id="degrees"
+        ),
+        pytest.param(
+            ESRI.replace("ncols 4\nnrows 3", "ncols 100000\nnrows 100000"),
+            ROWS,
+            "line 10: .* its header declares 100000 x 100000 cells",
+            id="a shape far beyond the file",
+        ),
+    ],
+)
+def test_faulty_ascii_grids_are_refused(
+    tmp_path: Path, header: str, rows: str, message: str
+) -> None:
+    (tmp_path / "a.asc").write_text(header + rows)
+    with pytest.raises(InputError, match=f"a.asc: {message}"):
+        open_raster(tmp_path / "a.asc")
+
+
+@pytest.mark.parametrize("tail", ["", "x"], ids=["whole", "with a letter at its end"])
+def test_ascii_grids_longer_than_what_is_read_at_a_time(tmp_path: Path, tail: str) -> None:
+    line = " ".join(["12345"] * 500) + "\n"
+    head = "ncols 500\nnrows 2001\nxllcorner 0\nyllcorner 0\ncellsize 10\n"
+    (tmp_path / "a.asc").write_text(head + line * 2000 + line.rstrip() + tail)
+    if tail:
+        with pytest.raises(InputError, match="line 2006: '12345x' is no number"):
+            open_raster(tmp_path / "a.asc")
+    else:
+        assert open_raster(tmp_path / "a.asc").read(Window(2000, 499, 1, 1)).tolist() == [[12345]]
+
+
+def test_ascii_numbers_of_every_form(tmp_path: Path) -> None:
+    (tmp_path / "a.asc").write_text(ESRI + "+1 -2.5 3. .5\n 1e3 -1E-2 nan 8\n\n9 10\n11 12 \r\n")
+    cells = open_raster(tmp_path / "a.asc").read(Window(0, 0, 3, 4))
+    expected = [[1, -2.5, 3, 0.5], [1000, -0.01, np.nan, 8], [9, 10, 11, 12]]
+    np.testing.assert_allclose(cells, expected, rtol=1e-6)
+
+
 def test_real_files_read_as_by_rasterio(shared_data: Path) -> None:
     paths = sorted((shared_data / "dem").glob("*.tif")) + sorted(
         (shared_data / "friction").glob("*.tif")

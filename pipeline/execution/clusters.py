@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import multiprocessing
+import sys
+from numbers import Integral
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from orograph.kernels.backends import missing_gpu
+from orograph.tiles.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from distributed import Client
 
 GPU_THREADS = 4
+LOOPBACK = "127.0.0.1"
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
@@ -20,13 +29,23 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     n_workers
         Number of workers; by default one a GPU, or one a core.
     **options
-        Handed on to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``.
+        Handed on to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``, whose scheduler
+        and dashboards listen on this machine's loopback address alone unless ``host`` or
+        ``dashboard_address`` say otherwise.
 
     Returns
     -------
     distributed.Client
         Closing it closes the cluster. While it is open, operations on stored rasters run on it
         unless they are given another ``client``.
+
+    Raises
+    ------
+    InputError
+        If ``n_workers`` is not a whole number above 0, or an option is unknown.
+    RunError
+        If workers do not start, or would run the script that starts them: call it below
+        ``if __name__ == "__main__":``.
 
     Notes
     -----
@@ -41,6 +60,10 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     ...     len(client.scheduler_info()["workers"])
     1
     """
+    if n_workers is not None and (
+        isinstance(n_workers, bool) or not isinstance(n_workers, Integral) or n_workers < 1
+    ):
+        raise InputError(f"n_workers: {n_workers!r}; it must be a whole number, at least 1")
     from distributed import Client, LocalCluster
 
     class OwningClient(Client):
@@ -50,15 +73,95 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
             super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
             local.close()
 
+    kind: Any = LocalCluster
+    own: dict[str, Any] = {"threads_per_worker": 1, "processes": True}
     if missing_gpu() is None:
         from dask_cuda import LocalCUDACluster
 
-        options = {"threads_per_worker": GPU_THREADS, **options}
-        local = LocalCUDACluster(n_workers=n_workers, **options)
-    else:
-        options = {"threads_per_worker": 1, "processes": True, **options}
-        local = LocalCluster(n_workers=n_workers, **options)
-    return OwningClient(local)  # type: ignore[no-untyped-call]
+        kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
+    # else it would be heard on all addresses of this machine
+    options = {**own, "dashboard_address": f"{LOOPBACK}:8787", **options}
+    _check_options(kind, options)
+    if options.get("processes", True):
+        _check_script()
+    try:
+        local = kind(n_workers=n_workers, **options)
+        return OwningClient(local)  # type: ignore[no-untyped-call]
+    except (RuntimeError, TimeoutError) as error:
+        raise RunError(
+            f"the cluster did not start ({error}); what its workers said is above: often there is "
+            'no `if __name__ == "__main__":` around what the script does, or no memory left'
+        ) from error
+
+
+def _check_options(kind: type, options: dict[str, Any]) -> None:
+    """Refuse options that neither the cluster nor its workers have.
+
+    Workers would fail by them as often as they are started again, for ever.
+    """
+    from distributed import LocalCluster, Nanny, Worker
+
+    known = {
+        name
+        for start in (kind, LocalCluster, Nanny, Worker)
+        for base in start.__mro__
+        if "__init__" in base.__dict__ and base is not object
+        for name in inspect.signature(base.__init__).parameters
+    }
+    for name in options.keys() - (known - {"self", "kwargs", "worker_kwargs"}):
+        raise InputError(
+            f"{name}: no option of {kind.__name__} or its workers; see their documentation"
+        )
+
+
+_GUARD = (
+    "a worker runs the script that starts it from its top, where this would start workers again; "
+    'put what the script does below `if __name__ == "__main__":`'
+)
+
+
+def _check_script() -> None:
+    """Refuse to start processes from the top level of a script that they would run themselves.
+
+    They import it as ``__mp_main__`` before they begin, fail there, and are started again.
+
+    Raises
+    ------
+    RunError
+        If it is so.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RunError(_GUARD)
+    from dask import config
+
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None)
+    package = getattr(getattr(main, "__spec__", None), "name", "").endswith("__main__")
+    # `python -m package` is not run again
+    if not script or package or config.get("distributed.worker.multiprocessing-method") == "fork":
+        return
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        code = frame.f_code
+        if (code.co_name, code.co_filename) == ("<module>", script) and not _guarded(
+            script, frame.f_lineno
+        ):
+            raise RunError(f"{script}: line {frame.f_lineno}: {_GUARD}")
+        frame = frame.f_back
+
+
+def _guarded(script: str, line: int) -> bool:
+    """Whether a script looks at ``__name__`` before or around a line of its top level."""
+    try:
+        tree = ast.parse(Path(script).read_bytes())
+    except (OSError, SyntaxError):
+        return True  # not Python's own source: nobody can tell
+    return any(
+        isinstance(node, ast.Name) and node.id == "__name__" and node.lineno <= line
+        for statement in tree.body
+        if isinstance(statement, ast.If)
+        for node in ast.walk(statement.test)
+    )
 
 
 def current_client() -> Client | None:

@@ -1,0 +1,134 @@
+"""Starting a cluster: what is refused, where it listens, and scripts that workers would run."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import psutil
+import pytest
+from distributed import LocalCluster
+
+import orograph as og
+from orograph.cli.main import main
+from orograph.execution import clusters
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, True, "2"])
+def test_a_number_of_workers_that_is_none_is_refused(workers: object) -> None:
+    with pytest.raises(og.InputError, match=r"n_workers: .*whole number, at least 1"):
+        og.cluster(workers)  # type: ignore[arg-type]
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(og.InputError, match="foo: no option of LocalCluster or its workers"):
+        og.cluster(1, foo=1)
+
+
+@pytest.mark.parametrize("workers", ["0", "-1"])
+def test_workers_below_one_are_refused_by_the_shell(
+    workers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    og.ingest(np.ones((3, 3)), tmp_path / "a.zarr")
+    made = main(["mst", str(tmp_path / "a.zarr"), str(tmp_path / "b.zarr"), "--workers", workers])
+    assert made == 1
+    assert f"n_workers: {workers}; it must be" in capsys.readouterr().err
+
+
+def test_nothing_listens_beyond_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+
+    class Started(Exception):
+        pass
+
+    class Cluster(LocalCluster):
+        def __init__(self, **options: object) -> None:
+            asked.update(options)
+            raise Started
+
+    for gpu in (None, "no GPU"):
+        asked.clear()
+        monkeypatch.setattr(clusters, "missing_gpu", lambda found=gpu: found)
+        monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
+        monkeypatch.setattr("distributed.LocalCluster", Cluster)
+        with pytest.raises(Started):
+            og.cluster(1)
+        assert asked["dashboard_address"] == "127.0.0.1:8787"
+        with pytest.raises(Started):
+            og.cluster(1, dashboard_address=":8787")
+        assert asked["dashboard_address"] == ":8787"
+
+
+@pytest.mark.filterwarnings("ignore:Port 8787 is already in use")
+def test_a_cluster_listens_on_the_loopback_address() -> None:
+    with og.cluster(n_workers=1, memory_limit="1GiB") as client:
+        assert client.dashboard_link.startswith("http://127.0.0.1:")
+        here = psutil.Process()
+        heard = {
+            connection.laddr.ip
+            for process in [here, *here.children(recursive=True)]
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+    assert heard == {"127.0.0.1"}
+
+
+UNGUARDED = """
+import orograph as og
+
+def start():
+    return og.cluster(n_workers=1, dashboard_address=None)
+
+print("begun")
+"""
+LOOKED_AT = 'if __name__ != "there":\n    '
+
+
+def run(script: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(script)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_a_script_that_workers_would_run_ends_with_a_sentence(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED + "start()\n")
+    ended = run(script)
+    assert ended.returncode == 1
+    assert ended.stdout == "begun\n"  # by no worker
+    last = ended.stderr.splitlines()[-1]
+    assert f"{script}: line 8: a worker runs the script" in last
+    assert 'below `if __name__ == "__main__":`' in last
+
+
+def test_workers_that_run_the_script_all_the_same_end_with_a_sentence(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED + LOOKED_AT + "start()\n")
+    ended = run(script)
+    assert ended.returncode == 1
+    assert "RunError: a worker runs the script that starts it" in ended.stderr
+    assert "RunError: the cluster did not start" in ended.stderr.splitlines()[-1]
+
+
+def test_no_cluster_of_gpus_is_made_of_such_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cluster(LocalCluster):
+        def __init__(self, **options: object) -> None:
+            raise AssertionError("started")
+
+    monkeypatch.setattr(clusters, "missing_gpu", lambda: None)
+    monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
+    script = tmp_path / "script.py"
+    module = ModuleType("__main__")
+    module.__file__ = str(script)
+    monkeypatch.setitem(sys.modules, "__main__", module)
+    script.write_text(UNGUARDED + "start()\n")
+    with pytest.raises(og.RunError, match="line 8: a worker runs the script"):
+        runpy.run_path(str(script))
+    script.write_text(UNGUARDED + LOOKED_AT + "start()\n")
+    with pytest.raises(AssertionError, match="started"):
+        runpy.run_path(str(script))

@@ -2,17 +2,23 @@
 # Dask workers on this machine's GPUs, one each: deploy/cuda.sh [SCHEDULER]
 #
 # Without an address a scheduler is started here too, on port 8786, and all of it stays until Ctrl-C.
-# On several machines: deploy/cuda.sh on the first, deploy/cuda.sh tcp://first:8786 on the others.
+# It listens on this machine's loopback address alone. For several machines give the address that
+# the others reach this one by: ORO_HOST=10.0.0.1 deploy/cuda.sh on the first, deploy/cuda.sh
+# 10.0.0.1:8786 on the others. Who reaches that port runs code here: see TLS in README.md.
 # CUDA_VISIBLE_DEVICES chooses GPUs. Stores must lie where all machines see them under one path.
 set -euo pipefail
 
 address=${1:-}
 bin=${ORO_BIN:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/.venv/bin}
+host=${ORO_HOST:-}
+loopback=127.0.0.1
 
 if [[ -z $address ]]; then
-    "$bin/dask" scheduler --port 8786 &
+    host=${host:-$loopback}
+    "$bin/dask" scheduler --host "$host" --port 8786 --dashboard-address "$loopback:8787" &
     scheduler=$!
     trap 'kill "$scheduler" 2> /dev/null; wait' EXIT
-    address=tcp://127.0.0.1:8786
+    address=$host:8786
 fi
-"$bin/dask" cuda worker "$address" --nthreads 4
+"$bin/dask" cuda worker "$address" --nthreads 4 --dashboard-address "$loopback:0" \
+    ${host:+--host "$host"}

@@ -187,13 +187,6 @@ def _in_memory(order: RunSpec, layout: Layout) -> _Parts:
 
 def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client | None) -> _Parts:
     first, problem = order.rasters[0], order.problem
-    scratch = None
-    out = options.out
-    if out is None:
-        scratch = tempfile.TemporaryDirectory(
-            prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
-        )
-        out = Path(scratch.name) / "result.zarr"
     identity = {
         "operation": problem.name,
         **order.parameters,
@@ -202,6 +195,13 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
         "shard": layout.shard,
         "orograph": __version__,
     }
+    scratch = None
+    out = options.out
+    if out is None:
+        scratch = tempfile.TemporaryDirectory(
+            prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
+        )
+        out = Path(scratch.name) / "result.zarr"
     for raster in order.rasters:
         refuse_overlap(raster, out)
     space = Workspace(out, identity, overwrite=options.overwrite, resume=options.resume)

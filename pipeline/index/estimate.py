@@ -101,12 +101,16 @@ def plan_index(
 
 def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: int | None) -> Plan:
     layout, itemsize = form.layout, np.dtype(form.dtype).itemsize
-    shards = [with_halo(window, form.shape).size for window in layout.windows(form.shape)]
+    # shards with the cells around them: all, and the largest, along each axis
+    down, across = layout.count(form.shape)
+    axes = tuple(zip(form.shape, (down, across), strict=True))
+    read_cells = math.prod(n + 2 * (count - 1) for n, count in axes)
+    largest = math.prod(min(layout.shard, n) + min(2, count - 1) for n, count in axes)
     height, width = (min(form.side, n) for n in form.shape)
     border = 2 * (height + width)
     # cells as they are read and stored, and whether they are barriers, of a shard; the padded
     # rasters and the steps' weights of a block
-    shard = max(shards) * (sum(read) + 2 * itemsize + 2)
+    shard = largest * (sum(read) + 2 * itemsize + 2)
     block = height * width * itemsize * (2 * len(read) + 4)
     # tiles that are read in parts, for the cells around shards, are kept for a while
     kept = min(LIMIT_BYTES, form.shape[0] * form.shape[1] * sum(read))
@@ -116,15 +120,15 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
         tile=form.side,
         shard=layout.shard,
         tiles=form.count,
-        tasks=len(shards),
+        tasks=down * across,
         memory_per_worker=WORKER_BYTES
         + KERNEL_BYTES
         + shard
         + block
         + kept
         + int((MATRICES_THINNED if form.sparsify else MATRICES) * border * border * itemsize),
-        memory_client=CLIENT_BYTES + len(shards) * TASK_BYTES,
-        bytes_read=sum(shards) * sum(read),
+        memory_client=CLIENT_BYTES + down * across * TASK_BYTES,
+        bytes_read=read_cells * sum(read),
         bytes_written=form.bytes_uncompressed,
         bytes_checkpoints=copied,
         workers=workers,
@@ -228,6 +232,6 @@ def _bytes_of_an_empty(wanted: BuildSpec) -> int:
         path = Path(folder) / "empty"
         store = IndexStore.create(path, form, wanted.problem.lengths, place, "0" * 32)
         write_group_metadata(path, json.loads((path / "zarr.json").read_bytes()))
-        shards = len(list(form.layout.windows(form.shape))) * len(form.rasters)
+        shards = math.prod(form.layout.count(form.shape)) * len(form.rasters)
         tiles = (form.layout.shard // form.layout.tile) ** 2
         return store.bytes() + shards * (16 * tiles + 4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,12 +122,13 @@ class Form:
     @property
     def bytes_uncompressed(self) -> int:
         """What all blocks and the rasters take before they are compressed."""
-        sizes = [Counter(min(self.side, n - at) for at in range(0, n, self.side))
-                 for n in self.shape]  # fmt: skip
+        # whole blocks along each axis, and what is left of the last
+        sizes = [((self.side, n // self.side), (n % self.side, 1)) for n in self.shape]
         numbers = sum(
             self.numbers(height, width) * down * across
-            for height, down in sizes[0].items()
-            for width, across in sizes[1].items()
+            for height, down in sizes[0]
+            for width, across in sizes[1]
+            if height and width and down and across
         )
         cells = self.shape[0] * self.shape[1]
         return (numbers + cells * len(self.rasters)) * np.dtype(self.dtype).itemsize

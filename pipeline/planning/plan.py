@@ -15,6 +15,7 @@ from orograph.execution.launch import check_choice, run_layout
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.raster.nodata import supported_dtype
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import TABLE_ROWS, Layout
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
@@ -194,12 +195,20 @@ def plan(
             raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
         return plan_index(raster, dtype=dtype, workers=workers, **options)
     if isinstance(raster, tuple):
-        shape, cell = check_shape(raster), np.dtype(dtype or np.float32)
+        shape, cell = check_shape(raster), _cell_type(dtype)
     else:
         opened = open_raster(raster)
-        shape, cell, tile = opened.shape, opened.dtype, tile or opened.tile
-    layout = run_layout(shape, tile or config.get("tile"))
+        shape, cell = opened.shape, opened.dtype
+        tile = opened.tile if tile is None else tile
+    layout = run_layout(shape, config.get("tile") if tile is None else tile)
     return _OPERATIONS[operation](shape, cell, layout, workers, **options)
+
+
+def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
+    try:
+        return supported_dtype(np.float32 if dtype is None else dtype, "dtype")
+    except TypeError:
+        raise InputError(f"dtype: {dtype!r} is none; give one such as 'float32'") from None
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:

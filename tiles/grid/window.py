@@ -4,6 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orograph.tiles.errors import InputError
+
+# Coordinates of rows and columns are kept in memory: 1 GiB each at this length, which is once
+# round the Earth by 0.3 m. Cells, and edges by their number, then fit 64 bits.
+LONGEST_SIDE = 2**27
+
+
+def check_sides(shape: tuple[int, int], what: str) -> None:
+    """Refuse a grid that is larger than any that can be worked on."""
+    if max(shape) > LONGEST_SIDE:
+        raise InputError(
+            f"{what}: {shape[0]} x {shape[1]} cells; at most {LONGEST_SIDE} a side can be "
+            "worked on: if that is no mistake in its header, cut it into parts"
+        )
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import Window, check_sides
 from orograph.tiles.raster.array import check_window
 from orograph.tiles.raster.ascii_grid import (
     ASCII,
@@ -66,6 +66,7 @@ class FileRaster:
             self.band = _choose_band(what, dataset, band)
             at = self.band - 1
             self.shape: tuple[int, int] = dataset.shape
+            check_sides(self.shape, what)
             if dataset.driver in ASCII and os.path.isfile(self.path):
                 check_ascii_grid(self.path, self.shape)
             self.dtype = supported_dtype(dataset.dtypes[at], what)

@@ -9,6 +9,7 @@ import numpy as np
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import check_sides
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, on_host
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype, unmasked
 from orograph.tiles.store.publish import MARK, group_attributes
@@ -62,6 +63,7 @@ def _check_shape(shape: tuple[int, ...], what: str) -> None:
             f"{what}: {len(shape)} dimensions {shape}; a raster has 2, (y, x): "
             "select one layer with .isel(...)"
         )
+    check_sides(shape, what)
     if min(shape) == 0:
         raise InputError(
             f"{what}: {shape[0]} x {shape[1]} cells; at least 1 x 1 is needed: "

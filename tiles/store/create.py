@@ -109,6 +109,10 @@ class Layout:
             for x in range(0, shape[1], self.shard):
                 yield Window(y, x, self.shard, self.shard).clip(shape)
 
+    def count(self, shape: tuple[int, int]) -> tuple[int, int]:
+        """How many shards a grid has, down and across."""
+        return -(-shape[0] // self.shard), -(-shape[1] // self.shard)
+
 
 @dataclass(frozen=True)
 class Variable:

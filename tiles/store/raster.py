@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import DamagedChunkError, InputError
+from orograph.tiles.errors import BackendError, DamagedChunkError, InputError
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
@@ -149,7 +150,7 @@ class StoreRaster:
         decode = self._decoder()
         try:
             return decode(window)
-        except MemoryError:
+        except (MemoryError, BackendError):  # no place for the cells: they are not damaged
             raise
         except Exception as error:
             raise self._damage(decode, window, error) from error
@@ -171,6 +172,11 @@ class StoreRaster:
 
         Names the content: a shard copied to and fro, or mended, has the same. Only checksums are
         read, 4 bytes a tile.
+
+        Raises
+        ------
+        DamagedChunkError
+            If a shard that the metadata tell of is missing.
         """
         digest = hashlib.blake2b(digest_size=16)
         header = self._header
@@ -185,6 +191,7 @@ class StoreRaster:
         )
         digest.update(repr(plain).encode())
         folder = os.path.join(self.path, self.variable, "c")
+        self._check_complete()
         for row in sorted(os.listdir(folder) if os.path.isdir(folder) else ()):
             for name in sorted(os.listdir(os.path.join(folder, row))):
                 digest.update(f"{row}/{name}".encode())
@@ -200,6 +207,18 @@ class StoreRaster:
 
     def _shard_file(self, i: int, j: int) -> str:
         return os.path.join(self.path, self.variable, "c", str(i), str(j))
+
+    def _check_complete(self) -> None:
+        """Refuse a store in which a shard is missing, such as one of a shape beyond its files."""
+        if self._header.absent is None:
+            return
+        side, (height, width) = self._header.shard, self.shape
+        absent = Counter(i for i, _ in self._header.absent)
+        for i in range(-(-height // side)):
+            row = os.path.join(self.path, self.variable, "c", str(i))
+            present = len(os.listdir(row)) if os.path.isdir(row) else 0
+            if present + absent[i] < -(-width // side):
+                self._check_present(Window(i * side, 0, side, width).clip(self.shape))
 
     def _check_present(self, window: Window) -> None:
         side = self._header.shard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.index.build import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
+from orograph.tiles.store.create import Layout
 
 Array = npt.NDArray[Any]
 
@@ -146,6 +149,29 @@ def test_large_blocks_are_planned_by_smaller_ones(tmp_path: Path) -> None:
     assert planned.bytes_on_disk == pytest.approx(index.nbytes, rel=0.1)
 
 
+@pytest.mark.parametrize("shape", [(70, 90), (33, 32), (64, 65), (5, 200), (97, 1)])
+def test_shards_of_an_index_are_counted_without_listing_them(shape: tuple[int, int]) -> None:
+    planned = og.plan("distance_index", shape, block=2, levels=0)
+    layout = Layout(2, planned.shard)
+    read = [with_halo(window, shape).size for window in layout.windows(shape)]
+    assert (planned.tasks, planned.bytes_read) == (len(read), 8 * sum(read))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["minimum_spanning_forest", "cost_distance", "connected_components", "distance_index"],
+)
+def test_a_grid_of_any_size_is_planned_at_once(operation: str) -> None:
+    def plan(side: int) -> og.Plan:
+        return og.plan(operation, (side, side))
+
+    plan(10)
+    started = time.process_time()
+    planned = plan(10**18)
+    assert time.process_time() - started < 1
+    assert planned.bytes_written >= 10**36
+
+
 def test_what_a_build_reads_and_copies(tmp_path: Path) -> None:
     friction = np.ones((70, 90), np.float32)
     in_memory = og.plan("distance_index", friction, block=8, levels=0)
@@ -233,6 +259,9 @@ REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "16 neighbours": ("distance_index", (9, 9), {"connectivity": 16}, "connectivity: 16"),
     "no such dtype": ("distance_index", (9, 9), {"dtype": "int8"}, "dtype: 'int8'"),
     "no dtype": ("distance_index", (9, 9), {"dtype": "number"}, "dtype: 'number'"),
+    "complex cells": ("hop_distance", (9, 9), {"dtype": complex}, "dtype: dtype complex128; cells"),
+    "cells of no type": ("hop_distance", (9, 9), {"dtype": "number"}, "dtype: 'number' is none"),
+    "tiles without cells": ("hop_distance", (9, 9), {"tile": 0}, "tile=0: it must be 1 to"),
     "no cells": ("distance_index", (0, 9), {}, r"shape: \(0, 9\)"),
     "no raster": ("distance_index", None, {}, "friction: None"),
     "negative friction": ("distance_index", np.full((9, 9), -1.0), {}, r"-1.0 at row 0, column 0"),

@@ -11,8 +11,8 @@ to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -106,14 +106,16 @@ class CupyDevice:
         count, dtype = math.prod(shape), np.dtype(dtype)
         if count * dtype.itemsize < SMALL:
             return np.empty(shape, dtype)
-        memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
+        with _memory_reported(count * dtype.itemsize, "page-locked memory of the GPU's driver"):
+            memory = self._cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
-        if values.nbytes < SMALL:
-            return self._cupy.asarray(values)
-        buffer = self._cupy.empty(values.shape, values.dtype)
+        with _memory_reported(values.nbytes, "memory of the GPU"):
+            if values.nbytes < SMALL:
+                return self._cupy.asarray(values)
+            buffer = self._cupy.empty(values.shape, values.dtype)
         buffer.set(np.ascontiguousarray(values))
         # the caller may change them as soon as this returns
         self._cupy.cuda.get_current_stream().synchronize()
@@ -148,6 +150,18 @@ class CupyDevice:
         # CuPy would pass None as the address of an argument, not as an argument.
         passed = tuple(np.uint64(0) if value is None else value for value in arguments)
         function(tuple(grid), tuple(block), passed, shared_mem=shared)
+
+
+@contextmanager
+def _memory_reported(size: int, kind: str) -> Iterator[None]:
+    """Turn CuPy's errors (MemoryError and RuntimeError) into one that says what to do."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        raise BackendError(
+            f"{size} bytes of {kind} could not be had ({error}); give workers fewer threads, take "
+            "a smaller tile, end what else uses the GPU, or use backend='numba'"
+        ) from error
 
 
 @cache

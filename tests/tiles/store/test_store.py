@@ -22,7 +22,9 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orograph.kernels import device as cuda
 from orograph.tiles.errors import (
+    BackendError,
     DamagedChunkError,
     InputError,
     StorageFullError,
@@ -30,6 +32,7 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.memory import arrays_from
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store import publish as publishing
 from orograph.tiles.store.create import (
@@ -580,6 +583,35 @@ def test_shards_never_written_read_as_fill_values(tmp_path: Path) -> None:
     (tmp_path / "a/z/c/1/0").unlink()
     with pytest.raises(DamagedChunkError, match=r"c/1/0 is missing"):
         StoreRaster(tmp_path / "a").read(Window(0, 0, 8, 8))
+
+
+class _Full:
+    """A CuPy whose device and driver have no memory left."""
+
+    class cuda:
+        @staticmethod
+        def alloc_pinned_memory(size: int) -> None:
+            raise RuntimeError("cudaErrorMemoryAllocation: out of memory")
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], dtype: Any) -> None:
+        raise MemoryError("Out of memory allocating")
+
+
+def test_a_gpu_without_memory_is_not_taken_for_a_damaged_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "SMALL", 1)
+    device = cuda.CupyDevice.__new__(cuda.CupyDevice)
+    device._cupy = _Full
+    cells = noise((20, 20))
+    raster = StoreRaster(make_store(tmp_path / "a.zarr", cells, Layout(4, 8)))
+    message = r"bytes of .* could not be had \(.*; give workers fewer threads, .* backend='numba'"
+    with arrays_from(device.host_array), pytest.raises(BackendError, match=message):
+        raster.read(Window(0, 0, 20, 20))
+    with pytest.raises(BackendError, match=message):
+        device.upload(cells)
+    np.testing.assert_array_equal(raster.read(Window(0, 0, 20, 20)), cells)
 
 
 # --- full disks ----------------------------------------------------------------------------------

@@ -173,7 +173,8 @@ def cost_distance(
     check_choice("cost", cost, MODELS)
     check_choice("direction", direction, ("from", "to"))
     check_choice("connectivity", connectivity, (4, 8, 16))
-    check_choice("dtype", str(np.dtype(dtype)), DTYPES)
+    # NumPy takes None for float64
+    check_choice("dtype", dtype if dtype is None else str(np.dtype(dtype)), DTYPES)
     wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     for name in wanted:
         check_choice("outputs", name, OUTPUTS)

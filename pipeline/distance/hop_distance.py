@@ -40,6 +40,7 @@ Array = npt.NDArray[Any]
 
 # the friction model in integers counts the friction of both ends: two for a step
 PER_HOP = 2
+MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,13 @@ def hop_distance(
     """
     check_choice("connectivity", connectivity, (4, 8))
     if max_hops is not None and (
-        isinstance(max_hops, bool) or not isinstance(max_hops, Integral) or max_hops < 0
+        isinstance(max_hops, bool)
+        or not isinstance(max_hops, Integral)
+        or not 0 <= max_hops <= MOST_HOPS
     ):
-        raise InputError(f"max_hops: {max_hops!r}; it must be a whole number, at least 0")
+        raise InputError(
+            f"max_hops: {max_hops!r}; it must be a whole number, 0 to {MOST_HOPS}, or be left out"
+        )
     raster = open_raster(mask, nodata=nodata)
     targets = parse_targets(target_values)
     cells, source_raster = parse_sources(

@@ -51,7 +51,7 @@ def check_form(
     check_choice("cost", cost, MODELS)
     check_choice("connectivity", connectivity, (4, 8))
     try:
-        name = str(np.dtype(dtype))
+        name = None if dtype is None else str(np.dtype(dtype))  # NumPy takes None for float64
     except TypeError:
         name = dtype
     check_choice("dtype", name, DTYPES)

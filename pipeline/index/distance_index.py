@@ -7,6 +7,7 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,7 @@ class DistanceIndex:
     """
 
     def __init__(self, store: IndexStore, memory: int, client: Client | None) -> None:
+        _check_memory(memory)
         self._store = store
         self._blocks = Blocks(store, memory)
         self._client = client
@@ -164,6 +166,7 @@ class DistanceIndex:
         it is for indices that are to be kept or sent, not for those asked once
         (``benchmarks/index.py --sparsify``).
         """
+        _check_memory(memory)
         wanted = wanted_index(
             friction,
             elevation=elevation,
@@ -509,3 +512,8 @@ def _labelled(costs: npt.NDArray[Any], start: Any, end: Any, unreached: float) -
     }
     attrs = {"long_name": "least cost", "unreached": unreached}
     return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
+
+
+def _check_memory(memory: Any) -> None:
+    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 0:
+        raise InputError(f"memory: {memory!r}; it must be a whole number of bytes, such as 2**32")

@@ -86,6 +86,7 @@ def test_sources_may_be_a_raster() -> None:
     ("changes", "message"),
     [
         pytest.param({"max_hops": -1}, "max_hops: -1; it must be", id="hops below zero"),
+        pytest.param({"max_hops": 2**70}, "max_hops: .*0 to 4503599627370496", id="too many hops"),
         pytest.param({"max_hops": 1.5}, "max_hops: 1.5; it must be", id="half a hop"),
         pytest.param({"connectivity": 16}, "connectivity: 16 is unknown; use", id="knights"),
         pytest.param({"sources": [(9, 9)]}, "point 0 .* outside the grid", id="a source outside"),

@@ -383,10 +383,11 @@ def is_source(
     values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
 ) -> npt.NDArray[np.bool_]:
     """Which cells of a raster of sources are sources."""
-    if targets is None:
-        return (values != 0) & valid_cells(values, nodata)
     # in the dtype of the cells: float64 takes 2**53 + 1 for 2**53
-    if values.dtype.kind in "iu":
+    wanted: npt.NDArray[np.bool_]
+    if targets is None:
+        wanted = values != 0
+    elif values.dtype.kind in "iu":
         limits = np.iinfo(values.dtype)
         exact = [int(v) for v in targets if v == int(v) and limits.min <= v <= limits.max]
         wanted = np.isin(values, np.array(exact, values.dtype))

@@ -65,7 +65,7 @@ class _Cache(caching.FunctionCache):
 def compiled(function: Function) -> Function: ...
 @overload
 def compiled(*, error_model: Literal["python", "numpy"]) -> Callable[[Function], Function]: ...
-def compiled(function: Any = None, *, error_model: str = "python") -> Any:
+def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = "python") -> Any:
     """Compile a function when it is called, for the types of its arguments; without the GIL.
 
     Parameters
@@ -82,7 +82,7 @@ def compiled(function: Any = None, *, error_model: str = "python") -> Any:
     """
 
     def decorate(function: Any) -> Any:
-        dispatcher = njit(nogil=True, error_model=error_model)(function)
+        dispatcher: Any = njit(nogil=True, error_model=error_model)(function)
         with suppress(RuntimeError):  # there is no folder to write to
             dispatcher._cache = _Cache(function)
         return dispatcher

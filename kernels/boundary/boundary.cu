@@ -6,7 +6,7 @@
 // for others. A part is a thread block, or the tiles of its matrix are one each.
 //
 // *solve_leaves.* A warp does Floyd and Warshall's loops on a leaf's cells in shared memory.
-// *gather_line* lays out what joining two halves at a line of cells needs, as `_copy_part` does:
+// *gather_line* lays out what joining two halves at a line of cells needs, as `copy_part` does:
 // the paths from the kept cells to the line, those from it, and those along it. *gather_seam* does
 // it for two blocks that share no cell, as `_merge` does: it carries paths across the seam, whose
 // edges *weigh_seam* has weighed.

@@ -106,7 +106,7 @@ def _check_options(kind: type, options: dict[str, Any]) -> None:
         for start in (kind, LocalCluster, Nanny, Worker)
         for base in start.__mro__
         if "__init__" in base.__dict__ and base is not object
-        for name in inspect.signature(base.__init__).parameters
+        for name in inspect.signature(base.__dict__["__init__"]).parameters
     }
     for name in options.keys() - (known - {"self", "kwargs", "worker_kwargs"}):
         raise InputError(

@@ -51,7 +51,8 @@ def check_form(
     check_choice("cost", cost, MODELS)
     check_choice("connectivity", connectivity, (4, 8))
     try:
-        name = None if dtype is None else str(np.dtype(dtype))  # NumPy takes None for float64
+        # NumPy takes None for float64
+        name: Any = None if dtype is None else str(np.dtype(dtype))
     except TypeError:
         name = dtype
     check_choice("dtype", name, DTYPES)

@@ -65,7 +65,7 @@ def check_form(
             f"block: {block} with levels={levels} makes blocks of more than {MOST_CELLS_A_SIDE} "
             f"cells a side, whose matrices do not pay; {BLOCK} with levels={LEVELS} are usual"
         )
-    return name
+    return str(name)
 
 
 def wanted_index(

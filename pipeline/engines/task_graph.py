@@ -1,7 +1,9 @@
 """The names of tasks: the one place where they are made.
 
-Dask's dashboard groups tasks by the words of a key before its token, so a layer's name is made
-of lower-case words and hyphens only: digits or underscores in it would break the grouping.
+Dask's dashboard groups tasks by the words of a key before its token (``dask.utils.key_split``), so
+a layer's name is made of lower-case words and hyphens only: digits or underscores in it would break
+the grouping. So would a word that Dask takes for a hash, one of eight letters of which the first is
+a to f: it is written in the plural.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from orograph.tiles.grid.quadtree import Node
 
 Key = tuple[str, int, int]
+
+_LIKE_A_HASH = re.compile(r"(?<=-)[a-f][a-z]{7}(?=-)")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,16 @@ class Layers:
         if not re.fullmatch(r"[0-9a-f]{32}", self.token):
             raise ValueError(f"token: {self.token!r} is not 32 hexadecimal digits")
 
+    def name(self, stage: str) -> str:
+        """The name of the layer whose tasks do ``stage``.
+
+        Examples
+        --------
+        >>> Layers("cost-distance", "0" * 32).name("visit")
+        'cost-distances-visit-00000000000000000000000000000000'
+        """
+        return _LIKE_A_HASH.sub(r"\g<0>s", f"{self.problem}-{stage}-{self.token}")
+
     def key(self, stage: str, node: Node) -> Key:
         """The key of the task that does ``stage`` for ``node``.
 
@@ -35,4 +49,4 @@ class Layers:
         >>> Layers("forest", "0" * 32).key("merge", Node(3, 5))
         ('forest-merge-00000000000000000000000000000000', 3, 5)
         """
-        return f"{self.problem}-{stage}-{self.token}", node.level, node.z
+        return self.name(stage), node.level, node.z

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,21 @@ def test_a_full_disk_is_said_and_leaves_the_old_entry(
 
 
 @pytest.mark.parametrize("split", [key_split, distributed_key_split])
-def test_the_dashboard_groups_tasks_by_their_stage(split: object) -> None:
-    key = Layers("forest", "0123456789abcdef" * 2).key("merge", Node(3, 12))
-    assert split(key) == "forest-merge"  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("problem", "stage", "shown"),
+    [
+        ("forest", "merge", "forest-merge"),
+        ("cost-distance", "visit", "cost-distances-visit"),  # "distance" looks like a hash
+        ("all-pairs", "diagonal", "all-pairs-diagonals"),
+        ("distance-index", "shard", "distance-index-shard"),
+    ],
+)
+def test_the_dashboard_groups_tasks_by_their_stage(
+    split: Callable[[Any], str], problem: str, stage: str, shown: str
+) -> None:
+    layers = Layers(problem, "0123456789abcdef" * 2)
+    assert split(layers.key(stage, Node(3, 12))) == shown
+    assert split((layers.name(stage), 5)) == shown
 
 
 @pytest.mark.parametrize("name", ["Forest", "forest_mst", "forest2", ""])

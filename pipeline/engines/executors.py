@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import itertools
 import os
@@ -9,19 +10,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from orograph.execution.run import cluster_failures
+import dask
+
+from orograph.engines.task_graph import Layers
+from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
 from orograph.settings import config
-from orograph.tiles.errors import Cancelled
+from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
     from distributed import Client
 
 POLL_SECONDS = 0.5
 SECONDS_A_MESSAGE = 0.001
+SECONDS_TO_FORGET = 10.0
 
 
 class Executor(Protocol):
@@ -103,27 +109,37 @@ class _Threads:
 
 @dataclass
 class _Call:
-    """A task under way: its future, where it was sent, and how to send it again."""
+    """A task under way: where it was sent, and how to send it again."""
 
-    future: Any
-    home: str
+    home: str | None
     stage: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    copies: dict[int, Any] = field(default_factory=dict)
+    """The futures of its copies by their numbers; the first that is done counts."""
+    losses: int = 0
+    """How many workers it has been lost with."""
 
 
 class _Cluster:
-    """Tasks go to the worker that is the home of their data; if it dies, to another."""
+    """Tasks go to the worker that is the home of their data; if it dies, to another.
+
+    Nothing here waits for one future: a task whose worker is gone may never be done (see
+    `_send_again`), and a result may be lost after its task was done. For each copy of a task a
+    coroutine of the client fetches the result and puts it into a queue.
+    """
 
     shared = False
 
     def __init__(self, client: Client, problem: str, token: str) -> None:
         self._client = client
-        self._name = f"{problem}-{{}}-{token}"
+        self._layers = Layers(problem, token)
         self._numbers = itertools.count()
         self._running: dict[int, _Call] = {}
+        self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self._threads: dict[str, int] = {}
-        self._homes = self._workers()
+        self._homes: list[str] = []
+        self._look()
         self._heard = time.monotonic()
         self._patience = 20.0
         # A client gathers what it has to say for 10 ms, which is longer than many a visit takes.
@@ -131,20 +147,23 @@ class _Cluster:
         self._usual_interval = self._messages.interval
         self._messages.interval = min(SECONDS_A_MESSAGE, self._usual_interval)
 
-    def _workers(self) -> list[str]:
+    def _look(self) -> None:
+        """Learn which workers there are."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
         self._threads = {address: worker["nthreads"] for address, worker in workers.items()}
-        return sorted(workers)
+        self._homes = sorted(workers)
+        self._looked = time.monotonic()
 
     def serves(self, home: Any, number: int) -> bool:
-        return bool(self._homes[number % len(self._homes)] == home)
+        return home is None or bool(self._homes[number % len(self._homes)] == home)
 
     def share(self, home: Any, count: int) -> int:
         return -(-count // self._threads.get(home, 1))
 
     def idle(self) -> list[Any]:
         if not self._homes:
-            self._homes = self._workers()
+            # a task that waits for any worker makes a cluster that adapts start one
+            return [] if self._running else [None]
         load = Counter(call.home for call in self._running.values())
         # one more than a worker can do at a time: it need not wait for the driver between them
         rooms = [
@@ -156,72 +175,108 @@ class _Cluster:
 
     def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
-        future = self._send(home, stage, ticket, function, arguments)
-        self._running[ticket] = _Call(future, home, stage, function, arguments)
+        self._running[ticket] = _Call(home, stage, function, arguments)
+        self._send(ticket)
         return ticket
 
-    def _send(
-        self, home: str, stage: str, number: int, function: Callable[..., Any], arguments: Any
-    ) -> Any:
+    def _send(self, ticket: int) -> None:
+        """Send a copy of a task to its home."""
+        call, number = self._running[ticket], next(self._numbers)
         with cluster_failures():
-            return self._client.submit(
-                function,
-                *arguments,
-                key=(self._name.format(stage), number),
-                workers=[home],
-                allow_other_workers=True,
+            future = self._client.submit(
+                call.function,
+                *call.arguments,
+                key=(self._layers.name(call.stage), number),
+                workers=None if call.home is None else [call.home],
+                allow_other_workers=call.home is not None,
                 pure=False,
             )
+            call.copies[number] = future
+            loop = cast("Any", self._client.loop).asyncio_loop
+            asyncio.run_coroutine_threadsafe(self._deliver(ticket, number, future), loop)
+
+    async def _deliver(self, ticket: int, number: int, future: Any) -> None:
+        """Put a copy's result, or how it failed, into the queue; ends when it is released."""
+        try:
+            result, error = await future, None
+        except (Exception, asyncio.CancelledError) as failure:
+            result, error = None, failure
+        self._arrived.put((ticket, number, result, error))
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        from distributed import wait
-
         with cluster_failures():
             while True:
                 if cancelled.is_set():
                     raise Cancelled("the run was cancelled")
-                if not self._running:
-                    time.sleep(POLL_SECONDS)  # there is no worker now; one may come
-                    return []
-                futures = [call.future for call in self._running.values()]
-                with suppress(TimeoutError), self._client.as_current():
-                    wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-                done = [t for t, call in self._running.items() if call.future.done()]
-                results = [(ticket, self._running[ticket].future.result()) for ticket in done]
-                for ticket in done:
-                    del self._running[ticket]
-                self._homes = self._workers()
-                self._send_again()
-                if done:
+                if time.monotonic() - self._looked > POLL_SECONDS:
+                    self._look()
+                    self._send_again()
+                if results := self._fetch():
                     self._heard = time.monotonic()
                     return results
+                if self._client.status in ("closing", "closed"):
+                    raise concurrent.futures.CancelledError("the client is closed")
+                if not self._running:
+                    return []
+
+    def _fetch(self) -> list[tuple[Any, Any]]:
+        """Wait a little; the tasks that have been done, and their results."""
+        results = []
+        with suppress(Empty):
+            arrived = self._arrived.get(timeout=POLL_SECONDS)
+            while True:
+                ticket, number, result, error = arrived
+                call = self._running.get(ticket)
+                if call is not None and number in call.copies:
+                    if error is not None:
+                        raise error
+                    del self._running[ticket]
+                    self._release(call)
+                    results.append((ticket, result))
+                arrived = self._arrived.get_nowait()
+        return results
 
     def _send_again(self) -> None:
         """Give the tasks of workers that are gone to others.
 
-        Dask would do so itself, but a task whose worker dies twice can be left waiting for an
-        address that nobody has any more.
+        Dask would do so itself, but a task whose worker dies twice, or after it was done, can be
+        left waiting for an address that nobody has any more.
         """
         silent = time.monotonic() - self._heard > self._patience
         if silent:
             # nothing for long: whatever the scheduler believes, a second copy does no harm
             self._heard, self._patience = time.monotonic(), 2 * self._patience
-        for call in self._running.values():
-            if self._homes and (silent or call.home not in self._homes):
-                call.future.release()
-                call.home = self._homes[hash(call.home) % len(self._homes)]
-                number = next(self._numbers)
-                call.future = self._send(
-                    call.home, call.stage, number, call.function, call.arguments
-                )
+        for ticket, call in self._running.items():
+            lost = call.home is not None and call.home not in self._homes
+            if not self._homes or not (lost or silent):
+                continue
+            if lost:
+                self._release(call)
+                call.losses += 1
+                if call.losses > dask.config.get("distributed.scheduler.allowed-failures"):
+                    raise RunError(
+                        KILLS_ITS_WORKERS.format(f"{call.stage}: {call.losses} workers are gone")
+                    )
+            # not where it has waited in vain, if there is another
+            others = [home for home in self._homes if home != call.home] or self._homes
+            call.home = others[ticket % len(others)]
+            self._send(ticket)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":
-            self._client.run(function, *arguments, on_error="ignore")
+            with suppress(TimeoutError):  # of a worker that does not answer
+                self._client.run(
+                    function, *arguments, on_error="ignore", callback_timeout=SECONDS_TO_FORGET
+                )
+
+    def _release(self, call: _Call) -> None:
+        for future in call.copies.values():
+            future.release()
+        call.copies.clear()
 
     def close(self) -> None:
         """Let go of what is still running."""
         for call in self._running.values():
-            call.future.release()
+            self._release(call)
         self._running.clear()
         self._messages.interval = self._usual_interval

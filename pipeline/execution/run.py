@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from orograph.execution.launch import Engine
 
+KILLS_ITS_WORKERS = (
+    "a task has killed its workers again and again ({}); most often they run out of memory: give "
+    "them more or take smaller tiles, then resume=True continues the run"
+)
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -234,10 +239,7 @@ def cluster_failures() -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
-        raise RunError(
-            f"a task has killed its workers again and again ({error}); most often they run out of "
-            "memory: give them more or take smaller tiles, then resume=True continues the run"
-        ) from error
+        raise RunError(KILLS_ITS_WORKERS.format(error)) from error
     except (
         asyncio.CancelledError,
         concurrent.futures.CancelledError,

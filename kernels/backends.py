@@ -46,7 +46,7 @@ _KERNELS: dict[str, dict[str, str]] = {
 def resolve_backend(
     stage: str, backend: str, workers: Mapping[str, str | None] | None = None
 ) -> str:
-    """The backend that will do the work of ``stage``: ``"numba"`` or ``"cuda"``.
+    """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def resolve_backend(
         What is to be done; one of ``BACKENDS``.
     workers : mapping
         Where this process does not do the work: names of those that do, and what `missing_gpu` says
-        there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none has.
+        there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none has; where there are
+        none yet it stays ``"auto"``.
 
     Raises
     ------
@@ -71,22 +72,33 @@ def resolve_backend(
         return "numba"
     if "cuda" not in known:
         raise BackendError(f"backend: {stage} has no CUDA kernel yet; use 'numba'")
-    reasons = {"here": missing_gpu()} if workers is None else workers
-    without = {name: reason for name, reason in reasons.items() if reason is not None}
-    if not without and reasons:
+    if workers is not None:
+        return backend_of_workers(backend, workers)
+    reason = missing_gpu()
+    if reason is None:
         return "cuda"
-    if backend == "auto" and len(without) == len(reasons):
+    if backend == "auto":
         return "numba"
-    if not reasons:
+    raise BackendError(f"backend: 'cuda' cannot be used here: {reason}; use 'numba'")
+
+
+def backend_of_workers(backend: str, workers: Mapping[str, str | None]) -> str:
+    """What ``"auto"`` or ``"cuda"`` comes to on a cluster: see `resolve_backend`."""
+    if not workers and backend == "auto":
+        return "auto"
+    if not workers:
         raise BackendError(
             "backend: 'cuda', but the cluster has no worker yet that could tell whether it has a "
             "GPU; wait for one (client.wait_for_workers(1)), or use 'numba'"
         )
+    without = {name: reason for name, reason in workers.items() if reason is not None}
+    if not without:
+        return "cuda"
+    if backend == "auto" and len(without) == len(workers):
+        return "numba"
     name, reason = min(without.items())
-    if workers is None:
-        raise BackendError(f"backend: 'cuda' cannot be used here: {reason}; use 'numba'")
     raise BackendError(
-        f"backend: {backend!r}, but {len(without)} of {len(reasons)} workers have no GPU to use, "
+        f"backend: {backend!r}, but {len(without)} of {len(workers)} workers have no GPU to use, "
         f"such as {name}: {reason}; use 'numba', or a cluster whose workers all have one"
     )
 

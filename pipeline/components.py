@@ -499,6 +499,6 @@ def connected_components(
         "min_size": int(min_size),
         "nodata": repr(raster.nodata),
     }
-    warm_up = partial(compile_kernels, raster.dtype) if backend == "numba" else None
+    warm_up = partial(compile_kernels, raster.dtype) if backend != "cuda" else None
     order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

@@ -386,6 +386,6 @@ def minimum_spanning_forest(
     backend = choose_backend("tile_forest", backend, (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    warm_up = partial(compile_kernels, raster.dtype, weight) if backend == "numba" else None
+    warm_up = partial(compile_kernels, raster.dtype, weight) if backend != "cuda" else None
     order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

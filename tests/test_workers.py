@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,21 +17,29 @@ import dask
 import numpy as np
 import pytest
 import xarray as xr
-from distributed import Client, LocalCluster
+from dask.utils import key_split
+from distributed import Client, LocalCluster, SchedulerPlugin
+from distributed.core import Status
 from distributed.utils import get_mp_context
 from watched_raster import (
     LastWords,
     WatchedRaster,
+    keys_held,
     mortal_cluster,
+    small_shards,
     wait_until,
 )
 
 import orograph as og
+from orograph import first_worker, watch
 from orograph.engines.executors import executor
+from orograph.execution import launch
+from orograph.index.distance_index import DistanceIndex
 
 TOKEN = "0123456789abcdef" * 2
 SHAPE, TILE = (150, 170), 10
 TILES = 15 * 17
+STALLED = 300  # seconds in which nothing has come of a run of some seconds, on a busy machine
 ALL = ("cost", "back_direction", "allocation")
 rng = np.random.default_rng(17)
 FRICTION = rng.integers(1, 10, SHAPE).astype(np.float32)
@@ -122,12 +132,13 @@ def test_three_kills_stall_no_cost_distance_and_change_no_bit(
             wait_until(
                 lambda share=share, run=run: run.progress().done >= share * TILES,
                 lambda run=run: run.status == "running" or run.result() is None,
+                STALLED,
             )
-            wait_until(lambda: victims(cluster) - killed)
+            wait_until(lambda: victims(cluster) - killed, seconds=STALLED)
             victim = min(victims(cluster) - killed)
             os.kill(victim, signal.SIGKILL)
             killed.add(victim)
-        result = run.result(timeout=300)
+        result = run.result(timeout=STALLED)
         for name in ALL:
             np.testing.assert_array_equal(result[name].values, expected[name].values)
         print(f"round {number + 1}: {len(killed)} kills, the same bits", flush=True)
@@ -137,3 +148,233 @@ def test_three_kills_stall_no_cost_distance_and_change_no_bit(
 def victims(cluster: LocalCluster) -> set[int]:
     """The workers' processes."""
     return {nanny.pid for nanny in cluster.workers.values() if nanny.pid is not None}
+
+
+# --- workers that are not there, or do nothing -------------------------------------------------
+
+
+@contextmanager
+def in_process(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
+    """A cluster of threads of this process, which watches no memory."""
+    with (
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            memory_limit=0,
+        ) as local,
+        Client(local, set_as_default=False) as connected,
+    ):
+        yield local, connected
+
+
+def build(out: Path, client: Client) -> Any:
+    """An index, as an object that is watched like a run."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(DistanceIndex.build, SMALL, out, block=4, client=client)
+
+
+MATRIX = np.random.default_rng(3).random((40, 40))
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, **o),
+    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, **o),
+    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, **o),
+    "components": lambda **o: og.connected_components(SMALL, tile=8, **o),
+    "all pairs": lambda **o: og.all_pairs(MATRIX, tile=16, **o),
+    "all pairs by squaring": lambda **o: og.all_pairs(MATRIX, tile=16, method="squaring", **o),
+    "all pairs by Dijkstra": lambda **o: og.all_pairs(MATRIX, tile=16, method="dijkstra", **o),
+    "st-connected": lambda out, **o: og.st_connected(SMALL, (0, 0), (20, 20), path=True, **o),
+    "pairs": lambda out, **o: og.st_connected(SMALL, [(0, 0)] * 3, [(20, 20)] * 3, **o),
+}  # fmt: skip
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said after ten seconds is said after none."""
+    monkeypatch.setattr(watch, "PATIENCE", 0.0)
+    monkeypatch.setattr(watch, "SECONDS_BETWEEN_LOOKS", 0.02)
+
+
+def said(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(w.message) for w in caught if w.category is RuntimeWarning]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_run_that_has_no_worker_says_so_once_and_goes_on_when_one_comes(
+    operation: str, tmp_path: Path
+) -> None:
+    with in_process(0) as (cluster, client), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        wait_until(lambda: run.progress().waiting, lambda: run.status == "running")
+        assert "waiting: the cluster has no worker; start one" in str(run.progress())
+        cluster.scale(1)
+        run.result(timeout=500)
+        assert not run.progress().waiting
+        assert [text[:42] for text in said(caught)] == [
+            "orograph waits: the cluster has no worker;"
+        ]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_index_that_has_no_worker_says_so(tmp_path: Path) -> None:
+    with (
+        in_process(0) as (cluster, client),
+        warnings.catch_warnings(record=True) as caught,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        warnings.simplefilter("always")
+        made = pool.submit(DistanceIndex.build, SMALL, tmp_path / "i", block=4, client=client)
+        wait_until(lambda: said(caught))
+        cluster.scale(1)
+        index = made.result(500)
+        assert len(said(caught)) == 1
+        pool.submit(cluster.scale, 0).result(60)
+        wait_until(lambda: not client.scheduler_info()["workers"])
+        asked = pool.submit(index.distance_matrix, [(0.0, 0.0), (20.0, 20.0)])
+        wait_until(lambda: len(said(caught)) == 2)
+        cluster.scale(1)
+        assert asked.result(500).values[0, 0] == 0
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("operation", ["cost", "forest"])
+def test_a_run_whose_workers_are_all_paused_says_so_once(operation: str, tmp_path: Path) -> None:
+    def become(status: Status, dask_worker: Any) -> None:
+        dask_worker.status = status
+
+    with in_process(2) as (_, client), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        client.run(become, Status.paused)
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        wait_until(lambda: run.progress().waiting, lambda: run.status == "running")
+        assert "waiting: all workers (2) are paused: their memory is full" in str(run.progress())
+        client.run(become, Status.running)
+        run.result(timeout=500)
+        assert not run.progress().waiting
+        assert len(said(caught)) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_run_that_waits_for_its_first_worker_can_be_cancelled(tmp_path: Path) -> None:
+    with in_process(0) as (_, client), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = OPERATIONS["cost"](out=tmp_path / "out", client=client, wait=False)
+        wait_until(lambda: run.progress().waiting, lambda: run.status == "running")
+        run.cancel()
+        with pytest.raises(og.Cancelled):
+            run.result(timeout=30)
+        wait_until(lambda: not client.run_on_scheduler(keys_held))
+
+
+@pytest.mark.parametrize("operation", ["cost", "hops", "st-connected", "pairs", "forest"])
+def test_a_cluster_that_adapts_from_nothing_is_given_work(operation: str, tmp_path: Path) -> None:
+    with in_process(0) as (cluster, client):
+        cluster.adapt(minimum=0, maximum=2, interval="50ms")
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        run.result(timeout=500)
+
+
+@pytest.mark.parametrize(
+    ("missing", "chosen"), [(None, "cuda"), ("there is none", "numba")], ids=["a GPU", "no GPU"]
+)
+def test_the_workers_that_come_decide_the_backend(
+    missing: str | None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_worker, "missing_gpu", lambda: missing)
+    with in_process(0) as (cluster, client), ThreadPoolExecutor(1) as pool:
+        decided = pool.submit(first_worker.decide_backend, client, Event())
+        wait_until(lambda: client.run_on_scheduler(keys_held))
+        cluster.scale(1)
+        assert decided.result(60) == chosen
+
+
+@pytest.mark.parametrize("operation", ["cost", "hops", "forest", "components"])
+def test_a_run_takes_the_backend_of_the_workers_that_come(
+    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class QueryContext(Exception):
+        """What is to be seen has been."""
+
+    def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:
+        raise QueryContext(getattr(self, "distances", self).problem.backend)
+
+    for where in ("frontier.Frontier", "passes.Pass", "serving.Served"):
+        monkeypatch.setattr(f"orograph.{where}.run", engine)
+    monkeypatch.setattr(launch, "decide_backend", lambda *_: "cuda")
+    with in_process(0) as (_, client), pytest.raises(QueryContext, match=r"^cuda$"):
+        OPERATIONS[operation](out=tmp_path / "out", client=client)
+
+
+# --- the names of tasks ------------------------------------------------------------------------
+
+
+class Names(SchedulerPlugin):
+    """Notes the key of every task."""
+
+    def __init__(self) -> None:
+        self.keys: set[Any] = set()
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        self.keys.add(key)
+
+
+STAGES = {
+    "cost": {
+        "cost-distances-visit", "cost-distances-write", "serving-visit", "serving-write",
+    },
+    "hops": {"hop-distances-visit", "hop-distances-write"},
+    "forest": {f"forest-{s}" for s in ("tiles", "merge", "root", "split", "write")},
+    "components": {f"components-{s}" for s in ("tiles", "merge", "root", "split", "write")},
+    "all pairs": {f"all-pairs-{s}" for s in ("diagonals", "panel", "rest", "write")},
+    "all pairs by squaring": {f"all-pairs-{s}" for s in ("square", "sum-up", "write")},
+    "all pairs by Dijkstra": {"all-pairs-sources"},
+    "st-connected": {"st-connected-visit", "st-connected-trace"},
+    "pairs": {
+        "st-connected-search",
+        *(f"st-connected-components-{s}" for s in ("tiles", "merge", "root", "split", "write")),
+    },
+    "sources in a raster": {
+        "cost-distances-look", "cost-distances-visit", "cost-distances-write",
+    },
+    "an index": {"distance-index-shard", "distance-index-query"},
+    "no worker yet": {
+        "backend-ask", *(f"forest-{s}" for s in ("tiles", "merge", "root", "split", "write")),
+    },
+}  # fmt: skip
+
+
+def an_index(out: Path, client: Client, wait: bool) -> Any:
+    DistanceIndex.build(SMALL, out, block=4, client=client)
+    DistanceIndex.open(out, client=client).distance_matrix([(0.0, 0.0), (20.0, 20.0)])
+
+
+OTHERS: dict[str, Callable[..., Any]] = {
+    "sources in a raster": lambda **o: og.cost_distance(
+        SMALL, np.eye(24, dtype=np.uint8), tile=8, **o
+    ),
+    "an index": an_index,
+    "no worker yet": OPERATIONS["forest"],
+}
+
+
+@pytest.mark.parametrize("operation", STAGES)
+def test_the_dashboard_groups_the_tasks_of_every_operation_by_their_stages(
+    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "run_layout", small_shards)
+    with in_process(int(operation != "no worker yet")) as (cluster, client):
+        names = Names()
+        cluster.scheduler.add_plugin(names)
+        begin = {**OPERATIONS, **OTHERS}[operation]
+        run = begin(out=tmp_path / "out", client=client, wait=False)
+        cluster.scale(1)
+        if run is not None:
+            run.result(timeout=500)
+    assert {key_split(key) for key in names.keys} == STAGES[operation]
+    for key in names.keys:
+        words, _, token = key[0].rpartition("-")
+        assert words == key_split(key)
+        assert len(token) == 32

@@ -91,12 +91,14 @@ def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
             cluster.close()
 
 
-def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
+def wait_until(
+    met: Callable[[], object], alive: Callable[[], bool] = lambda: True, seconds: float = 60
+) -> None:
     """Wait for something, a minute at most, while what brings it about is alive."""
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + seconds
     while not met():
         assert alive(), "it ended too early"
-        assert time.monotonic() < limit, "it did not come so far within a minute"
+        assert time.monotonic() < limit, f"it did not come so far within {seconds:g} s"
         time.sleep(0.002)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -230,6 +230,8 @@ class ServedDistance:
 
     distance: Distance
     serving: AllocationProblem
+    backend: str = "numba"
+    """What computes the distances."""
 
     name = "cost-distance"
 
@@ -253,8 +255,9 @@ class DistanceThenAllocation:
         token: str,
         cancelled: Event | None,
     ) -> None:
+        distance = replace(problem.distance, backend=problem.backend)
         self.distances = Frontier(
-            problem.distance, rasters, tree, shard_level, checkpoints, sink, token, cancelled
+            distance, rasters, tree, shard_level, checkpoints, sink, token, cancelled
         )
         self._problem = problem
         self._again = (tree, shard_level, checkpoints.part("serving"), sink)

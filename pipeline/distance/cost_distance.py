@@ -222,17 +222,18 @@ def cost_distance(
         "outputs": list(wanted),
     }
     dtypes = [r.dtype for r in rasters]
+    on_cpu = replace(problem, backend="numba")
     order = RunSpec(
         Frontier,
         problem,
         rasters,
         parameters,
-        partial(warm_up, problem, dtypes) if problem.backend == "numba" else None,
+        partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None,
         least_tile=problem.reach,
     )
     if set(wanted) != {"cost"}:
-        serving = AllocationProblem(replace(problem, backend="numba"), wanted)
-        both = ServedDistance(problem, serving)
+        serving = AllocationProblem(on_cpu, wanted)
+        both = ServedDistance(problem, serving, problem.backend)
         order = replace(
             order,
             engine=DistanceThenAllocation,

@@ -7,7 +7,7 @@ surface of friction one with barriers where the mask says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -172,6 +172,7 @@ def hop_distance(
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
     dtypes = [r.dtype for r in rasters]
-    compiled = partial(warm_up, problem, dtypes) if problem.backend == "numba" else None
+    on_cpu = replace(problem, backend="numba")
+    compiled = partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None
     order = RunSpec(Frontier, problem, rasters, parameters, compiled)
     return launch(order, options)

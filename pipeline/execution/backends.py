@@ -11,9 +11,10 @@ from orograph.tiles.raster.raster import Raster
 def choose_backend(
     stage: str, backend: str | None, rasters: tuple[Raster, ...], options: RunOptions
 ) -> str:
-    """The backend that will do the work of ``stage``: ``"numba"`` or ``"cuda"``.
+    """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
 
-    Workers of a cluster are asked, if they are to do the work and it makes a difference.
+    Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
+    there are none yet it stays ``"auto"``: `orograph.first_worker` asks those that come.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,7 @@ from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.clusters import current_client
 from orograph.execution.run import Progress, Run
 from orograph.execution.workspace import Workspace
+from orograph.first_worker import decide_backend
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node, Quadtree
@@ -186,9 +187,9 @@ def _in_memory(order: RunSpec, layout: Layout) -> _Parts:
 
 
 def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client | None) -> _Parts:
-    first, problem = order.rasters[0], order.problem
+    first = order.rasters[0]
     identity = {
-        "operation": problem.name,
+        "operation": order.problem.name,
         **order.parameters,
         "input": [raster.fingerprint() for raster in order.rasters],
         "tile": layout.tile,
@@ -210,13 +211,16 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
 
     def create_result(path: Path, run: str) -> None:
         place, attrs = first.georeference, _inherited(first)
-        create_store(path, first.shape, layout, problem.outputs, place, attrs, run)
+        create_store(path, first.shape, layout, order.problem.outputs, place, attrs, run)
 
     def work() -> xr.Dataset:
         if space.finished:
             # it was published, and killed before it could tidy up
             space.clear()
             return open_dataset(space.out)
+        problem = order.problem
+        if client is not None and problem.backend == "auto":
+            problem = replace(problem, backend=decide_backend(client, cancelled))
         if order.warm_up is not None:
             order.warm_up()
         checkpoints = space.open(create_result)

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from orograph.settings import config
 from orograph.tiles.errors import Cancelled, RunError
+from orograph.watch import Watch
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,6 +34,8 @@ class Progress:
     ----------
     done, total
         Those that are done, and all of them.
+    waiting
+        Why nothing goes on, if no worker of the cluster works; else nothing.
 
     Examples
     --------
@@ -43,8 +46,12 @@ class Progress:
 
     done: int
     total: int
+    waiting: str = field(default="", kw_only=True)
 
     def __str__(self) -> str:
+        return f"{self._amount()}; waiting: {self.waiting}" if self.waiting else self._amount()
+
+    def _amount(self) -> str:
         return f"{self.done} of {self.total} tasks"
 
 
@@ -82,6 +89,7 @@ class Run:
         self._engine = engine
         self._cancelled = cancelled
         self._client = client
+        self._watch = Watch(client)
         self._result: xr.Dataset | None = None
         self._error: BaseException | None = None
         self._latest = Progress(0, 0)
@@ -90,7 +98,8 @@ class Run:
 
     def _do(self) -> None:
         try:
-            self._result = self._work()
+            with self._watch:
+                self._result = self._work()
         except BaseException as error:
             self._error = error
         finally:
@@ -106,7 +115,11 @@ class Run:
         return "cancelled" if isinstance(self._error, Cancelled) else "failed"
 
     def progress(self) -> Progress:
-        """Tasks done and all tasks; what an earlier run left counts as done."""
+        """Tasks done and all tasks; what an earlier run left counts as done.
+
+        If no worker of the cluster works, because there is none or all are paused, it says so; that
+        is a warning too.
+        """
         if not self._ended.is_set():
             now = self._now()
             # while the run tidies up, what it counts is going away
@@ -115,7 +128,8 @@ class Run:
         elif self._error is None:
             total = self._latest.total or self._now().total
             self._latest = Progress(total, total)
-        return self._latest
+        waiting = "" if self._ended.is_set() else self._watch.trouble
+        return replace(self._latest, waiting=waiting)
 
     def _now(self) -> Progress:
         engine = self._engine()

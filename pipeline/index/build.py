@@ -26,6 +26,7 @@ from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.run import compute
 from orograph.execution.workspace import Workspace
+from orograph.first_worker import decide_backend
 from orograph.index.arguments import BuildSpec
 from orograph.index.store import IndexStore
 from orograph.kernels.backends import kernel
@@ -49,6 +50,7 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.sink import StoreSink
+from orograph.watch import Watch
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -200,6 +202,9 @@ def build_index(
         reachable.append(raster)
     cancelled = Event()
     store = IndexStore(space.result, form, unfinished=True)
-    build = Build(store, tuple(reachable), problem, backend, cancelled)
-    build.run(client, space.work, tokenize(space.token, time.time_ns()), cancelled)
+    with Watch(client):
+        if client is not None and backend == "auto":
+            backend = decide_backend(client, cancelled)
+        build = Build(store, tuple(reachable), problem, backend, cancelled)
+        build.run(client, space.work, tokenize(space.token, time.time_ns()), cancelled)
     space.publish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from dask.base import tokenize
 
 from orograph.distance.problem import is_source
 from orograph.distance.sources import parse_sources, snap_cells
+from orograph.engines.task_graph import Layers
 from orograph.execution.run import cluster_failures
 from orograph.index.query import (
     GROUP,
@@ -33,6 +36,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
+from orograph.watch import Watch
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,9 +66,12 @@ class QueryContext:
             with _threads() as pool:
                 return list(pool.map(lambda task: function(blocks, *task), tasks))
         handle = str(blocks.store.path), blocks.memory, _version(blocks.store)
-        with cluster_failures():
+        token = tokenize(handle, time.time_ns())
+        name = Layers("distance-index", token).name("query")
+        with cluster_failures(), Watch(self.client):
             futures = [
-                self.client.submit(_perform, function, handle, task, pure=False) for task in tasks
+                self.client.submit(_perform, function, handle, task, key=(name, number), pure=False)
+                for number, task in enumerate(tasks)
             ]
             results: list[Any] = self.client.gather(futures)
             return results

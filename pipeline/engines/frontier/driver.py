@@ -177,7 +177,7 @@ class FrontierProgress(Progress):
     active: int = 0
     """Tiles that are not at rest."""
 
-    def __str__(self) -> str:
+    def _amount(self) -> str:
         return f"{self.done} of {self.total} tiles, front at {self.key:g}, {self.active} active"
 
 

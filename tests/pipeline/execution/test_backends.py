@@ -43,7 +43,7 @@ def choose(backend: str | None, client: Any, stage: str = "tile_forest") -> str:
     [
         pytest.param({"a": None, "b": None}, "cuda", id="all have one"),
         pytest.param({"a": NO_GPU, "b": NO_GPU}, "numba", id="none has one"),
-        pytest.param({}, "numba", id="there are none yet"),
+        pytest.param({}, "auto", id="there are none yet"),
     ],
 )
 def test_auto_follows_the_workers(reasons: dict[str, str | None], chosen: str) -> None:

@@ -1,0 +1,84 @@
+"""Whether a cluster has workers that work, looked at while a run goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+SECONDS_BETWEEN_LOOKS = 2.0
+PATIENCE = 10.0
+
+
+class Watch:
+    """Looks at a cluster's workers while a run goes on, and says when none of them works.
+
+    Used as a context manager. It warns once; ``trouble`` is kept up to date. Without a client it
+    does nothing.
+    """
+
+    trouble = ""
+    """Why the run waits, or nothing."""
+
+    def __init__(self, client: Client | None) -> None:
+        self._client = client
+        self._looking: Future[None] | None = None
+
+    def __enter__(self) -> Watch:
+        client = self._client
+        if client is not None and client.status == "running":
+            loop = cast("Any", client.loop).asyncio_loop
+            self._looking = asyncio.run_coroutine_threadsafe(self._look(client), loop)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look(self, client: Client) -> None:
+        well, warned = time.monotonic(), False
+        while True:
+            with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
+                information: Any = await cast("Any", client.scheduler).identity(n_workers=-1)
+                trouble = trouble_of(information["workers"])
+                if not trouble:
+                    well = time.monotonic()
+                waiting = time.monotonic() - well > PATIENCE
+                self.trouble = trouble if waiting else ""
+                if waiting and not warned:
+                    warned = True
+                    text = f"orograph waits: {trouble}"
+                    # of a registry of its own: the next run that waits is to say so too
+                    warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
+            await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def trouble_of(workers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Why none of a scheduler's workers works, or nothing if one does.
+
+    Examples
+    --------
+    >>> trouble_of({"tcp://a": {"status": "running"}, "tcp://b": {"status": "paused"}})
+    ''
+    >>> trouble_of({"tcp://b": {"status": "paused"}})[:46]
+    'all workers (1) are paused: their memory is fu'
+    """
+    states = [worker["status"] for worker in workers.values()]
+    if "running" in states:
+        return ""
+    if "paused" in states:
+        return (
+            f"all workers ({len(states)}) are paused: their memory is full; give them more, or "
+            "cancel the run and take smaller tiles"
+        )
+    return (
+        "the cluster has no worker; start one, or see why those that were asked for do not come, "
+        "or cancel the run"
+    )

@@ -160,8 +160,8 @@ def speeds_of(
                     reached = np.isfinite(expected) & np.isfinite(costs)
                     np.testing.assert_allclose(found[reached], expected[reached], rtol=1e-6)
     medians = {peer: side**2 / statistics.median(spent) / 1e6 for peer, spent in seconds.items()}
-    statistics = run.statistics()
-    return medians, f"{statistics['cells_settled'] / side**2:.2f} | {statistics['tile_visits']}"
+    done = run.statistics()
+    return medians, f"{done['cells_settled'] / side**2:.2f} | {done['tile_visits']}"
 
 
 def stored(options: argparse.Namespace) -> None:
@@ -195,11 +195,11 @@ def stored(options: argparse.Namespace) -> None:
         written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
         read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
     median = statistics.median(speeds[1:] or speeds)
-    statistics = run.statistics()
+    done = run.statistics()
     print(
         f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
-        f"{median:.1f} Mcell/s; {statistics['cells_settled'] / side**2:.2f} settled a cell, "
-        f"{statistics['tile_visits']} tile visits; "
+        f"{median:.1f} Mcell/s; {done['cells_settled'] / side**2:.2f} settled a cell, "
+        f"{done['tile_visits']} tile visits; "
         f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk; workers read "
         f"{reads / 2**20:.0f} MiB ({reads / read:.2f} of the input) and wrote "
         f"{writes / 2**20:.0f} MiB ({writes / written:.2f} of the result), states that were put "

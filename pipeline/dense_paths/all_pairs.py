@@ -177,12 +177,12 @@ def _choose(matrix: EdgeMatrix, method: str) -> str:
                 f"dtype: paths of {n} vertices and lengths up to {stats.greatest:.0f} may pass "
                 f"{limit}, up to which {method} is exact in int64; use 'float64'"
             )
-    elif n * statistics.greatest > float(np.finfo(matrix.dtype).max):
+    elif n * stats.greatest > float(np.finfo(matrix.dtype).max):
         wider = " dtype='float64'," if matrix.dtype == np.float32 else ""
         raise InputError(
-            f"graph: paths of {n} vertices and lengths up to {statistics.greatest:g} may pass "
+            f"graph: paths of {n} vertices and lengths up to {stats.greatest:g} may pass "
             f"{np.finfo(matrix.dtype).max:g}, the largest {matrix.dtype}; pass{wider} lengths in a "
-            f"larger unit, or no_edge={statistics.greatest:g} if that stands for no edge"
+            f"larger unit, or no_edge={stats.greatest:g} if that stands for no edge"
         )
     return method
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from orograph.execution.watch import Watch
 from orograph.settings import config
 from orograph.tiles.errors import Cancelled, RunError
-from orograph.watch import Watch
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -25,6 +25,7 @@ from orograph.distance.problem import Distance
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.run import compute
+from orograph.execution.watch import Watch
 from orograph.execution.workspace import Workspace
 from orograph.first_worker import decide_backend
 from orograph.index.arguments import BuildSpec
@@ -50,7 +51,6 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.sink import StoreSink
-from orograph.watch import Watch
 
 if TYPE_CHECKING:
     from distributed import Client

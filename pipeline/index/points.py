@@ -18,6 +18,7 @@ from orograph.distance.problem import is_source
 from orograph.distance.sources import parse_sources, snap_cells
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import cluster_failures
+from orograph.execution.watch import Watch
 from orograph.index.query import (
     GROUP,
     Blocks,
@@ -36,7 +37,6 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
-from orograph.watch import Watch
 
 if TYPE_CHECKING:
     import xarray as xr

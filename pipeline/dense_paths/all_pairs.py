@@ -34,6 +34,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.store.create import Layout, Variable, create_store, update_attributes
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.storage import Location, Storage, local_path
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -306,7 +307,7 @@ class _Task:
         floyd_warshall_block(a, before=before)
 
 
-def _folder(out: str | Path | None) -> tuple[str | Path, tempfile.TemporaryDirectory[str] | None]:
+def _folder(out: Location | None) -> tuple[Location, tempfile.TemporaryDirectory[str] | None]:
     if out is not None:
         return out, None
     scratch = tempfile.TemporaryDirectory(
@@ -323,10 +324,10 @@ def _on_disk(
 ) -> Callable[[], xr.Dataset]:
     """The work that goes through a workspace."""
 
-    def create_result(path: Path, run: str) -> None:
+    def create_result(result: Storage, run: str) -> None:
         n = task.matrix.n
         layout = Layout(task.side, task.side)
-        create_store(path, (n, n), layout, task.outputs, PLACE, task.attributes, run)
+        create_store(result, (n, n), layout, task.outputs, PLACE, task.attributes, run)
 
     def work() -> xr.Dataset:
         if space.finished:
@@ -338,7 +339,7 @@ def _on_disk(
         def store(blocks: Any) -> Any:
             if client is None:
                 return blocks
-            return jobs.store(blocks, space.work / f"job-{token}.pickle")
+            return jobs.store(blocks, local_path(space.work) / f"job-{token}.pickle")
 
         task.work(checkpoints, StoreSink(space.result), client, store, token)
         update_attributes(space.result, None, task.attributes)

@@ -300,4 +300,4 @@ def _written_cost(sink: Sink, distance: Distance) -> Raster:
     if isinstance(sink, ArraySink):
         return ArrayRaster(sink.arrays[variable.name], distance.dtype, variable.fill_value)
     assert isinstance(sink, StoreSink)
-    return StoreRaster(sink.path, variable.name, unfinished=True)
+    return StoreRaster(sink.storage, variable.name, unfinished=True)

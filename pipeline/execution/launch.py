@@ -34,6 +34,7 @@ from orograph.tiles.store.create import Layout, Variable, add_table, create_stor
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink, StoreSink
+from orograph.tiles.store.storage import Location, Storage, local_path
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,7 +52,7 @@ class RunOptions:
     """How a run is done, as against what it computes: the arguments every operation has."""
 
     tile: int | None = None
-    out: str | Path | None = None
+    out: Location | None = None
     overwrite: bool = False
     resume: bool = False
     wait: bool = True
@@ -209,9 +210,9 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
     cancelled = Event()
     engines: list[Engine] = []
 
-    def create_result(path: Path, run: str) -> None:
+    def create_result(result: Storage, run: str) -> None:
         place, attrs = first.georeference, _inherited(first)
-        create_store(path, first.shape, layout, order.problem.outputs, place, attrs, run)
+        create_store(result, first.shape, layout, order.problem.outputs, place, attrs, run)
 
     def work() -> xr.Dataset:
         if space.finished:
@@ -241,7 +242,7 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
         engines.append(engine)
         handle: Any = engine
         if client is not None:
-            handle = jobs.store(engine, space.work / f"job-{token}.pickle")
+            handle = jobs.store(engine, local_path(space.work) / f"job-{token}.pickle")
         attributes = engine.run(client, handle, cancelled)
         update_attributes(space.result, None, attributes)
         add_table(space.result, engine.table())
@@ -265,7 +266,7 @@ def _reachable(
     reachable: list[Raster] = []
     for number, raster in enumerate(rasters):
         if client is not None and isinstance(raster, ArrayRaster):
-            copy = space.work / f"input-{number}.zarr"
+            copy = space.work.child(f"input-{number}.zarr")
             if not copy.exists():
                 ingest(raster, copy, tile=layout.tile, shard=layout.shard)
             raster = StoreRaster(copy)

@@ -15,22 +15,14 @@ just before everything was killed is known for what it is.
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from orograph.execution.checkpoints import FolderCheckpoints
-from orograph.tiles.errors import InputError, StoreExistsError, full_storage_reported
-from orograph.tiles.store.publish import (
-    check_target,
-    is_temporary,
-    partial_path,
-    publish,
-    replace_file,
-    run_of,
-)
+from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
+from orograph.tiles.store.storage import Location, Storage, is_token, local_path, open_storage
 
 IDENTITY = "run.json"
 
@@ -58,10 +50,10 @@ class Workspace:
     """
 
     def __init__(
-        self, out: str | Path, identity: Mapping[str, Any], *, overwrite: bool, resume: bool
+        self, out: Location, identity: Mapping[str, Any], *, overwrite: bool, resume: bool
     ) -> None:
-        self.out = Path(out)
-        self.folder = partial_path(self.out).absolute()
+        self.out = open_storage(out)
+        self.folder = partial_storage(self.out)
         self._identity = json.loads(json.dumps(identity))
         self._overwrite = overwrite
         self.token = uuid.uuid4().hex
@@ -82,36 +74,35 @@ class Workspace:
             )
 
     @property
-    def work(self) -> Path:
+    def work(self) -> Storage:
         """Where this run keeps what is its own."""
-        return self.folder / self.token
+        return self.folder.child(self.token)
 
     @property
-    def result(self) -> Path:
+    def result(self) -> Storage:
         """The store that is being written."""
-        return self.work / "result.zarr"
+        return self.work.child("result.zarr")
 
-    def open(self, create_result: Callable[[Path, str], None]) -> FolderCheckpoints:
+    def open(self, create_result: Callable[[Storage, str], None]) -> FolderCheckpoints:
         """Make the folder ready, with an empty result unless the run is resumed."""
-        folder = self.work / "checkpoints"
+        checkpoints = self.work.child("checkpoints")
         if not self.resumed:
             if self._in_the_way:
                 self.clear()
-            with full_storage_reported(self.folder):
-                try:
-                    self.folder.mkdir()
-                except FileExistsError:
-                    raise StoreExistsError(
-                        f"out: another run has begun to write {self.out}; wait for it, or pass "
-                        "overwrite=True to start anew"
-                    ) from None
-                self.work.mkdir()
-                folder.mkdir()
-                create_result(self.result, self.token)
-                # last: a folder that has an identity has all that must be there to begin with
-                entry = {"identity": self._identity, "token": self.token}
-                replace_file(self.folder / IDENTITY, json.dumps(entry, indent=1).encode())
-        return FolderCheckpoints(folder)
+            try:
+                self.folder.claim()
+            except FileExistsError:
+                raise StoreExistsError(
+                    f"out: another run has begun to write {self.out}; wait for it, or pass "
+                    "overwrite=True to start anew"
+                ) from None
+            self.work.claim()
+            checkpoints.claim()
+            create_result(self.result, self.token)
+            # last: a folder that has an identity has all that must be there to begin with
+            entry = {"identity": self._identity, "token": self.token}
+            self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
+        return FolderCheckpoints(local_path(checkpoints))
 
     def publish(self) -> None:
         """Give the finished result its name and remove everything else."""
@@ -120,25 +111,19 @@ class Workspace:
 
     def clear(self) -> None:
         """Remove the folder so that at no moment half of it looks like something to go on with."""
-        hidden = f".{self.folder.name}."
-        if self.folder.exists():
-            (self.folder / IDENTITY).unlink(missing_ok=True)
-            self.folder.rename(self.folder.with_name(hidden + uuid.uuid4().hex))
-        # with it go those of runs that were killed while they did this
-        for trash in self.folder.parent.iterdir():
-            if trash.name.startswith(hidden) and _is_token(trash.name.removeprefix(hidden)):
-                shutil.rmtree(trash, ignore_errors=True)
+        self.folder.delete(IDENTITY)
+        self.folder.delete_all()
 
     def _found(self) -> dict[str, Any] | None:
         """What an unfinished run says of itself; None if there is none, or it had not begun."""
         if not self.folder.exists():
             return None
         try:
-            found: dict[str, Any] = json.loads((self.folder / IDENTITY).read_text())
+            found: dict[str, Any] = json.loads(self.folder.get(IDENTITY))
             return {"identity": dict(found["identity"]), "token": str(found["token"])}
         except (OSError, ValueError, KeyError, TypeError):
             pass
-        if not (self.folder.is_dir() and all(map(_is_ours, self.folder.iterdir()))):
+        if not (self.folder.is_tree() and all(map(is_token, self.folder.names()))):
             raise StoreExistsError(
                 f"out: {self.folder} is in the way and holds no unfinished run; move it away"
             )
@@ -152,12 +137,3 @@ class Workspace:
                     f"resume: the unfinished run in {self.folder} has {name} = {theirs!r}, this "
                     f"one {ours!r}; call it with the same, or pass overwrite=True to start anew"
                 )
-
-
-def _is_token(name: str) -> bool:
-    return len(name) == 32 and set(name) <= set("0123456789abcdef")
-
-
-def _is_ours(path: Path) -> bool:
-    """Is this a name that a run makes in its folder?"""
-    return _is_token(path.name) or is_temporary(path)

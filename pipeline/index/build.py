@@ -51,6 +51,7 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.sink import StoreSink
+from orograph.tiles.store.storage import Location, Storage, local_path
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -100,7 +101,7 @@ class Build:
     def task_shard(self, window: Window) -> None:
         """Make the blocks of a shard, then the shard of each raster: that is the last thing."""
         form = self.store.form
-        sink = StoreSink(self.store.path)
+        sink = StoreSink(self.store.storage)
         names = form.rasters
         if all(sink.written(name, window) for name in names):
             return
@@ -123,11 +124,11 @@ class Build:
         if self.cancelled is not None and self.cancelled.is_set():
             raise Cancelled("the build was cancelled")
 
-    def make(self, block: int, costs: BlockCosts, target: Path | None = None) -> None:
-        """Make one block and keep it."""
+    def make(self, block: int, costs: BlockCosts, pending: bool = False) -> None:
+        """Make one block and keep it, ``pending`` as a part of an update."""
         part = Rectangle(0, 0, *costs.shape)
         matrix = block_matrix(costs, part, self.store.form.block)
-        self.store.write(block, matrix, leaving_costs(costs), target)
+        self.store.write(block, matrix, leaving_costs(costs), pending)
 
     def run(self, client: Client | None, work: Path, token: str, cancelled: Event) -> None:
         """Make all blocks."""
@@ -169,7 +170,7 @@ def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
 
 def build_index(
     wanted: BuildSpec,
-    out: Path,
+    out: Location,
     overwrite: bool,
     resume: bool,
     backend: str,
@@ -188,14 +189,14 @@ def build_index(
     warm_up(problem, len(rasters), form.sparsify)
     place = rasters[0].georeference
 
-    def create(path: Path, run: str) -> None:
-        IndexStore.create(path, form, problem.lengths, place, run)
+    def create(result: Storage, run: str) -> None:
+        IndexStore.create(result, form, problem.lengths, place, run)
 
     space.open(create)
     reachable: list[Raster] = []
     for number, raster in enumerate(rasters):
         if client is not None and isinstance(raster, ArrayRaster):
-            copy = space.work / f"input-{number}.zarr"
+            copy = space.work.child(f"input-{number}.zarr")
             if not copy.exists():
                 ingest(raster, copy, tile=form.layout.tile, shard=form.layout.shard)
             raster = StoreRaster(copy)
@@ -206,5 +207,5 @@ def build_index(
         if client is not None and backend == "auto":
             backend = decide_backend(client, cancelled)
         build = Build(store, tuple(reachable), problem, backend, cancelled)
-        build.run(client, space.work, tokenize(space.token, time.time_ns()), cancelled)
+        build.run(client, local_path(space.work), tokenize(space.token, time.time_ns()), cancelled)
     space.publish()

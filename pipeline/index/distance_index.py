@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,10 +182,10 @@ class DistanceIndex:
         rasters = wanted.rasters
         for raster in rasters:
             refuse_overlap(raster, store)
-        options = RunOptions(out=os.fspath(store), client=client)
+        options = RunOptions(out=store, client=client)
         backend = choose_backend("solve_blocks", backend, rasters, options)
         client = where_to_work(rasters, options)
-        build_index(wanted, Path(store), overwrite, resume, backend, client)
+        build_index(wanted, store, overwrite, resume, backend, client)
         return cls.open(store, memory=memory, client=client)
 
     @classmethod
@@ -483,8 +482,7 @@ class DistanceIndex:
 
     def _tell(self, asked: QueryContext) -> None:
         if self._all_bytes is None:
-            objects = (self._store.path / "matrices" / "c").glob("*/0")
-            self._all_bytes = sum(entry.stat().st_size for entry in objects if entry.is_file())
+            self._all_bytes = self._store.bytes("matrices/c")
         self._touched = QueryStats(
             blocks=len(asked.read),
             bytes=sum(asked.read.values()),

@@ -37,6 +37,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.store.storage import State, Storage
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,8 +66,8 @@ class QueryContext:
         if self.client is None:
             with _threads() as pool:
                 return list(pool.map(lambda task: function(blocks, *task), tasks))
-        handle = str(blocks.store.path), blocks.memory, _version(blocks.store)
-        token = tokenize(handle, time.time_ns())
+        handle = blocks.store.storage, blocks.memory, _version(blocks.store)
+        token = tokenize(str(blocks.store.storage), time.time_ns())
         name = Layers("distance-index", token).name("query")
         with cluster_failures(), Watch(self.client):
             futures = [
@@ -81,19 +82,21 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph-index")
 
 
-def _version(store: IndexStore) -> int:
-    """Another number after an update, so that no worker goes on with what it has in memory."""
-    return (store.path / "zarr.json").stat().st_mtime_ns
+def _version(store: IndexStore) -> State | None:
+    """Another one after an update, so that no worker goes on with what it has in memory."""
+    return store.storage.state("zarr.json")
 
 
-def _perform(function: Callable[..., Any], handle: tuple[str, int, int], task: Any) -> Any:
+def _perform(
+    function: Callable[..., Any], handle: tuple[Storage, int, State | None], task: Any
+) -> Any:
     return function(_opened(*handle), *task)
 
 
 @lru_cache(maxsize=2)
-def _opened(path: str, memory: int, version: int) -> Blocks:
+def _opened(storage: Storage, memory: int, version: State | None) -> Blocks:
     """The blocks of an index, in a worker."""
-    return Blocks(IndexStore.open(path), memory)
+    return Blocks(IndexStore.open(storage), memory)
 
 
 def cells_of_points(

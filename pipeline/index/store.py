@@ -18,11 +18,8 @@ index next.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,7 +37,8 @@ from orograph.tiles.errors import DamagedChunkError, InputError, full_storage_re
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Variable, create_store
-from orograph.tiles.store.publish import MARK, group_attributes, replace_file
+from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.store.storage import Location, open_storage
 
 Array = npt.NDArray[Any]
 
@@ -52,14 +50,14 @@ COMMITTED = "committed.json"
 class IndexStore:
     """An index on disk, whole or being written."""
 
-    def __init__(self, path: str | os.PathLike[str], form: Form, unfinished: bool = False) -> None:
-        self.path = Path(path).absolute()
+    def __init__(self, place: Location, form: Form, unfinished: bool = False) -> None:
+        self.storage = open_storage(place)
         self.form = form
         self._unfinished = unfinished
 
     @classmethod
     def create(
-        cls, path: Path, form: Form, lengths: Array, place: Georeference, run: str
+        cls, path: Location, form: Form, lengths: Array, place: Georeference, run: str
     ) -> IndexStore:
         """Lay out an empty one."""
         import zarr
@@ -68,12 +66,13 @@ class IndexStore:
         dtype = np.dtype(form.dtype)
         variables = [Variable(name, dtype, form.barrier) for name in form.rasters]
         header = {HEADER: json.dumps(asdict(form))}
-        create_store(path, form.shape, form.layout, variables, place, header, run)
+        storage = open_storage(path)
+        create_store(storage, form.shape, form.layout, variables, place, header, run)
         compress = BloscCodec(
             typesize=dtype.itemsize, cname="lz4", clevel=1, shuffle="shuffle", blocksize=0
         )
-        with full_storage_reported(path):
-            group = zarr.open_group(path, mode="r+", zarr_format=3)
+        with full_storage_reported(str(storage)):
+            group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
             group.create_array(
                 "matrices",
                 shape=(form.count, form.record),
@@ -97,29 +96,29 @@ class IndexStore:
             table[...] = lengths
             mark: Any = group.attrs[MARK]
             group.attrs[MARK] = {**mark, "table": ["matrices", "lengths"]}
-        return cls(path, form, unfinished=True)
+        return cls(storage, form, unfinished=True)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> IndexStore:
+    def open(cls, place: Location) -> IndexStore:
         """One that is whole; an update that was killed while it gave names is ended first."""
-        path = Path(path)
-        attributes = group_attributes(path)
+        storage = open_storage(place)
+        attributes = group_attributes(storage)
         if attributes is None or HEADER not in attributes:
-            StoreRaster(path)  # says what is wrong if it is no store at all
+            StoreRaster(storage)  # says what is wrong if it is no store at all
             raise InputError(
-                f"{path} is a store, but holds no distance index; make one with "
+                f"{storage} is a store, but holds no distance index; make one with "
                 "DistanceIndex.build(friction, store)"
             )
         if not attributes.get(MARK, {}).get("complete"):
-            raise InputError(f"{path} is unfinished; build the index again with overwrite=True")
+            raise InputError(f"{storage} is unfinished; build the index again with overwrite=True")
         stated = json.loads(attributes[HEADER])
         if stated.get("format") not in READABLE:
             raise InputError(
-                f"{path} holds a distance index of format {stated.get('format')}, this version "
+                f"{storage} holds a distance index of format {stated.get('format')}, this version "
                 f"reads {' and '.join(map(str, READABLE))}; build it again"
             )
         lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
-        store = cls(path, Form(**{**stated, **lists}))
+        store = cls(storage, Form(**{**stated, **lists}))
         store.settle()
         return store
 
@@ -129,40 +128,31 @@ class IndexStore:
         import zarr
 
         try:
-            array: Any = zarr.open_array(self.path / "lengths", mode="r", zarr_format=3)
+            array: Any = zarr.open_array(
+                self.storage.zarr_store(), path="lengths", mode="r", zarr_format=3
+            )
             return np.ascontiguousarray(array[...])
         except Exception as error:
             raise DamagedChunkError(
-                f"{self.path}: lengths cannot be read: {error}; build the index again"
+                f"{self.storage}: lengths cannot be read: {error}; build the index again"
             ) from error
 
     @cached_property
     def rasters(self) -> tuple[StoreRaster, ...]:
         """What costs come from."""
         return tuple(
-            StoreRaster(self.path, name, unfinished=self._unfinished) for name in self.form.rasters
+            StoreRaster(self.storage, name, unfinished=self._unfinished)
+            for name in self.form.rasters
         )
 
-    def matrix_path(self, block: int) -> Path:
-        """The object of a block."""
-        return self.path / "matrices" / "c" / str(block) / "0"
-
-    def write(self, block: int, matrix: Array, leaving: Array, target: Path | None = None) -> None:
-        """Keep a block's matrix and what steps out of it cost."""
+    def write(self, block: int, matrix: Array, leaving: Array, pending: bool = False) -> None:
+        """Keep a block's matrix and what steps out of it cost, ``pending`` until `commit`."""
         content = encode_block(self.form, matrix, leaving)
-        pending = target is not None
-        target = self.matrix_path(block) if target is None else target
-        with full_storage_reported(target):
-            if pending:
-                target.parent.mkdir(parents=True, exist_ok=True)
-            # else not its parents: if those are gone, so is the run
-            target.parent.parent.mkdir(exist_ok=True)
-            target.parent.mkdir(exist_ok=True)
-            replace_file(target, content)
+        self.storage.put(f"{PENDING}/{_key(block)}" if pending else _key(block), content)
 
     def has(self, block: int) -> bool:
         """Has a block been written?"""
-        return self.matrix_path(block).is_file()
+        return self.storage.state(_key(block)) is not None
 
     def read(self, block: int) -> tuple[Array, Array, int]:
         """A block's matrix as it is stored, (8, n) costs of steps out of it, and bytes read."""
@@ -171,14 +161,13 @@ class IndexStore:
 
     def _record(self, block: int) -> tuple[Array, int]:
         """The numbers of a block's object, and its bytes."""
-        path = self.matrix_path(block)
         try:
-            content = path.read_bytes()
+            content = self.storage.get(_key(block))
             return decode_record(content, self.form.record, np.dtype(self.form.dtype)), len(content)
         except (OSError, ValueError, RuntimeError) as error:
             raise DamagedChunkError(
-                f"{path}: the matrix of block {block} cannot be read: {error}; build the index "
-                "again, or update a window inside the block"
+                f"{self.storage}/{_key(block)}: the matrix of block {block} cannot be read: "
+                f"{error}; build the index again, or update a window inside the block"
             ) from error
 
     def left_out(self) -> float:
@@ -192,45 +181,42 @@ class IndexStore:
             entries += form.entries(cells)
         return 1 - kept / entries if entries else 0.0
 
-    def bytes(self) -> int:
-        """Of all objects."""
-        return sum(entry.stat().st_size for entry in self.path.rglob("*") if entry.is_file())
+    def bytes(self, prefix: str = "") -> int:
+        """Of all objects below a prefix."""
+        return sum(state.size for _, state in self.storage.objects(prefix))
 
     # -- updates -----------------------------------------------------------------------------
 
-    def pending(self) -> Path:
-        """An empty folder in which an update puts its objects, by their later names."""
-        folder = self.path / PENDING
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        return folder
+    def begin(self) -> None:
+        """Make room for an update, which puts its objects below `PENDING`, by their later keys."""
+        self.storage.delete_all(PENDING)
 
     def commit(self, form: Form) -> None:
         """Give what is pending its names: from here on nothing can undo it."""
-        folder = self.path / PENDING
-        replace_file(folder / COMMITTED, json.dumps(asdict(form)).encode())
+        self.storage.put(f"{PENDING}/{COMMITTED}", json.dumps(asdict(form)).encode())
         self.settle()
         self.form = form
 
     def settle(self) -> None:
         """End an update that has been committed, or forget one that has not."""
-        folder = self.path / PENDING
-        if not folder.exists():
-            return
+        committed = f"{PENDING}/{COMMITTED}"
         try:
-            header = (folder / COMMITTED).read_text()
+            header = self.storage.get(committed).decode()
         except FileNotFoundError:
-            # another process may be at work on it; the next update clears it
+            # there is none, or another process is at work on it; the next update clears it
             return
-        for entry in sorted(folder.rglob("*")):
-            if entry.is_file() and entry.name != COMMITTED:
-                final = self.path / entry.relative_to(folder)
-                final.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(entry, final)
-        document = json.loads((self.path / "zarr.json").read_bytes())
+        for key in sorted(key for key, _ in self.storage.objects(PENDING)):
+            if key != committed:
+                self.storage.move(key, key.removeprefix(f"{PENDING}/"))
+        document = json.loads(self.storage.get("zarr.json"))
         document["attributes"][HEADER] = header
-        replace_file(self.path / "zarr.json", json.dumps(document, indent=2).encode())
+        self.storage.put("zarr.json", json.dumps(document, indent=2).encode())
         stated = json.loads(header)
         lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
         self.form = Form(**{**stated, **lists})
-        shutil.rmtree(folder, ignore_errors=True)
+        self.storage.delete_all(PENDING)
+
+
+def _key(block: int) -> str:
+    """Where the object of a block is."""
+    return f"matrices/c/{block}/0"

@@ -6,19 +6,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.index.build import Build, as_stored, costs_of, with_halo
-from orograph.index.store import IndexStore
-from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.index.store import PENDING, IndexStore
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.publish import replace_file
 from orograph.tiles.store.sink import encode_shard
+from orograph.tiles.store.storage import Storage
 
 Array = npt.NDArray[Any]
 
@@ -28,7 +27,7 @@ def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) ->
     form = store.form
     fresh = _checked(store, window, given)
     build = Build(store, store.rasters, form.problem(store.lengths))
-    folder = store.pending()
+    store.begin()
     near = with_halo(window, form.shape)
     numbers = form.blocks_in(near)
     for number in numbers:
@@ -36,14 +35,14 @@ def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) ->
         frame = with_halo(part, form.shape)
         cells = _changed(store, frame, window, fresh)
         costs = costs_of(build.problem, cells, part, frame, form.shape)
-        build.make(number, costs, folder / store.matrix_path(number).relative_to(store.path))
+        build.make(number, costs, pending=True)
     for shard in form.layout.windows(form.shape):
         meets = shard.clip((window.y + window.height, window.x + window.width))
         if meets.y + meets.height <= window.y or meets.x + meets.width <= window.x:
             continue
         whole = _changed(store, shard, window, fresh)
         for name, values in zip(form.rasters, whole, strict=True):
-            _write_shard(store.path / name, folder / name, shard, values, name)
+            _write_shard(store.storage, shard, values, name)
     digest = hashlib.sha256(repr((form.fingerprint, window)).encode())
     for values in fresh.values():
         digest.update(np.ascontiguousarray(values).tobytes())
@@ -102,11 +101,10 @@ def _changed(
     return found
 
 
-def _write_shard(array: Path, target: Path, window: Window, cells: Array, name: str) -> None:
-    document = (array / "zarr.json").read_bytes()
+def _write_shard(storage: Storage, window: Window, cells: Array, name: str) -> None:
+    """Put a shard where it is pending."""
+    document = storage.get(f"{name}/zarr.json")
     rows, columns = json.loads(document)["chunk_grid"]["configuration"]["chunk_shape"]
     key = f"c/{window.y // rows}/{window.x // columns}"
     content = encode_shard(document, window, key, cells, name)
-    with full_storage_reported(target):
-        (target / key).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target / key, *content)
+    storage.put(f"{PENDING}/{name}/{key}", *content)

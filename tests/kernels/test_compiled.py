@@ -85,7 +85,7 @@ def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
     assert before
     assert copy.run(FOLLOW) == "16"
     assert copy.cached() == before, "the second process compiled anew"
-    copy.replace("ties.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
+    copy.replace("relax/shortest_path_tree.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
     assert copy.run(FOLLOW) == "1"
     after = copy.cached()
     assert len(after) == len(before), "what no process can use any more was kept"
@@ -113,7 +113,7 @@ def test_callee_in_another_file_is_never_stale(copy: Copy, place: str) -> None:
 @pytest.mark.timeout(3600)  # the elimination is compiled twice
 def test_blocks_are_right_after_their_leaves_change(copy: Copy) -> None:
     expected = copy.run(ELIMINATE)
-    copy.replace("dissection.py", "LEAF = 16", "LEAF = 36")
+    copy.replace("boundary/dissection.py", "LEAF = 16", "LEAF = 36")
     assert copy.run(ELIMINATE) == expected
 
 
@@ -121,9 +121,9 @@ def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
     home = copy.folder / "home"
     copy.variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(home)}
     assert copy.run(FOLLOW) == "16"
-    assert {path.parent for path in copy.cached()} == {copy.kernels / "__pycache__"}
-    shutil.rmtree(copy.kernels / "__pycache__")
-    (copy.kernels / "__pycache__").touch()
+    assert {path.parent for path in copy.cached()} == {copy.kernels / "relax/__pycache__"}
+    shutil.rmtree(copy.kernels / "relax/__pycache__")
+    (copy.kernels / "relax/__pycache__").touch()
     assert copy.run(FOLLOW) == "16"
     assert copy.cached()
     assert all(path.is_relative_to(home) for path in copy.cached())
@@ -131,7 +131,7 @@ def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
 
 def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> None:
     # A file where a folder should be made stops root as well.
-    (copy.kernels / "__pycache__").touch()
+    (copy.kernels / "relax/__pycache__").touch()
     copy.variables = {
         "NUMBA_CACHE_DIR": str(copy.kernels / "__pycache__/here"),
         "XDG_CACHE_HOME": str(copy.kernels / "__pycache__/there"),

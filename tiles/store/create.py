@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +25,10 @@ from orograph.tiles.store.publish import (
     discard,
     partial_path,
     publish,
-    replace_file,
     write_group_metadata,
 )
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.storage import Location, open_storage
 
 __all__ = [
     "ArraySink",
@@ -59,6 +57,8 @@ TABLE_ROWS = 2**20
 MOST_CELLS_A_SIDE = 8192
 # A shard holds at most 16 x 16 tiles: its index is read whole for every tile read from it.
 MOST_TILES_A_SIDE = 16
+
+_Location = TypeVar("_Location", bound=Location)
 
 
 @dataclass(frozen=True)
@@ -138,20 +138,20 @@ class Variable:
 
 
 def create_store(
-    path: str | os.PathLike[str],
+    path: _Location,
     shape: tuple[int, int],
     layout: Layout,
     variables: Iterable[Variable],
     georeference: Georeference | None = None,
     attrs: Mapping[str, Any] | None = None,
     run: str | None = None,
-) -> Path:
+) -> _Location:
     """Lay out an empty, unfinished store; `StoreSink` fills it and `publish` finishes it.
 
     Parameters
     ----------
-    path : path
-        A directory that does not exist, usually `partial_path` of the final name.
+    path : path or Storage
+        A place where nothing is yet, usually `partial_path` of the final name.
     shape : (int, int)
         Rows and columns.
     layout : Layout
@@ -167,7 +167,7 @@ def create_store(
 
     Returns
     -------
-    Path
+    path or Storage
         ``path``.
 
     Raises
@@ -182,18 +182,18 @@ def create_store(
     import zarr
     from zarr.codecs import Crc32cCodec
 
-    path = Path(path)
+    storage = open_storage(path)
     place = georeference or Georeference()
     variables = list(variables)
     if min(shape) < 1:
-        raise InputError(f"{path}: a grid of {shape[0]} x {shape[1]} cells; at least 1 x 1")
-    place.check_shape(shape, str(path))
+        raise InputError(f"{storage}: a grid of {shape[0]} x {shape[1]} cells; at least 1 x 1")
+    place.check_shape(shape, str(storage))
     reserved = {place.y_name, place.x_name, GRID_MAPPING, "c", "zarr.json", ""}
     names = [variable.name for variable in variables]
     for name in names:
         if name in reserved or "/" in name or name.startswith((".", "__")) or names.count(name) > 1:
             raise InputError(f"variable name {name!r} is taken or no file name; rename it")
-    check_target(path, overwrite=False)
+    check_target(storage, overwrite=False)
     mapping = place.grid_mapping_attributes()
     mark: dict[str, Any] = {
         "format": FORMAT,
@@ -206,8 +206,8 @@ def create_store(
     header = _plain(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
     if mapping:
         header["coordinates"] = GRID_MAPPING  # makes xarray take it for a coordinate
-    with full_storage_reported(path):
-        group = zarr.create_group(store=path, zarr_format=3, attributes=header)
+    with full_storage_reported(str(storage)):
+        group = zarr.create_group(store=storage.zarr_store(), zarr_format=3, attributes=header)
         for variable in variables:
             dtype = supported_dtype(variable.dtype, variable.name)
             fill = native_nodata(variable.fill_value, dtype, variable.name)
@@ -270,14 +270,14 @@ def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> Non
 
 
 def add_table(
-    path: str | os.PathLike[str],
+    path: Location,
     columns: Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]],
 ) -> None:
     """Put a table beside the rasters of an unfinished store: a column an array, rows in chunks.
 
     Parameters
     ----------
-    path : path
+    path : path or Storage
         The store.
     columns : mapping
         For each column its dimensions and its values, rows first, in pieces, of which there is at
@@ -288,8 +288,9 @@ def add_table(
 
     if not columns:
         return
-    with full_storage_reported(path):
-        group = zarr.open_group(path, mode="r+", zarr_format=3)
+    storage = open_storage(path)
+    with full_storage_reported(str(storage)):
+        group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
         for name, (dimensions, pieces) in columns.items():
             array: Any = None
             for values in _whole_chunks(pieces):
@@ -330,9 +331,7 @@ def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:
     return int(value)
 
 
-def update_attributes(
-    path: str | os.PathLike[str], variable: str | None, mapping: Mapping[str, Any]
-) -> None:
+def update_attributes(path: Location, variable: str | None, mapping: Mapping[str, Any]) -> None:
     """Set attributes of a store, or of one variable of it, in one step.
 
     Raises
@@ -340,21 +339,20 @@ def update_attributes(
     InputError
         If there is no such store or variable, or an attribute is kept by the store itself.
     """
-    path = Path(path)
-    place = path / (variable or "") / "zarr.json"
+    storage = open_storage(path)
+    key = "zarr.json" if variable is None else f"{variable}/zarr.json"
     try:
-        document = json.loads(place.read_bytes())
-        group = json.loads((path / "zarr.json").read_bytes())
+        document = json.loads(storage.get(key))
+        group = json.loads(storage.get("zarr.json"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no {variable or 'store'} there; is the path right?") from None
+        raise InputError(f"{storage}: no {variable or 'store'} there; is the path right?") from None
     kept = {MARK, "_FillValue", "grid_mapping", "coordinates"} & set(mapping)
     if kept:
-        raise InputError(f"{path}: the store itself keeps {sorted(kept)}; name them otherwise")
+        raise InputError(f"{storage}: the store itself keeps {sorted(kept)}; name them otherwise")
     document.setdefault("attributes", {}).update(_plain(mapping))
-    with full_storage_reported(place):
-        replace_file(place, json.dumps(document, indent=2).encode())
-        if "consolidated_metadata" in group:
-            write_group_metadata(path, document if variable is None else group)
+    storage.put(key, json.dumps(document, indent=2).encode())
+    if "consolidated_metadata" in group:
+        write_group_metadata(storage, document if variable is None else group)
 
 
 def _plain(value: Any) -> Any:

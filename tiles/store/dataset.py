@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.header import store_variables
 from orograph.tiles.store.publish import MARK, group_attributes
 from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def open_dataset(path: str | os.PathLike[str], chunks: str = "shard") -> xr.Dataset:
+def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
     """Open a store lazily.
 
     Cells are read through `StoreRaster`, so that a damaged tile is reported by name here too.
@@ -52,22 +52,21 @@ def open_dataset(path: str | os.PathLike[str], chunks: str = "shard") -> xr.Data
 
     if chunks not in ("shard", "tile"):
         raise InputError(f"chunks={chunks!r}: it must be 'shard' or 'tile'; rechunk afterwards")
-    path = os.path.abspath(path)
+    storage = open_storage(path)
     arrays: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
-    for name in store_variables(path):
-        raster = StoreRaster(path, name)
+    for name in store_variables(storage):
+        raster = StoreRaster(storage, name)
         arrays[name] = lazy_variable(raster, chunks)
         coords = coords or raster.georeference.coords()
-    table = (group_attributes(path) or {})[MARK].get("table", [])
+    header = group_attributes(storage) or {}
+    table = header[MARK].get("table", [])
     if table:
-        stored = xr.open_zarr(path, chunks={}, mask_and_scale=False, consolidated=None)
+        stored = xr.open_zarr(
+            storage.zarr_store(), chunks={}, mask_and_scale=False, consolidated=None
+        )
         arrays |= {name: stored[name].variable for name in table}
-    attributes = {
-        key: value
-        for key, value in (group_attributes(path) or {}).items()
-        if key not in (MARK, "coordinates")
-    }
+    attributes = {key: value for key, value in header.items() if key not in (MARK, "coordinates")}
     dataset = xr.Dataset(arrays, coords, attributes)
-    dataset.encoding["source"] = path
+    dataset.encoding["source"] = str(storage)
     return dataset

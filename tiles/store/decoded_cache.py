@@ -2,13 +2,12 @@
 
 Whoever reads a tile with a halo needs a row or a corner of each neighbour, and has to decode them
 whole: nine tiles for one. So the sides of every tile that was decoded for a part of it are kept,
-and the tile itself if it is small. An entry is known by its file as it was when it was opened: a
+and the tile itself if it is small. An entry is known by its object as it was when it was opened: a
 shard that is replaced is another one.
 """
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
@@ -17,18 +16,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
+from orograph.tiles.store.storage import State
 
 LIMIT_BYTES = 64 * 2**20  # of a process, whatever the raster's size
 SIDE = 2  # cells: no edge of a graph goes farther
 
 Cells = NDArray[Any]
-FileState = tuple[int, int, int, int]
-
-
-def file_state(file: int) -> FileState:
-    """What tells an opened file from whatever had or will have its name."""
-    status = os.fstat(file)
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 class _Parts:
@@ -69,8 +62,8 @@ class DecodedTiles:
         self._sides = _Parts(limit // 4)
         self._lock = Lock()
 
-    def get(self, state: FileState, begin: int, side: int, part: Window) -> Cells | None:
-        """Cells of the tile whose bytes begin there in a file, if kept; not to be written to."""
+    def get(self, state: State, begin: int, side: int, part: Window) -> Cells | None:
+        """Cells of the tile whose bytes begin there in an object, if kept; not to be written to."""
         with self._lock:
             cells = self._tiles.get((state, begin))
             if cells is not None:
@@ -82,7 +75,7 @@ class DecodedTiles:
                         return cells[part.within(window)]
         return None
 
-    def put(self, state: FileState, begin: int, cells: Cells) -> None:
+    def put(self, state: State, begin: int, cells: Cells) -> None:
         """Keep a tile or its sides; nobody may write to it from now on."""
         with self._lock:
             for number, window in enumerate(_sides(len(cells))):

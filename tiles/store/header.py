@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from orograph.tiles.errors import InputError
-from orograph.tiles.store.publish import MARK, group_attributes, partial_path, shard_grid
+from orograph.tiles.store.publish import (
+    MARK,
+    group_attributes,
+    member_documents,
+    partial_storage,
+    shard_grid,
+)
+from orograph.tiles.store.storage import Location, Storage, open_storage
 
 _NOT_THE_USERS = {"_FillValue", "grid_mapping", "coordinates"}
 
 
-def store_variables(path: str | os.PathLike[str], unfinished: bool = False) -> list[str]:
+def store_variables(place: Location, unfinished: bool = False) -> list[str]:
     """Names of the rasters of a store.
 
     Raises
@@ -26,27 +31,26 @@ def store_variables(path: str | os.PathLike[str], unfinished: bool = False) -> l
     InputError
         If there is no store, or it is unfinished.
     """
-    path = Path(path)
-    attributes = group_attributes(path)
+    storage = open_storage(place)
+    attributes = group_attributes(storage)
     if attributes is None or MARK not in attributes:
-        beside = partial_path(path)
-        if not path.exists() and beside.exists():
+        beside = partial_storage(storage)
+        if not storage.exists() and beside.exists():
             raise InputError(
-                f"{path} does not exist, but {beside.name} does: it was never finished; "
+                f"{storage} does not exist, but {beside.name} does: it was never finished; "
                 "resume the run that writes it, or start again"
             )
-        raise InputError(f"{path} is no store of orograph; make one with ingest")
+        raise InputError(f"{storage} is no store of orograph; make one with ingest")
     if not (unfinished or attributes[MARK].get("complete")):
         raise InputError(
-            f"{path} is unfinished; resume the run that writes it, or delete it and start again"
+            f"{storage} is unfinished; resume the run that writes it, or delete it and start again"
         )
     table = set(attributes[MARK].get("table", []))
-    names = [
-        entry.parent.name
-        for entry in path.glob("*/zarr.json")
-        if entry.parent.name not in table and shard_grid(json.loads(entry.read_bytes())) is not None
+    return [
+        name
+        for name, document in member_documents(storage).items()
+        if name not in table and shard_grid(document) is not None
     ]
-    return sorted(names)
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,10 @@ class Header:
     absent: frozenset[tuple[int, int]] | None
 
 
-def read_header(path: str, variable: str, unfinished: bool) -> Header:
+def read_header(storage: Storage, variable: str, unfinished: bool) -> Header:
     """What the metadata says of one raster of a store."""
-    document = json.loads(Path(path, variable, "zarr.json").read_bytes())
-    mark = (group_attributes(path) or {})[MARK]
+    document = json.loads(storage.get(f"{variable}/zarr.json"))
+    mark = (group_attributes(storage) or {})[MARK]
     grid = shard_grid(document)
     assert grid is not None
     dtype = np.dtype(document["data_type"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,8 @@ from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.overlap import refuse_overlap
-from orograph.tiles.store.publish import check_target, discard, partial_path, publish
+from orograph.tiles.store.publish import check_target, discard, partial_storage, publish
+from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -27,7 +27,7 @@ BAND_BYTES = 2**27
 
 def ingest(
     source: Any,
-    store: str | os.PathLike[str],
+    store: Location,
     *,
     tile: int = 1024,
     shard: int | None = None,
@@ -42,7 +42,7 @@ def ingest(
     ----------
     source : DataArray, array, masked array, or path
         Anything `open_raster` takes.
-    store : path
+    store : path or Storage
         The store to make. Until it is whole it is called ``<store>.partial``.
     tile : int
         Cells a side of a tile.
@@ -93,9 +93,10 @@ def ingest(
     raster = open_raster(source, band=band, nodata=nodata, variable=variable)
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
-    check_target(store, overwrite)
-    partial = partial_path(store)
-    refuse_overlap(raster, store, source)
+    target = open_storage(store)
+    check_target(target, overwrite)
+    partial = partial_storage(target)
+    refuse_overlap(raster, target, source)
     refuse_overlap(raster, partial, source)
     discard(partial)
     stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
@@ -105,8 +106,8 @@ def ingest(
         for part in layout.windows(window.shape):
             place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
             sink.write(name, place, cells[part.slices])
-    publish(partial, store, overwrite)
-    return open_dataset(store)[name]
+    publish(partial, target, overwrite)
+    return open_dataset(target)[name]
 
 
 def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
+from orograph.tiles.store.storage import LocalStorage, Location, Storage, open_storage
 
 
-def refuse_overlap(raster: Raster, target: str | os.PathLike[str], source: Any = None) -> None:
+def refuse_overlap(raster: Raster, target: Location, source: Any = None) -> None:
     """Refuse a target that lies in a file or folder that a raster is read from, or around it.
 
     Parameters
@@ -28,25 +28,23 @@ def refuse_overlap(raster: Raster, target: str | os.PathLike[str], source: Any =
     InputError
         If they overlap.
     """
-    for path in _files_of(raster, source):
-        if not path.exists():
-            continue
-        one, other = os.path.realpath(path), os.path.realpath(target)
-        if os.path.commonpath([one, other]) in (one, other):
+    storage = open_storage(target)
+    for place in _places_of(raster, source):
+        if place.exists() and storage.overlaps(place):
             raise InputError(
-                f"{target}: the source {path} lies there or around it, and sources are never "
+                f"{storage}: the source {place} lies there or around it, and sources are never "
                 "written; choose a path outside of it"
             )
 
 
-def _files_of(raster: Raster, source: Any) -> Iterator[Path]:
-    """Files and folders that the source is known to be read from."""
+def _places_of(raster: Raster, source: Any) -> Iterator[Storage]:
+    """Stores, files and folders that the source is known to be read from."""
     if isinstance(source, str | os.PathLike):
-        yield Path(source)
+        yield LocalStorage(source)
     stated = getattr(source, "encoding", {}).get("source")
     if isinstance(stated, str):
-        yield Path(stated)
+        yield LocalStorage(stated)
     if isinstance(raster, StoreRaster):
-        yield Path(raster.path)
+        yield raster.storage
     if isinstance(raster, FileRaster):
-        yield from (Path(name) for name in raster.files)
+        yield from (LocalStorage(name) for name in raster.files)

@@ -1,34 +1,35 @@
-"""How a store gets its name: written beside it, renamed when whole."""
+"""How a store gets its name: written beside it, committed when whole."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import shutil
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.store.storage import Location, Storage, open_storage
+from orograph.tiles.store.storage import replace_file as replace_file
 
 MARK = "orograph"
-TEMPORARY = ".tmp"
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
+_PARTIAL = ".partial"
 
 
 def partial_path(final: str | os.PathLike[str]) -> Path:
-    """Where a store lies while it is being written."""
+    """Where a store lies while it is being written, if it is to have a path."""
     final = Path(final)
-    return final.with_name(final.name + ".partial")
+    return final.with_name(final.name + _PARTIAL)
 
 
-def group_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Attributes of the Zarr v3 group at ``path``; None if there is no such group."""
+def partial_storage(final: Storage) -> Storage:
+    """Where a store lies while it is being written."""
+    return final.beside(_PARTIAL)
+
+
+def group_attributes(place: Location) -> dict[str, Any] | None:
+    """Attributes of the Zarr v3 group at ``place``; None if there is no such group."""
     try:
-        document = json.loads((Path(path) / "zarr.json").read_bytes())
+        document = json.loads(open_storage(place).get("zarr.json"))
     except (OSError, ValueError):
         return None
     if not isinstance(document, dict) or document.get("node_type") != "group":
@@ -37,15 +38,21 @@ def group_attributes(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     return attributes if isinstance(attributes, dict) else {}
 
 
-def is_temporary(path: Path) -> bool:
-    """Is this a file that `replace_file` had not finished?"""
-    return path.name.startswith(".") and path.name.endswith(TEMPORARY)
-
-
-def run_of(path: str | os.PathLike[str]) -> str | None:
+def run_of(place: Location) -> str | None:
     """The token of the run that has made a store; None if there is no store, or no run has."""
-    run = (group_attributes(path) or {}).get(MARK, {}).get("run")
+    run = (group_attributes(place) or {}).get(MARK, {}).get("run")
     return None if run is None else str(run)
+
+
+def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
+    """The metadata of the arrays of a group, by name, in the order of their names."""
+    documents = {}
+    for name in sorted(storage.names()):
+        try:
+            documents[name] = json.loads(storage.get(f"{name}/zarr.json"))
+        except FileNotFoundError:
+            continue
+    return documents
 
 
 def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -57,70 +64,46 @@ def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, in
     return (height, width), (rows, columns)
 
 
-def seal(path: str | os.PathLike[str]) -> None:
+def seal(place: Location) -> None:
     """Mark an orograph store complete.
 
     The shards that are not there are written down, for they stand for fill values; a shard that
-    goes missing later is told from them. What killed writers have left behind is swept away.
+    goes missing later is told from them.
     """
-    path = Path(path)
+    storage = open_storage(place)
     absent: dict[str, list[list[int]]] = {}
-    for metadata in sorted(path.glob("*/zarr.json")):
-        grid = shard_grid(json.loads(metadata.read_bytes()))
+    for name, document in member_documents(storage).items():
+        grid = shard_grid(document)
         if grid is None:
             continue
         (height, width), (rows, columns) = grid
-        folder = metadata.parent / "c"
         missing = []
         for i in range(-(-height // rows)):
-            try:
-                present = set(os.listdir(folder / str(i)))
-            except FileNotFoundError:
-                present = set()
-            for debris in (name for name in present if name.endswith(TEMPORARY)):
-                (folder / str(i) / debris).unlink(missing_ok=True)
+            present = set(storage.names(f"{name}/c/{i}"))
             missing += [[i, j] for j in range(-(-width // columns)) if str(j) not in present]
         if missing:
-            absent[metadata.parent.name] = missing
-    document = json.loads((path / "zarr.json").read_bytes())
+            absent[name] = missing
+    document = json.loads(storage.get("zarr.json"))
     document["attributes"][MARK] |= {"complete": True, "absent_shards": absent}
-    write_group_metadata(path, document)
+    write_group_metadata(storage, document)
 
 
-def write_group_metadata(path: Path, document: dict[str, Any]) -> None:
+def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
     """Write the metadata of a group, with those of its arrays in it.
 
     xarray opens such a store without a warning, and in one read. Written here and not by
     zarr-python, which warns on its part that version 3 of the format does not know of this.
     """
-    members = {
-        entry.parent.name: json.loads(entry.read_bytes())
-        for entry in sorted(path.glob("*/zarr.json"))
-    }
+    storage = open_storage(place)
     document["consolidated_metadata"] = {
         "kind": "inline",
         "must_understand": False,
-        "metadata": members,
+        "metadata": member_documents(storage),
     }
-    replace_file(path / "zarr.json", json.dumps(document, indent=2).encode())
+    storage.put("zarr.json", json.dumps(document, indent=2).encode())
 
 
-def replace_file(path: Path, *parts: Any) -> None:
-    """Write a whole file or nothing: readers and a kill at any moment see old or new bytes.
-
-    ``parts``, bytes or arrays of bytes, come one behind the other.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines(parts)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
+def check_target(place: Location, overwrite: bool) -> None:
     """Refuse a place where no store may be written.
 
     Raises
@@ -129,48 +112,43 @@ def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
         If something is there and ``overwrite`` is false, or if it is no Zarr store: a user's
         folder is never replaced, whatever ``overwrite`` says.
     InputError
-        If the folder that should hold the store does not exist.
+        If the folder that should hold the store does not exist, or no store can be kept there.
     """
-    path = Path(path)
-    if path.is_symlink() or path.exists():
-        if path.is_symlink() or not path.is_dir() or not _is_zarr(path):
+    storage = open_storage(place)
+    if storage.exists():
+        if not (storage.is_tree() and _is_zarr(storage)):
             raise StoreExistsError(
-                f"{path} exists and is no Zarr store; it is never overwritten: "
+                f"{storage} exists and is no Zarr store; it is never overwritten: "
                 "choose another path, or move it away"
             )
         if not overwrite:
             raise StoreExistsError(
-                f"{path} exists; pass overwrite=True to replace it, or choose another path"
+                f"{storage} exists; pass overwrite=True to replace it, or choose another path"
             )
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise InputError(f"{path}: the folder {parent} does not exist; create it first")
+    storage.check_place()
 
 
-def discard(path: str | os.PathLike[str]) -> None:
+def discard(place: Location) -> None:
     """Remove an unfinished store, and nothing else, from where one is to be written."""
-    path = Path(path)
-    if not path.exists():
-        return
-    if not path.is_dir() or (any(path.iterdir()) and MARK not in (group_attributes(path) or {})):
-        raise StoreExistsError(f"{path} is in the way and no unfinished store; move it away")
-    shutil.rmtree(path)
+    storage = open_storage(place)
+    if storage.exists() and not (
+        storage.is_tree() and (not storage.names() or MARK in (group_attributes(storage) or {}))
+    ):
+        raise StoreExistsError(f"{storage} is in the way and no unfinished store; move it away")
+    storage.delete_all()
 
 
-def publish(
-    partial: str | os.PathLike[str], final: str | os.PathLike[str], overwrite: bool = False
-) -> None:
+def publish(partial: Location, final: Location, overwrite: bool = False) -> None:
     """Give a finished store its name, in one step.
 
-    A store that has the name already is exchanged for the new one and only then removed, so that
-    at every instant one whole store has the name (on file systems without an atomic exchange, but
-    for the instant between two renames, when the old one has a hidden name beside it).
+    A store that has the name already is replaced as `Storage.commit` says: on most file systems at
+    every instant one whole store has the name.
 
     Parameters
     ----------
-    partial : path
-        The finished directory, on the same file system.
-    final : path
+    partial : path or Storage
+        The finished store, on the same file system.
+    final : path or Storage
         Its name from now on.
     overwrite : bool
         Replace a Zarr store of that name.
@@ -180,33 +158,14 @@ def publish(
     StoreExistsError
         As `check_target`.
     """
-    partial, final = Path(partial), Path(final)
-    if not partial.is_dir():
-        raise InputError(f"{partial} does not exist; there is nothing to publish")
-    check_target(final, overwrite)
-    if MARK in (group_attributes(partial) or {}):
-        seal(partial)
-    if not final.exists():
-        os.rename(partial, final)
-        return
-    if _exchange(partial, final):
-        shutil.rmtree(partial)
-        return
-    aside = final.with_name(f".{final.name}.{os.getpid()}-{time.time_ns()}")
-    os.rename(final, aside)
-    os.rename(partial, final)
-    shutil.rmtree(aside)
+    staged, target = open_storage(partial), open_storage(final)
+    if not staged.is_tree():
+        raise InputError(f"{staged} does not exist; there is nothing to publish")
+    check_target(target, overwrite)
+    if MARK in (group_attributes(staged) or {}):
+        seal(staged)
+    target.commit(staged, overwrite)
 
 
-def _is_zarr(path: Path) -> bool:
-    return any((path / name).is_file() for name in ("zarr.json", ".zgroup", ".zarray"))
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names atomically (Linux ``renameat2``); False where that is not to be had."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    names = os.fsencode(one), os.fsencode(other)
-    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+def _is_zarr(storage: Storage) -> bool:
+    return any(storage.state(name) for name in ("zarr.json", ".zgroup", ".zarray"))

@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.header import Header, read_header, store_variables
 from orograph.tiles.store.shard import read_window, stored_format
+from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 
 def choose_step(opened: str, name: str) -> str:
@@ -35,7 +35,7 @@ class StoreRaster:
 
     Parameters
     ----------
-    path : path
+    place : path or Storage
         The store.
     variable : str, optional
         Its name; may be left out if there is only one.
@@ -50,13 +50,14 @@ class StoreRaster:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        place: Location,
         variable: str | None = None,
         *,
         unfinished: bool = False,
     ) -> None:
-        self.path = os.path.abspath(path)
-        names = store_variables(self.path, unfinished)
+        self.storage = open_storage(place)
+        path = self.path
+        names = store_variables(self.storage, unfinished)
         if variable is None and len(names) != 1:
             raise InputError(
                 f"{path} has the variables {', '.join(names)}; "
@@ -67,7 +68,12 @@ class StoreRaster:
         self.variable = names[0] if variable is None else variable
         if self.variable not in names:
             raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")
-        self._header = read_header(self.path, self.variable, unfinished)
+        self._header = read_header(self.storage, self.variable, unfinished)
+
+    @property
+    def path(self) -> str:
+        """Address of the store."""
+        return str(self.storage)
 
     @property
     def name(self) -> str | None:
@@ -116,24 +122,23 @@ class StoreRaster:
         y, y_attrs = self._axis(y_name)
         x, x_attrs = self._axis(x_name)
         mapping: dict[str, Any] = {}
-        metadata = Path(self.path, GRID_MAPPING, "zarr.json")
-        if metadata.is_file():
-            mapping = json.loads(metadata.read_bytes()).get("attributes", {})
+        metadata = f"{GRID_MAPPING}/zarr.json"
+        if self.storage.state(metadata) is not None:
+            mapping = json.loads(self.storage.get(metadata)).get("attributes", {})
         six = matching_geotransform(mapping.get("GeoTransform"), y, x)
         return Georeference(y, x, mapping.get("crs_wkt"), y_name, x_name, six, y_attrs, x_attrs)
 
     def _axis(self, name: str) -> tuple[NDArray[np.float64] | None, dict[str, Any]]:
-        metadata = Path(self.path, name, "zarr.json")
-        if not metadata.is_file():
+        if self.storage.state(f"{name}/zarr.json") is None:
             return None, {}
         import zarr
 
         try:
-            array = zarr.open_array(Path(self.path, name), mode="r", zarr_format=3)
+            array = zarr.open_array(self.storage.zarr_store(), path=name, mode="r", zarr_format=3)
             values = np.ascontiguousarray(array[:], dtype=np.float64)
         except Exception as error:
             raise DamagedChunkError(
-                f"{metadata.parent}: coordinates cannot be read: {error}; ingest the source again"
+                f"{self.path}/{name}: coordinates cannot be read: {error}; ingest the source again"
             ) from error
         return values, dict(array.attrs)
 
@@ -157,14 +162,13 @@ class StoreRaster:
 
     def _decoder(self) -> Callable[[Window], NDArray[Any]]:
         """What reads a window: ourselves if the raster is encoded as ours are, or zarr-python."""
-        folder = os.path.join(self.path, self.variable)
-        form = stored_format(folder)
+        form = stored_format(self.storage, self.variable)
         if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
             self.shape,
             self.dtype,
         ):
-            return partial(read_window, folder, form)
-        array = _opened(self.path, self.variable)
+            return partial(read_window, self.storage, self.variable, form)
+        array = _opened(self.storage, self.variable)
         return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
@@ -190,12 +194,12 @@ class StoreRaster:
             self.georeference.token,
         )
         digest.update(repr(plain).encode())
-        folder = os.path.join(self.path, self.variable, "c")
+        shards = f"{self.variable}/c"
         self._check_complete()
-        for row in sorted(os.listdir(folder) if os.path.isdir(folder) else ()):
-            for name in sorted(os.listdir(os.path.join(folder, row))):
+        for row in sorted(self.storage.names(shards)):
+            for name in sorted(self.storage.names(f"{shards}/{row}")):
                 digest.update(f"{row}/{name}".encode())
-                digest.update(_checksums(os.path.join(folder, row, name), header))
+                digest.update(_checksums(self.storage, f"{shards}/{row}/{name}", header))
         return f"store-{digest.hexdigest()}"
 
     def _check_window(self, window: Window) -> None:
@@ -205,8 +209,8 @@ class StoreRaster:
                 f"{self.shape[0]} x {self.shape[1]} cells; clip it first"
             )
 
-    def _shard_file(self, i: int, j: int) -> str:
-        return os.path.join(self.path, self.variable, "c", str(i), str(j))
+    def _shard_key(self, i: int, j: int) -> str:
+        return f"{self.variable}/c/{i}/{j}"
 
     def _check_complete(self) -> None:
         """Refuse a store in which a shard is missing, such as one of a shape beyond its files."""
@@ -215,8 +219,7 @@ class StoreRaster:
         side, (height, width) = self._header.shard, self.shape
         absent = Counter(i for i, _ in self._header.absent)
         for i in range(-(-height // side)):
-            row = os.path.join(self.path, self.variable, "c", str(i))
-            present = len(os.listdir(row)) if os.path.isdir(row) else 0
+            present = len(self.storage.names(f"{self.variable}/c/{i}"))
             if present + absent[i] < -(-width // side):
                 self._check_present(Window(i * side, 0, side, width).clip(self.shape))
 
@@ -224,16 +227,14 @@ class StoreRaster:
         side = self._header.shard
         for i in range(window.y // side, -(-(window.y + window.height) // side)):
             for j in range(window.x // side, -(-(window.x + window.width) // side)):
-                try:
-                    size = os.stat(self._shard_file(i, j)).st_size
-                except FileNotFoundError:
-                    if self._header.absent is None or (i, j) in self._header.absent:
-                        continue  # it stands for fill values
-                    size = -1
-                if size <= 0:  # zarr-python takes an empty file for fill values
+                state = self.storage.state(self._shard_key(i, j))
+                if state is None and (self._header.absent is None or (i, j) in self._header.absent):
+                    continue  # it stands for fill values
+                if state is None or not state.size:  # zarr-python takes an empty one for those too
                     cells = Window(i * side, j * side, side, side).clip(self.shape)
                     raise DamagedChunkError(
-                        f"{self._shard_file(i, j)} is {'missing' if size else 'empty'}: shard "
+                        f"{self.path}/{self._shard_key(i, j)} is "
+                        f"{'empty' if state else 'missing'}: shard "
                         f"({i}, {j}) of {self.variable}, {_place(cells)}; {_MEND}"
                     )
 
@@ -251,9 +252,9 @@ class StoreRaster:
                     i, j = cells.y // side, cells.x // side
                     inner = (row - i * side // tile, column - j * side // tile)
                     return DamagedChunkError(
-                        f"{self._shard_file(i, j)}: tile ({row}, {column}) of {self.variable}, "
-                        f"chunk {inner} of shard ({i}, {j}), {_place(cells)}, cannot be read: "
-                        f"{cause}; {_MEND}"
+                        f"{self.path}/{self._shard_key(i, j)}: tile ({row}, {column}) of "
+                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_place(cells)}, "
+                        f"cannot be read: {cause}; {_MEND}"
                     )
         return DamagedChunkError(
             f"{self.path}: {self.variable}, {_place(window)}, could not be "
@@ -274,48 +275,45 @@ def _place(cells: Window) -> str:
     )
 
 
-_arrays: dict[tuple[int, str, str], tuple[tuple[int, int], Any]] = {}
+_arrays: dict[tuple[int, Storage, str], tuple[State | None, Any]] = {}
 _lock = threading.Lock()
 _MOST_OPEN = 64
 
 
-def _opened(path: str, variable: str) -> Any:
+def _opened(storage: Storage, variable: str) -> Any:
     """The Zarr array, opened once per process: opening takes longer than reading a small tile.
 
-    The process is part of the key, so that a forked child opens its own; inode and time of the
+    The process is part of the key, so that a forked child opens its own; the states of the
     metadata are compared, so that a store replaced under the same name is opened again.
     """
     import zarr
 
-    place = os.path.join(path, variable)
-    stat = os.stat(os.path.join(place, "zarr.json"))
-    key, version = (os.getpid(), path, variable), (stat.st_ino, stat.st_mtime_ns)
+    key, state = (os.getpid(), storage, variable), storage.state(f"{variable}/zarr.json")
     held = _arrays.get(key)
-    if held is not None and held[0] == version:
+    if held is not None and held[0] == state:
         return held[1]
-    array = zarr.open_array(place, mode="r", zarr_format=3)
+    array = zarr.open_array(storage.zarr_store(), path=variable, mode="r", zarr_format=3)
     with _lock:
         if len(_arrays) >= _MOST_OPEN:
             _arrays.clear()
-        _arrays[key] = version, array
+        _arrays[key] = state, array
     return array
 
 
-def _checksums(shard: str, header: Header) -> bytes:
+def _checksums(storage: Storage, key: str, header: Header) -> bytes:
     """The stored checksums of a shard's tiles, found by its index; all there is if it is cut short.
 
     A shard ends with its index, offset and length of each tile as little-endian uint64 (all ones:
     no such tile) and a checksum of its own; a tile ends with its crc32c.
     """
     count = (header.shard // header.tile) ** 2
-    with open(shard, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(end - 16 * count - 4, 0))
-        content = file.read(16 * count)
+    with storage.open(key) as reader:
+        content = reader.tail(16 * count + 4)[: 16 * count]
         if len(content) < 16 * count:
-            return content
-        found = []
-        for offset, length in np.frombuffer(content, "<u8").reshape(-1, 2).tolist():
+            return content.tobytes()
+        found: list[Any] = []
+        end = reader.state.size
+        for offset, length in content.view("<u8").reshape(-1, 2).tolist():
             there = offset + length <= end and length >= 4
-            found.append(os.pread(file.fileno(), 4, offset + length - 4) if there else b"none")
+            found.append(reader.range(offset + length - 4, 4) if there else b"none")
     return b"".join(found)

@@ -15,7 +15,6 @@ References
 from __future__ import annotations
 
 import json
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,8 @@ from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
-from orograph.tiles.store.decoded_cache import TILES, file_state
+from orograph.tiles.store.decoded_cache import TILES
+from orograph.tiles.store.storage import Reader, State, Storage
 
 ABSENT = 2**64 - 1
 # Ranges that touch are read in one go up to this: more would only hold memory.
@@ -141,22 +141,21 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     return dtype.type(float(value) if dtype.kind == "f" else value)
 
 
-def stored_format(folder: str) -> ShardFormat | None:
-    """`shard_format` of the array in ``folder``, read again only when its metadata change."""
-    stat = os.stat(os.path.join(folder, "zarr.json"))
-    return _format_at(folder, stat.st_ino, stat.st_mtime_ns)
+def stored_format(storage: Storage, variable: str) -> ShardFormat | None:
+    """`shard_format` of a raster of a store, read again only when its metadata change."""
+    key = f"{variable}/zarr.json"
+    return _format_at(storage, key, storage.state(key))
 
 
 @lru_cache(maxsize=64)
-def _format_at(folder: str, inode: int, time: int) -> ShardFormat | None:
-    with open(os.path.join(folder, "zarr.json"), "rb") as file:
-        return shard_format(json.load(file))
+def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat | None:
+    return shard_format(json.loads(storage.get(key)))
 
 
-def read_window(folder: str, form: ShardFormat, window: Window) -> NDArray[Any]:
-    """Cells of ``window`` of the raster in ``folder``, contiguous, in native byte order.
+def read_window(storage: Storage, variable: str, form: ShardFormat, window: Window) -> NDArray[Any]:
+    """Cells of ``window`` of a raster of a store, contiguous, in native byte order.
 
-    Shards that have no file read as fill values: whether one may be missing, the caller knows.
+    Shards that are not there read as fill values: whether one may be missing, the caller knows.
 
     Raises
     ------
@@ -171,23 +170,22 @@ def read_window(folder: str, form: ShardFormat, window: Window) -> NDArray[Any]:
             y, x = max(window.y, i * side), max(window.x, j * side)
             cells = Window(y, x, min(bottom, (i + 1) * side) - y, min(right, (j + 1) * side) - x)
             inside = Window(y - i * side, x - j * side, cells.height, cells.width)
-            path = os.path.join(folder, "c", str(i), str(j))
-            read_tiles(path, form, inside, out[cells.within(window)])
+            read_tiles(storage, f"{variable}/c/{i}/{j}", form, inside, out[cells.within(window)])
     return out
 
 
 def read_tiles(
-    path: str, form: ShardFormat, window: Window, out: NDArray[Any] | None = None
+    storage: Storage, key: str, form: ShardFormat, window: Window, out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
     """Cells of a window of one shard.
 
-    Reads the index and the tiles that meet the window, nothing else, all from one opened file: a
+    Reads the index and the tiles that meet the window, nothing else, all from one opened object: a
     shard replaced meanwhile is read as it was.
 
     Parameters
     ----------
-    path : str
-        Its file. If there is none, every cell is the fill value.
+    storage, key : Storage, str
+        Where it is. If it is not there, every cell is the fill value.
     form : ShardFormat
         How it is encoded.
     window : Window
@@ -203,7 +201,7 @@ def read_tiles(
     Raises
     ------
     OSError
-        If the file cannot be read.
+        If it cannot be read.
     ValueError, RuntimeError
         If it is damaged: cut short, or a checksum of the index or of a tile of the window does not
         match.
@@ -211,13 +209,13 @@ def read_tiles(
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        opened = storage.open(key)
     except FileNotFoundError:
         out[...] = form.fill
         return out
-    try:
-        wanted, stop = _wanted(file, form, window, out)
-        state = file_state(file)
+    with opened as reader:
+        wanted, stop = _wanted(reader, form, window, out)
+        state = reader.state
         missing = []
         for tile in wanted:
             source, target = _overlap(form, window, *tile[2:])
@@ -226,14 +224,12 @@ def read_tiles(
                 missing.append(tile)
             else:
                 out[target] = cells
-        for first, content, tiles in _runs(file, missing, stop):
+        for first, content, tiles in _runs(reader, missing, stop):
             for begin, end, row, column in tiles:
                 source, target = _overlap(form, window, row, column)
                 cells = _decode(content[begin:end], form, source, out[target])
                 if cells is not None:
                     TILES.put(state, first + begin, cells)
-    finally:
-        os.close(file)
     return out
 
 
@@ -241,14 +237,15 @@ _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and co
 
 
 def _wanted(
-    file: int, form: ShardFormat, window: Window, out: NDArray[Any]
+    reader: Reader, form: ShardFormat, window: Window, out: NDArray[Any]
 ) -> tuple[list[_Tile], int]:
-    """The tiles to be read, as they lie in the file, and where they end; the absent are filled."""
+    """The tiles to be read, as they lie in the shard, and where they end; the absent are filled."""
     length = 16 * form.tiles**2 + 4
-    size = os.fstat(file).st_size
+    tail = reader.tail(length)
+    size = reader.state.size
     if size < length:
         raise ValueError(f"the shard has {size} bytes, fewer than its index, {length}: cut short")
-    index = _checked(_pread(file, size - length, length), "the index")
+    index = _checked(tail, "the index")
     table = index.view("<u8").reshape(form.tiles, form.tiles, 2)
     found = []
     for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
@@ -262,7 +259,7 @@ def _wanted(
 
 
 def _runs(
-    file: int, wanted: list[_Tile], stop: int
+    reader: Reader, wanted: list[_Tile], stop: int
 ) -> Iterator[tuple[int, NDArray[np.uint8], list[_Tile]]]:
     """Where tiles lie one after the other, their bytes, and where in them each of them lies."""
     first = 0
@@ -279,20 +276,8 @@ def _runs(
                 f"the index puts it at bytes {begin} to {end}, beyond the {stop} bytes of tiles"
             )
         tiles = [(a - begin, b - begin, row, column) for a, b, row, column in wanted[first:last]]
-        yield begin, _pread(file, begin, end - begin), tiles
+        yield begin, reader.range(begin, end - begin), tiles
         first = last
-
-
-def _pread(file: int, offset: int, length: int) -> NDArray[np.uint8]:
-    # An array and no bytes: slices of it are no copies, and google_crc32c takes no memoryview.
-    content = empty((length,), np.uint8)
-    done = 0
-    while done < length:
-        count = os.preadv(file, [content.data[done:]], offset + done)
-        if count == 0:
-            raise ValueError(f"the file ends at byte {offset + done}, not at {offset + length}")
-        done += count
-    return content
 
 
 def _checked(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:

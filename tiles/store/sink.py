@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.publish import replace_file, shard_grid
+from orograph.tiles.store.publish import shard_grid
 from orograph.tiles.store.shard import ShardEncoder, ShardFormat, shard_format
+from orograph.tiles.store.storage import Location, Storage, open_storage
 
 
 class ShardWriter(Protocol):
@@ -76,13 +75,13 @@ class StoreSink:
     """Results in a store, whole shards at a time.
 
     Any number of processes and threads may write different shards at once, and the same shard
-    again with the same cells: a shard comes to be by a rename, after it is whole.
+    again with the same cells: a shard is put when it is whole.
     """
 
-    path: str
+    storage: Storage
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        object.__setattr__(self, "path", os.path.abspath(path))
+    def __init__(self, place: Location) -> None:
+        object.__setattr__(self, "storage", open_storage(place))
 
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
         """Write one whole shard.
@@ -121,25 +120,27 @@ class StoreSink:
         InputError
             If there is no such raster, or the window is not one of its shards.
         """
-        metadata = Path(self.path, variable, "zarr.json")
         try:
-            document = metadata.read_bytes()
+            document = self.storage.get(f"{variable}/zarr.json")
         except FileNotFoundError:
-            raise InputError(f"{self.path} has no variable {variable!r}; create it first") from None
+            raise InputError(
+                f"{self.storage} has no variable {variable!r}; create it first"
+            ) from None
         grid = shard_grid(json.loads(document))
         if grid is None:
-            raise InputError(f"{self.path}: {variable} is no raster")
+            raise InputError(f"{self.storage}: {variable} is no raster")
         key = _shard_key(grid, window, variable)
-        return _StoreWriter(metadata.parent / key, _encoder(document, window, key, variable))
+        encoder = _encoder(document, window, key, variable)
+        return _StoreWriter(self.storage, f"{variable}/{key}", encoder)
 
     def written(self, variable: str, window: Window) -> bool:
         """Whether the shard that holds the first cell of ``window`` has been written."""
-        metadata = Path(self.path, variable, "zarr.json")
-        grid = shard_grid(json.loads(metadata.read_bytes()))
+        grid = shard_grid(json.loads(self.storage.get(f"{variable}/zarr.json")))
         if grid is None:
-            raise InputError(f"{self.path}: {variable} is no raster")
+            raise InputError(f"{self.storage}: {variable} is no raster")
         _, (rows, columns) = grid
-        return (metadata.parent / f"c/{window.y // rows}/{window.x // columns}").is_file()
+        key = f"{variable}/c/{window.y // rows}/{window.x // columns}"
+        return self.storage.state(key) is not None
 
 
 def _shard_key(grid: tuple[tuple[int, int], tuple[int, int]], window: Window, variable: str) -> str:
@@ -166,21 +167,17 @@ class _Encoder(Protocol):
 
 @dataclass(frozen=True)
 class _StoreWriter:
-    """A shard on its way to its file: there is no more of it than its bytes."""
+    """A shard on its way to its store: there is no more of it than its bytes."""
 
-    target: Path
+    storage: Storage
+    key: str
     encoder: _Encoder
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         self.encoder.put(part, cells)
 
     def close(self) -> None:
-        content = self.encoder.parts()
-        with full_storage_reported(self.target):
-            # not their parents: if those are gone, so is the run
-            self.target.parent.parent.mkdir(exist_ok=True)
-            self.target.parent.mkdir(exist_ok=True)
-            replace_file(self.target, *content)
+        self.storage.put(self.key, *self.encoder.parts())
 
 
 class _TileByTile:

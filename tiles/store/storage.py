@@ -347,7 +347,7 @@ class _FileReader:
         content = empty((length,), np.uint8)
         done = 0
         while done < length:
-            rest = content[done:] if done else content
+            rest = content.data[done:] if done else content.data
             count = os.preadv(self._file, [rest], offset + done)
             if count == 0:
                 raise ValueError(f"the file ends at byte {offset + done}, not at {offset + length}")

@@ -30,6 +30,7 @@ from orograph.tiles.store.shard import (
     shard_format,
     stored_format,
 )
+from orograph.tiles.store.storage import LocalStorage
 
 DTYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"]
 FILLS = {"u": [None, 0, 7, "max"], "i": [None, -7, "min"], "f": [None, np.nan, -9999.0, -0.0]}
@@ -242,9 +243,9 @@ def test_a_shard_without_a_file_reads_as_fill_values(tmp_path: Path) -> None:
     path = create_store(tmp_path / "a", (8, 8), Layout(4, 8), [Variable("z", "i2", -7)])
     form = pickle.loads(pickle.dumps(form_of(path)))
     out = np.zeros((3, 2), "i2")
-    assert read_tiles(str(path / "z/c/0/0"), form, Window(2, 3, 3, 2), out) is out
+    assert read_tiles(LocalStorage(path), "z/c/0/0", form, Window(2, 3, 3, 2), out) is out
     assert (out == -7).all()
-    assert (read_tiles(str(path / "z/c/0/0"), form, Window(0, 0, 8, 8)) == -7).all()
+    assert (read_tiles(LocalStorage(path), "z/c/0/0", form, Window(0, 0, 8, 8)) == -7).all()
 
 
 def test_threads_read_one_shard_side_by_side(tmp_path: Path) -> None:
@@ -426,7 +427,7 @@ def test_of_a_large_tile_its_sides_are_known_and_nothing_else() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_rasters_of_a_store_are_read_here(tmp_path: Path, dtype: str) -> None:
     path = create_store(tmp_path / "a", (9, 7), Layout(2, 4), [Variable("z", dtype, 5)])
-    form = stored_format(str(path / "z"))
+    form = stored_format(LocalStorage(path), "z")
     assert form is not None
     assert (form.shape, form.tile, form.shard, form.tiles) == ((9, 7), 2, 4, 2)
     assert form.dtype == np.dtype(dtype)
@@ -435,12 +436,12 @@ def test_the_rasters_of_a_store_are_read_here(tmp_path: Path, dtype: str) -> Non
 
 def test_a_raster_replaced_under_its_name_is_looked_at_again(tmp_path: Path) -> None:
     folder = create_store(tmp_path / "a", (9, 7), Layout(2, 4), [Variable("z", "f4")]) / "z"
-    assert stored_format(str(folder)) is not None
+    assert stored_format(LocalStorage(folder.parent), "z") is not None
     document = json.loads((folder / "zarr.json").read_bytes())
     document["codecs"][0]["configuration"]["index_location"] = "start"
     (folder / "new.json").write_text(json.dumps(document))
     os.replace(folder / "new.json", folder / "zarr.json")
-    assert stored_format(str(folder)) is None
+    assert stored_format(LocalStorage(folder.parent), "z") is None
 
 
 def _sharding(document: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
+from watched_raster import Gate
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +41,12 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
     monkeypatch.setattr(cuda, "_gpu", lambda: device)
     monkeypatch.setattr(registry, "missing_gpu", lambda: None)
     return device
+
+
+@pytest.fixture
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    """A gate, shut; it is opened at the end, so that nothing is left waiting at it."""
+    gate = Gate(tmp_path_factory.mktemp("gate"))
+    gate.shut()
+    yield gate
+    gate.open()

@@ -1,6 +1,7 @@
-"""A run that can be watched, caught in the middle and killed: slow rasters and sinks, sessions.
+"""A run that can be watched, held in the middle and killed: gated rasters and sinks, sessions.
 
-Also a script, ``watched_raster.py INPUT OUT DIARY WORKERS``: such a run in a process of its own.
+Also a script, ``watched_raster.py INPUT OUT DIARY WORKERS READING WRITING``: such a run in a
+process of its own, with the folders of its gates.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,61 @@ TILE = 8
 SHARD = 16
 
 
+class Gate:
+    """Holds whoever comes to it, in whatever process, so that a run stays where a test wants it.
+
+    A test that fails must open it too: the fixture ``gate`` does.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._arrivals, self._shut = self.folder / "arrivals", self.folder / "shut"
+
+    def shut(self, after: int = 0) -> None:
+        """Let ``after`` through in all, and hold the others."""
+        new = self._shut.with_suffix(".new")
+        new.write_text(str(after))
+        new.replace(self._shut)
+
+    def open(self) -> None:
+        """Hold nobody."""
+        self._shut.unlink(missing_ok=True)
+
+    def enter(self) -> None:
+        """Wait until the gate lets this one through."""
+        with open(self._arrivals, "ab", buffering=0) as arrivals:
+            arrivals.write(b".")
+            number = arrivals.tell()
+        while number > self._allowed():
+            time.sleep(0.002)
+
+    def held(self) -> int:
+        """How many wait, those among them that have been killed while they did."""
+        return max(0, self.arrived() - self._allowed())
+
+    def arrived(self) -> int:
+        """How many have come so far."""
+        return self._arrivals.stat().st_size if self._arrivals.exists() else 0
+
+    def until(self, met: Callable[[], object]) -> Callable[[], bool]:
+        """For `wait_until`: let one through after the other until something is met."""
+
+        def met_or_one_more() -> bool:
+            if met():
+                return True
+            if self.held():
+                self.shut(after=self._allowed() + 1)
+            return False
+
+        return met_or_one_more
+
+    def _allowed(self) -> int:
+        try:
+            return int(self._shut.read_text())
+        except FileNotFoundError:
+            return sys.maxsize
+
+
 class WatchedRaster(StoreRaster):
     """Appends a line to ``diary`` for every window read, in whatever process, then waits.
 
@@ -38,10 +96,15 @@ class WatchedRaster(StoreRaster):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], diary: Path, seconds: float = 0.0, deadly: bool = False
+        self,
+        path: str | os.PathLike[str],
+        diary: Path,
+        seconds: float = 0.0,
+        deadly: bool = False,
+        gate: Gate | None = None,
     ) -> None:
         super().__init__(path)
-        self.diary, self.seconds, self.deadly = diary, seconds, deadly
+        self.diary, self.seconds, self.deadly, self.gate = diary, seconds, deadly, gate
         self.spared = os.getpid()
 
     def read(self, window: Window) -> NDArray[Any]:
@@ -50,14 +113,20 @@ class WatchedRaster(StoreRaster):
         if self.deadly and os.getpid() != self.spared:
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(self.seconds)
+        if self.gate is not None:
+            self.gate.enter()
         return super().read(window)
 
 
-class SlowSink(StoreSink):
-    """Takes its time for every shard."""
+class GatedSink(StoreSink):
+    """Passes a gate before every shard."""
+
+    def __init__(self, gate: Gate, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        object.__setattr__(self, "gate", gate)
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
-        time.sleep(0.03)
+        self.gate.enter()  # type: ignore[attr-defined]
         return super().writer(variable, window)
 
 
@@ -91,21 +160,38 @@ def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
             cluster.close()
 
 
-def wait_until(
-    met: Callable[[], object], alive: Callable[[], bool] = lambda: True, seconds: float = 60
-) -> None:
-    """Wait for something, a minute at most, while what brings it about is alive."""
-    limit = time.monotonic() + seconds
+def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
+    """Wait for something while what brings it about is alive.
+
+    However busy the machine is, this waits: pytest's own timeout guards against hanging.
+    """
+    living = alive()
     while not met():
-        assert alive(), "it ended too early"
-        assert time.monotonic() < limit, f"it did not come so far within {seconds:g} s"
+        assert living, "it ended too early"
         time.sleep(0.002)
+        living = alive()
+
+
+def called(gate: Gate, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a function returns that starts a run; what it reads itself comes through the gate."""
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(function, *arguments, **options)
+        wait_until(gate.until(call.done))
+        return call.result()
 
 
 def kill_session(
-    command: Sequence[object], ready: Callable[[], object], workers: int, *, alone: bool = False
+    command: Sequence[object],
+    gate: Gate,
+    ready: Callable[[], object],
+    workers: int,
+    *,
+    alone: bool = False,
 ) -> None:
-    """Start a session, and kill it with its workers, or ``alone``, when it has come so far."""
+    """Start a session, and kill it with its workers, or ``alone``, when it has come so far.
+
+    It goes through ``gate``, which is shut, and so cannot come further before it is killed.
+    """
     process = subprocess.Popen(
         list(map(str, command)),
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
@@ -113,16 +199,16 @@ def kill_session(
         start_new_session=True,
     )
     try:
-        wait_until(ready, lambda: process.poll() is None)
+        wait_until(gate.until(ready), lambda: process.poll() is None)
         children = psutil.Process(process.pid).children(recursive=True)
         assert len(children) >= workers
         if alone:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-        _, left = psutil.wait_procs(children, timeout=30)
-        assert not left, "workers outlive their session"
+        process.wait()
+        gate.open()
+        psutil.wait_procs(children)  # pytest's timeout, if workers outlive their session
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -150,13 +236,17 @@ def keys_held(dask_scheduler: Any) -> list[Any]:
     return list(dask_scheduler.tasks)
 
 
-def main(source: str, out: str, diary: str, workers: int) -> None:
-    """Make the forest, slowly."""
-    launch.run_layout, launch.StoreSink = small_shards, SlowSink  # type: ignore[misc]
+def main(source: str, out: str, diary: str, workers: int, reading: str, writing: str) -> None:
+    """Make the forest, as far as the gates let it."""
+    launch.run_layout = small_shards
+    launch.StoreSink = partial(GatedSink, Gate(writing))  # type: ignore[misc, assignment]
     started = og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext()
     with started as client, og.config.set(threads=2):
         og.minimum_spanning_forest(
-            WatchedRaster(source, Path(diary), 0.02), tile=TILE, out=out, client=client
+            WatchedRaster(source, Path(diary), gate=Gate(reading)),
+            tile=TILE,
+            out=out,
+            client=client,
         )
 
 
@@ -164,4 +254,4 @@ if __name__ == "__main__":
     # by its proper name, so that workers find the classes where they expect them
     from watched_raster import main as run
 
-    run(*sys.argv[1:4], int(sys.argv[4]))
+    run(*sys.argv[1:4], int(sys.argv[4]), *sys.argv[5:])

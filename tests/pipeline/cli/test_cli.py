@@ -36,9 +36,7 @@ def dem(tmp_path: Path) -> Path:
 
 def orograph(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "orograph", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
-    )
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:

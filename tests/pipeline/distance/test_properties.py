@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +21,14 @@ import xarray as xr
 from distributed import Client, LocalCluster, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from watched_raster import mortal_cluster, wait_until
+from watched_raster import (
+    Gate,
+    WatchedRaster,
+    called,
+    kill_session,
+    mortal_cluster,
+    wait_until,
+)
 
 import orograph as og
 
@@ -706,7 +712,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
-    stored: Path, tmp_path: Path, expected: xr.Dataset
+    stored: Path, tmp_path: Path, expected: xr.Dataset, gate: Gate
 ) -> None:
     """Five times, at several places of the front; each time the nanny starts another worker."""
     with (
@@ -715,8 +721,10 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
     ):
         cluster.scheduler.allowed_failures = 20
         victims = set()
-        run = og.cost_distance(
-            stored,
+        run = called(
+            gate,
+            og.cost_distance,
+            WatchedRaster(stored, tmp_path / "diary.txt", gate=gate),
             points(LARGE_SOURCES),
             outputs=ALL,
             out=tmp_path / "cost.zarr",
@@ -726,37 +734,43 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
         total = -(-150 // 6) * -(-170 // 6)
         for share in (0.01, 0.1, 0.3, 0.5, 0.8):
             wait_until(
-                lambda share=share: run.progress().done >= share * total,
+                gate.until(lambda share=share: run.progress().done >= share * total),
                 lambda: run.status == "running" or run.result() is None,
             )
             workers = [w for w in cluster.workers.values() if w.pid not in victims]
             victim = workers[len(victims) % len(workers)].pid
             os.kill(victim, signal.SIGKILL)
             victims.add(victim)
-            client.wait_for_workers(2, timeout=30)
+            client.wait_for_workers(2)
         assert run.status == "running", "it was over before the last was killed"
-        result = run.result(timeout=60)
+        gate.open()
+        result = run.result()
         assert len(victims) == 5
         assert_same(result, expected)
         assert_same(og.open(tmp_path / "cost.zarr"), expected)
 
 
 DRIVER = """
-import sys
+import sys, time
 from contextlib import nullcontext
+from pathlib import Path
 import orograph as og
+from watched_raster import Gate, WatchedRaster
 if __name__ == "__main__":
-    source, out, workers = sys.argv[1:]
+    source, out, diary, gate, done, workers = sys.argv[1:]
     started = nullcontext()
     if int(workers):
         started = og.cluster(n_workers=int(workers), dashboard_address=None)
     with started as client, og.config.set(threads=1):
         run = og.cost_distance(
-            source, [(0, 0), (169, 149), (169, 149)], out=out, client=client, wait=False,
+            WatchedRaster(source, Path(diary), gate=Gate(gate)),
+            [(0, 0), (169, 149), (169, 149)], out=out, client=client, wait=False,
             outputs=("cost", "back_direction", "allocation"),
         )
         while run.status == "running":
-            print(run.progress().done, flush=True)
+            Path(done + ".new").write_text(str(run.progress().done))
+            Path(done + ".new").replace(done)
+            time.sleep(0.002)
         run.result()
 """
 
@@ -764,30 +778,16 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("workers", [0, 2], ids=["threads", "cluster"])
 @pytest.mark.parametrize("share", [0.02, 0.6, 0.95])
 def test_a_session_killed_is_resumed_to_the_same_bits(
-    stored: Path, tmp_path: Path, expected: xr.Dataset, workers: int, share: float
+    stored: Path, tmp_path: Path, expected: xr.Dataset, workers: int, share: float, gate: Gate
 ) -> None:
-    out = tmp_path / "cost.zarr"
+    out, done = tmp_path / "cost.zarr", tmp_path / "done"
     total = -(-150 // 6) * -(-170 // 6)
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(stored), str(out), str(workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        text=True,
+    command = [sys.executable, script, stored, out, tmp_path / "d.txt", gate.folder, done, workers]
+    kill_session(
+        command, gate, lambda: done.exists() and int(done.read_text()) >= share * total, workers
     )
-    try:
-        done = -1
-        assert process.stdout is not None
-        for line in process.stdout:
-            done = int(line)
-            if done >= share * total:
-                break
-        assert process.poll() is None, f"it ended by itself, at {done} of {total} tiles"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=10)
     assert not out.exists()
     assert out.with_name("cost.zarr.partial").exists()
     result = og.cost_distance(stored, points(LARGE_SOURCES), outputs=ALL, out=out, resume=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import xarray as xr
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
-from watched_raster import SHARD, TILE, WatchedRaster, small_shards
+from watched_raster import SHARD, TILE, Gate, WatchedRaster, small_shards, wait_until
 
 import orograph as og
 from orograph.execution import launch
@@ -46,11 +47,14 @@ def client() -> Iterator[Client]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SlowArray(ArrayRaster):
-    """A raster in memory that takes its time."""
+class GatedArray(ArrayRaster):
+    """A raster in memory behind a gate."""
+
+    gate: Gate | None = None
 
     def read(self, window: Window) -> np.ndarray:
-        time.sleep(0.01)
+        assert self.gate is not None
+        self.gate.enter()
         return super().read(window)
 
 
@@ -58,8 +62,8 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture(params=["in memory", "threads", "cluster"])
-def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
-    """Starts a run of some seconds, the same one each time."""
+def start(request: pytest.FixtureRequest, tmp_path: Path, gate: Gate) -> Start:
+    """Starts a run that reads through the gate, the same one each time."""
     og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
     options: dict[str, Any] = {"tile": TILE, "wait": False}
     if request.param != "in memory":
@@ -67,11 +71,11 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     if request.param == "cluster":
         options["client"] = request.getfixturevalue("client")
 
-    def begin(seconds: float = 0.01, **more: Any) -> Run:
+    def begin(**more: Any) -> Run:
         raster = (
-            SlowArray(GRID, GRID.dtype)
+            GatedArray(GRID, GRID.dtype, gate=gate)
             if request.param == "in memory"
-            else WatchedRaster(tmp_path / "dem.zarr", tmp_path / "diary.txt", seconds)
+            else WatchedRaster(tmp_path / "dem.zarr", tmp_path / "diary.txt", gate=gate)
         )
         with og.config.set(threads=2):
             run = og.minimum_spanning_forest(raster, **options, **more)
@@ -81,12 +85,16 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
     return begin
 
 
-def test_a_run_comes_back_at_once_and_gives_its_result(start: Start) -> None:
-    begun = time.monotonic()
-    run = start()
-    assert time.monotonic() - begun < 0.5
+def going_on(run: Run) -> Callable[[], bool]:
+    """For `wait_until`."""
+    return lambda: run.status == "running"
+
+
+def test_a_run_comes_back_at_once_and_gives_its_result(start: Start, gate: Gate) -> None:
+    run = start()  # comes back, though nothing can be read yet
     assert run.status == "running"
-    result = run.result(timeout=60)
+    gate.open()
+    result = run.result()
     assert run.status == "finished"
     assert isinstance(result, xr.Dataset)
     np.testing.assert_array_equal(result["edges"].values, EXPECTED)
@@ -94,9 +102,18 @@ def test_a_run_comes_back_at_once_and_gives_its_result(start: Start) -> None:
     assert run.result(timeout=0) is result
 
 
-def test_progress_only_grows_and_ends_at_its_total(start: Start) -> None:
+def test_progress_only_grows_and_ends_at_its_total(start: Start, gate: Gate) -> None:
     run = start()
     seen = [run.progress()]
+
+    def several_seen() -> bool:
+        """In memory it is one task on the way up, and one down."""
+        seen.append(run.progress())
+        total = seen[-1].total
+        return total > 0 and len({progress.done for progress in seen}) >= min(6, total - 1)
+
+    wait_until(gate.until(several_seen), going_on(run))
+    gate.open()
     while run.status == "running":
         seen.append(run.progress())
         time.sleep(0.001)
@@ -110,24 +127,24 @@ def test_progress_only_grows_and_ends_at_its_total(start: Start) -> None:
     assert seen[-1].done == seen[-1].total > 0
 
 
-def test_waiting_too_short_says_how_far_it_is_and_stops_nothing(start: Start) -> None:
+def test_waiting_too_short_says_how_far_it_is_and_stops_nothing(start: Start, gate: Gate) -> None:
     run = start()
     with pytest.raises(TimeoutError, match=r"not finished after 0.1 s \(\d+ of \d+ tasks\)"):
         run.result(timeout=0.1)
-    np.testing.assert_array_equal(run.result(timeout=60)["edges"].values, EXPECTED)
+    gate.open()
+    np.testing.assert_array_equal(run.result()["edges"].values, EXPECTED)
 
 
-def test_a_cancelled_run_ends_soon(start: Start) -> None:
-    run = start(seconds=0.05)
-    while run.progress().total == 0:
-        time.sleep(0.005)
-    time.sleep(0.3)
+def test_a_cancelled_run_ends_soon(start: Start, gate: Gate) -> None:
+    run = start()
+    wait_until(gate.until(lambda: gate.arrived() >= 40 and gate.held()), going_on(run))
+    assert run.progress().done < run.progress().total
     assert run.status == "running"
-    begun = time.monotonic()
     run.cancel()
+    # no more is read than the shards, of four tiles, that are in hand
+    gate.shut(after=gate.arrived() + 2 * 4)
     with pytest.raises(og.Cancelled, match="cancelled"):
-        run.result(timeout=30)
-    assert time.monotonic() - begun < 3
+        run.result()
     assert run.status == "cancelled"
     assert run.progress().done < run.progress().total
     run.cancel()  # again: nothing
@@ -135,39 +152,44 @@ def test_a_cancelled_run_ends_soon(start: Start) -> None:
         run.result()
 
 
-def test_a_run_cancelled_before_it_has_begun_is_cancelled(start: Start) -> None:
+def test_a_run_cancelled_before_it_has_begun_is_cancelled(start: Start, gate: Gate) -> None:
     run = start()
     run.cancel()
+    gate.open()
     with pytest.raises(og.Cancelled):
-        run.result(timeout=30)
+        run.result()
     assert run.status == "cancelled"
 
 
-def test_cancelling_a_finished_run_changes_nothing(start: Start) -> None:
-    run = start(seconds=0)
-    result = run.result(timeout=60)
+def test_cancelling_a_finished_run_changes_nothing(start: Start, gate: Gate) -> None:
+    gate.open()
+    run = start()
+    result = run.result()
     run.cancel()
     assert run.status == "finished"
     assert run.result() is result
 
 
-def test_what_it_is_can_be_read_from_it(start: Start) -> None:
+def test_what_it_is_can_be_read_from_it(start: Start, gate: Gate) -> None:
     run = start()
-    total = 0
-    while not total and run.status == "running":
-        total = run.progress().total
+    wait_until(lambda: run.progress().total, going_on(run))
+    total = run.progress().total
     assert repr(run).startswith("<orograph.Run: running, ")
     assert str(Progress(3, 8)) == "3 of 8 tasks"
-    run.result(timeout=60)
+    gate.open()
+    run.result()
     assert repr(run) == f"<orograph.Run: finished, {total} of {total} tasks>"
 
 
-def test_a_run_on_a_cluster_can_be_watched_on_its_dashboard(client: Client, start: Start) -> None:
-    run = start(seconds=0)
+def test_a_run_on_a_cluster_can_be_watched_on_its_dashboard(
+    client: Client, start: Start, gate: Gate
+) -> None:
+    gate.open()
+    run = start()
     on_cluster = run.dashboard_link is not None
     assert run.dashboard_link in (None, client.dashboard_link)
     assert on_cluster == (run._client is client)
-    run.result(timeout=60)
+    run.result()
 
 
 def test_a_client_works_that_is_not_the_default(client: Client, tmp_path: Path) -> None:
@@ -202,7 +224,7 @@ def test_an_exception_comes_through_as_it_is() -> None:
     run = og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE, wait=False)
     for _ in range(2):
         with pytest.raises(Rotten, match="row 40"):
-            run.result(timeout=30)
+            run.result()
     assert run.status == "failed"
     assert repr(run).startswith("<orograph.Run: failed, ")
     with pytest.raises(Rotten, match="row 40"):
@@ -225,25 +247,24 @@ def test_runs_leave_no_threads_behind() -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrowdedArray(ArrayRaster):
-    """Counts how many threads are at it."""
+    """Notes which threads are at it, and gives nothing before there are so many."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "threads", set())
+    expected: int = 0
+    threads: set[int] = field(default_factory=set)
 
     def read(self, window: Window) -> np.ndarray:
-        self.threads.add(threading.get_ident())  # type: ignore[attr-defined]
-        time.sleep(0.002)
+        if threading.current_thread() is not threading.main_thread():  # takes the fingerprint
+            self.threads.add(threading.get_ident())
+            wait_until(lambda: len(self.threads) >= self.expected)
         return super().read(window)
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3], ids=["one a core", "1", "3"])
 def test_a_run_takes_as_many_threads_as_it_is_told(threads: int, tmp_path: Path) -> None:
-    raster = CrowdedArray(GRID, GRID.dtype)
+    raster = CrowdedArray(GRID, GRID.dtype, expected=threads or CPU_COUNT)
     with og.config.set(threads=threads):
         og.minimum_spanning_forest(raster, tile=4, out=tmp_path / "forest.zarr")
-    main = threading.get_ident()  # took the fingerprint
-    readers = raster.threads - {main}  # type: ignore[attr-defined]
-    assert len(readers) == (threads or CPU_COUNT)
+    assert len(raster.threads) == raster.expected
 
 
 @pytest.fixture
@@ -254,31 +275,49 @@ def heeds_ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+def main_thread_waits() -> bool:
+    """Does it wait in `Run.result`?"""
+    codes = set()
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        codes.add(frame.f_code)
+        frame = frame.f_back
+    return {Run.result.__code__, threading.Condition.wait.__code__} <= codes
+
+
 @pytest.mark.usefixtures("heeds_ctrl_c")
-def test_ctrl_c_stops_the_run(start: Start) -> None:
-    run = start(seconds=0.05)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
+def test_ctrl_c_stops_the_run(start: Start, gate: Gate) -> None:
+    run = start()
+
+    def press() -> None:
+        wait_until(lambda: gate.held() and main_thread_waits(), going_on(run))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        threading.Thread(target=press).start()
         run.result()
+    gate.open()
     with pytest.raises(og.Cancelled):
-        run.result(timeout=30)
+        run.result()
     assert run.status == "cancelled"
 
 
-def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path) -> None:
+def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path, gate: Gate) -> None:
     og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
     source = tmp_path / "dem.zarr"
     where: tuple[dict[str, Any], ...] = ({}, {"client": client})
     for stopped_in in where:
         for resumed_in in where:
-            raster = WatchedRaster(source, tmp_path / "diary.txt", 0.01)
+            raster = WatchedRaster(source, tmp_path / "diary.txt", gate=gate)
             out = tmp_path / f"{bool(stopped_in)}-{bool(resumed_in)}.zarr"
             options = {"tile": TILE, "out": out}
+            gate.shut(after=gate.arrived())
             run = og.minimum_spanning_forest(raster, **options, **stopped_in, wait=False)
-            while run.progress().done < 10:
-                time.sleep(0.005)
+            wait_until(gate.until(lambda run=run: run.progress().done >= 10), going_on(run))
             run.cancel()
+            gate.shut(after=gate.arrived() + 2 * 4)  # what is in hand
             with pytest.raises(og.Cancelled):
-                run.result(timeout=30)
+                run.result()
+            gate.open()
             result = og.minimum_spanning_forest(raster, **options, **resumed_in, resume=True)
             np.testing.assert_array_equal(result["edges"].values, EXPECTED)

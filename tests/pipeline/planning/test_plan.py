@@ -208,7 +208,6 @@ def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
         [sys.executable, "-c", WORKER, str(tmp_path / "f"), str(tmp_path / "i")],
         capture_output=True,
         text=True,
-        timeout=120,
         check=True,
     )
     worker, client = map(int, sent.stdout.split())

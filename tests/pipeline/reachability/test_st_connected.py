@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watched_raster import WatchedRaster, read_tiles
+from watched_raster import Gate, WatchedRaster, called, read_tiles, wait_until
 
 import orograph as og
 
@@ -187,7 +186,7 @@ def test_a_cluster_gives_the_same_of_arrays_and_stores(client: Client, tmp_path:
     assert not list(tmp_path.glob("orograph-*"))
 
 
-def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path, gate: Gate) -> None:
     mask, s, t = MAZES["noise with ways through"]
     mask[s] = mask[t] = True
     store, diary = tmp_path / "mask.zarr", tmp_path / "diary"
@@ -195,17 +194,17 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
     killed: list[int] = []
 
     def kill() -> None:
-        while len(read_tiles(diary)) < 12:
-            time.sleep(0.01)
+        wait_until(gate.until(lambda: len(read_tiles(diary)) >= 12))
         os.kill(victim, signal.SIGKILL)
         killed.append(victim)
+        gate.open()
 
     with og.cluster(n_workers=2, dashboard_address=None) as client:
         victim = next(iter(client.run(os.getpid).values()))
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        reach = search(WatchedRaster(store, diary, 0.03), s, t, client=client)
-        killer.join(20)
+        reach = search(WatchedRaster(store, diary, gate=gate), s, t, client=client)
+        killer.join()
     assert killed
     assert_is(reach, mask, s, t, 8)
 
@@ -296,7 +295,9 @@ def test_one_point_may_be_paired_with_many() -> None:
 
 
 @pytest.mark.parametrize("pairs", [1, 3])
-def test_a_search_in_the_background_can_be_watched_and_stopped(pairs: int, tmp_path: Path) -> None:
+def test_a_search_in_the_background_can_be_watched_and_stopped(
+    pairs: int, tmp_path: Path, gate: Gate
+) -> None:
     store = tmp_path / "plain.zarr"
     og.ingest(np.ones((200, 200), np.uint8), store, tile=8)
     ends = [(5, 5)] * pairs, [(190, 190)] * pairs
@@ -308,15 +309,16 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(pairs: int, tmp_p
     assert str(run.progress()) == f"{pairs} of {pairs} tasks"
     assert run.statistics()["tiles_searched"] == reach.tiles.sum()
 
-    slow = WatchedRaster(store, tmp_path / "diary", 0.01)
+    watched = WatchedRaster(store, tmp_path / "diary", gate=gate)
     with og.config.set(threads=2, scratch=str(tmp_path)):
-        run = og.st_connected(slow, *ends, wait=False)
+        run = called(gate, og.st_connected, watched, *ends, wait=False)
         assert isinstance(run, og.Run)
-        while len(read_tiles(tmp_path / "diary")) < 10:
-            time.sleep(0.01)
+        begun = gate.until(lambda: len(read_tiles(tmp_path / "diary")) >= 10)
+        wait_until(begun, lambda: run.status == "running")
         run.cancel()
+        gate.open()
         with pytest.raises(og.Cancelled):
-            run.result(20)
+            run.result()
     assert run.status == "cancelled"
     assert {path.name for path in tmp_path.iterdir()} == {"plain.zarr", "diary"}
 

@@ -395,7 +395,7 @@ def test_processes_write_shards_side_by_side(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join()
         assert writer.exitcode == 0
     publish(partial, tmp_path / "a")
     np.testing.assert_array_equal(open_dataset(tmp_path / "a").z, cells)
@@ -428,9 +428,9 @@ def test_rasters_read_in_child_processes(tmp_path: Path, method: str) -> None:
     messages = context.Queue()
     child = context.Process(target=_sum_of, args=(raster, Window(1, 2, 9, 9), messages))
     child.start()
-    assert messages.get(timeout=60) == cells[1:10, 2:11].astype(float).sum()
-    child.join(60)
+    child.join()
     assert child.exitcode == 0
+    assert messages.get() == cells[1:10, 2:11].astype(float).sum()
 
 
 # --- publishing ----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import dask
 import psutil
 from distributed import LocalCluster
 from numpy.typing import NDArray
@@ -147,17 +148,20 @@ class LastWords:
 def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
     """Processes of one thread, to be killed.
 
+    A LocalCluster gives up a worker that has not come again fifteen seconds after it was killed,
+    which it does not on a busy machine; here it waits.
     When it is closed a LocalCluster stumbles over a worker whose end it has heard of before its
     beginning; by then everything has ended.
     """
-    cluster = LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
-    )
-    try:
-        yield cluster
-    finally:
-        with suppress(KeyError):
-            cluster.close()
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}):
+        cluster = LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        try:
+            yield cluster
+        finally:
+            with suppress(KeyError):
+                cluster.close()
 
 
 def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:

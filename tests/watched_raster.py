@@ -6,6 +6,7 @@ process of its own, with the folders of its gates.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -164,14 +165,21 @@ def mortal_cluster(n_workers: int) -> Iterator[LocalCluster]:
                 cluster.close()
 
 
-def wait_until(met: Callable[[], object], alive: Callable[[], bool] = lambda: True) -> None:
+def wait_until(
+    met: Callable[[], object],
+    alive: Callable[[], bool] = lambda: True,
+    seconds: float = math.inf,
+) -> None:
     """Wait for something while what brings it about is alive.
 
     However busy the machine is, this waits: pytest's own timeout guards against hanging.
+    ``seconds`` is for tests of stalls: after so long without it there is one.
     """
+    limit = time.monotonic() + seconds
     living = alive()
     while not met():
         assert living, "it ended too early"
+        assert time.monotonic() < limit, f"it stalled: not there after {seconds:g} s"
         time.sleep(0.002)
         living = alive()
 

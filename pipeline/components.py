@@ -40,6 +40,7 @@ from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
 
+@stored("components-parts")
 @dataclass(frozen=True)
 class Parts:
     """Components, or parts of them, that touch a border; ordered by their first cells."""
@@ -76,6 +78,7 @@ class Parts:
         return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
 
 
+@stored("components-summary")
 @dataclass(frozen=True)
 class Summary:
     """What a node tells its parent."""
@@ -88,6 +91,7 @@ class Summary:
     """For each row of the node, how many complete components have their first cell in it."""
 
 
+@stored("components-leaf-residue")
 @dataclass(frozen=True)
 class LeafState:
     """A tile's labels; ``part`` is, for each label, its place among the parts handed up, or -1."""
@@ -100,6 +104,7 @@ class LeafState:
     part: Integers
 
 
+@stored("components-merge-residue")
 @dataclass(frozen=True)
 class MergeState:
     """The groups into which a node has joined its children's parts."""

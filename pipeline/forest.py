@@ -38,6 +38,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ EDGES = Variable(
 Array = npt.NDArray[Any]
 
 
+@stored("forest-edges")
 @dataclass(frozen=True)
 class Edges:
     """Edges between border cells, each standing for one edge of the grid.
@@ -75,6 +77,7 @@ class Edges:
     identity: npt.NDArray[np.int64]
 
 
+@stored("forest-summary")
 @dataclass(frozen=True)
 class Summary:
     """What a node tells its parent: its border, what it could not decide, and what it counted."""
@@ -86,6 +89,7 @@ class Summary:
     total: int
 
 
+@stored("forest-leaf-residue")
 @dataclass(frozen=True)
 class LeafState:
     """A tile's edges decided, and those that wait for an answer."""
@@ -96,6 +100,7 @@ class LeafState:
     direction: npt.NDArray[np.uint8]
 
 
+@stored("forest-merge-residue")
 @dataclass(frozen=True)
 class MergeState:
     """What became of the edges that a node's children and seams brought together."""

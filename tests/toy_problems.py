@@ -19,12 +19,14 @@ import numpy as np
 
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
+from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 BASE, PRIME = 1_000_003, (1 << 61) - 1
 NODATA = -1
 
 
+@stored("toy-word")
 @dataclass(frozen=True)
 class Word:
     """A sequence of cells: how many, and their rolling hash."""

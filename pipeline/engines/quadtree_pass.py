@@ -51,9 +51,10 @@ Table = dict[str, Array]
 class Problem(Protocol):
     """A problem on a grid whose tiles can be summarised by their border.
 
-    Summaries, residues and answers are whatever the problem likes that can be pickled, but not
-    None; summaries and answers must be small, O(border). All functions are pure: the same
-    arguments give the same result, to the bit.
+    Summaries, residues and answers are whatever the problem likes, but not None. Summaries and
+    residues, and rows of a table, are kept in checkpoints: they are made of what
+    `orograph.tiles.store.codec` stores. Summaries and answers must be small, O(border). All functions are
+    pure: the same arguments give the same result, to the bit.
     """
 
     @property

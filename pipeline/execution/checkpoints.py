@@ -1,103 +1,23 @@
 """Where a run keeps what its tasks must find again: in memory, or on disk as its checkpoints.
 
 An entry is written whole or not at all, and writing it twice does no harm, so tasks may be run
-again at any time. On disk every entry carries a checksum; a damaged one counts as absent, and
-the task that made it is simply done again.
+again at any time. On disk every entry carries a checksum and its name; a damaged one, or that of
+another node, counts as absent, and the task that made it is simply done again. What an entry may
+hold, and that reading one runs no code, is said in `orograph.tiles.store.codec`.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import struct
 from pathlib import Path
 from typing import Any, Protocol
 
-import google_crc32c
 import numpy as np
-import numpy.typing as npt
-from numcodecs import blosc
 
 from orograph.tiles.errors import full_storage_reported
 from orograph.tiles.grid.quadtree import Node
-from orograph.tiles.memory import empty
+from orograph.tiles.store.codec import decode_entry, encode_entry
 from orograph.tiles.store.publish import replace_file
-
-# Arrays from here on are kept apart from what holds them: packed from where they lie, by the size
-# of their elements, and unpacked to where they will lie. Bytes are kept as they are: who has many
-# of them packs them better.
-_APART = 2**16
-_PIECE = 2**30  # bytes; Blosc takes less than 2 GiB at a time
-_HEAD = struct.Struct("<IQQ")  # checksum of all that follows it, bytes of the pickle, arrays
-_ARRAY = struct.Struct("<QB")  # before each array: its bytes, and the size of its elements
-_PIECE_HEAD = struct.Struct("<Q")  # before each piece of one that is packed: its bytes
-
-
-def _pack(entry: Any) -> list[Any]:
-    """The parts of a file: bytes, and arrays of bytes."""
-    arrays: list[npt.NDArray[Any]] = []
-
-    def keep_apart(buffer: pickle.PickleBuffer) -> bool:
-        view = memoryview(buffer)
-        if view.nbytes < _APART or view.itemsize not in (1, 2, 4, 8):
-            return True
-        arrays.append(np.frombuffer(buffer.raw(), f"u{view.itemsize}"))
-        return False
-
-    pickled = pickle.dumps(entry, protocol=5, buffer_callback=keep_apart)
-    parts: list[Any] = [pickled]
-    for array in arrays:
-        parts.append(_ARRAY.pack(array.nbytes, array.itemsize))
-        if array.itemsize == 1:
-            parts.append(array)
-            continue
-        step = _PIECE // array.itemsize
-        for piece in (_compress(array[i : i + step]) for i in range(0, array.size, step)):
-            parts += [_PIECE_HEAD.pack(len(piece)), piece]
-    checksum = google_crc32c.value(_HEAD.pack(0, len(pickled), len(arrays))[4:])
-    for part in parts:
-        checksum = google_crc32c.extend(checksum, part)
-    return [_HEAD.pack(checksum, len(pickled), len(arrays)), *parts]
-
-
-def _compress(array: npt.NDArray[Any]) -> bytes:
-    """Residues are mostly labels and numbers: their bits, shuffled, pack as fast as a copy."""
-    blosc.use_threads = False
-    packed: bytes = blosc.compress(array, b"lz4", 5, blosc.BITSHUFFLE, 0)
-    return packed
-
-
-def _unpack(content: npt.NDArray[np.uint8]) -> Any:
-    """The entry of a file's bytes.
-
-    Raises
-    ------
-    ValueError
-        If they are damaged.
-    """
-    if content.size < _HEAD.size:
-        raise ValueError("cut short")
-    checksum, length, count = _HEAD.unpack_from(content.data)
-    if int(google_crc32c.value(content[4:])) != checksum:
-        raise ValueError("its checksum does not match")
-    at = _HEAD.size + length
-    blosc.use_threads = False
-    arrays = []
-    for _ in range(count):
-        size, width = _ARRAY.unpack_from(content.data, at)
-        at += _ARRAY.size
-        if width == 1:
-            arrays.append(content[at : at + size])
-            at += size
-            continue
-        array = empty((size,), np.uint8)
-        for begin in range(0, size, _PIECE):
-            (packed,) = _PIECE_HEAD.unpack_from(content.data, at)
-            at += _PIECE_HEAD.size
-            blosc.decompress(content[at : at + packed], array[begin : begin + _PIECE])
-            at += packed
-        arrays.append(array)
-    return pickle.loads(content[_HEAD.size : _HEAD.size + length].data, buffers=arrays)
 
 
 class CheckpointStore(Protocol):
@@ -154,11 +74,11 @@ class FolderCheckpoints:
         self.folder = Path(folder)
 
     def _path(self, kind: str, node: Node) -> Path:
-        return self.folder / f"{kind}-{node.level}" / str(node.z)
+        return self.folder / _name(kind, node)
 
     def save(self, kind: str, node: Node, entry: Any) -> None:
         path = self._path(kind, node)
-        parts = _pack(entry)
+        parts = encode_entry(entry, _name(kind, node))
         with full_storage_reported(path):
             # not its parents: if those are gone, so is the run, and this task is a straggler
             path.parent.mkdir(exist_ok=True)
@@ -170,7 +90,7 @@ class FolderCheckpoints:
         except FileNotFoundError:
             return None
         try:
-            return _unpack(content)
+            return decode_entry(content, _name(kind, node))
         except ValueError:
             return None
 
@@ -190,3 +110,7 @@ class FolderCheckpoints:
     def part(self, name: str) -> CheckpointStore:
         self.folder.joinpath(name).mkdir(exist_ok=True)
         return FolderCheckpoints(self.folder / name)
+
+
+def _name(kind: str, node: Node) -> str:
+    return f"{kind}-{node.level}/{node.z}"

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
-from numcodecs import blosc
 
 from orograph.distance.problem import Distance
 from orograph.kernels.boundary.dissection import border_cells
@@ -16,6 +14,13 @@ from orograph.kernels.boundary.propagate import MOVES, lower_half
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.tiles.grid.window import Window
+from orograph.tiles.store.codec import (
+    SHUFFLE,
+    compress,
+    decompress,
+    with_checksum,
+    without_checksum,
+)
 from orograph.tiles.store.create import Layout
 
 Array = npt.NDArray[Any]
@@ -187,9 +192,7 @@ def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
 def encode_record(record: Array, level: int = 1) -> bytes:
     """Numbers as an object: Blosc (lz4 behind a shuffle) and crc32c, as its metadata say."""
     # Blosc takes less than 2 GiB; Form.record is kept below by what block and levels may be
-    blosc.use_threads = False
-    packed: bytes = blosc.compress(record, b"lz4", level, blosc.SHUFFLE, 0)
-    return packed + int(google_crc32c.value(packed)).to_bytes(4, "little")
+    return b"".join(with_checksum(compress(record, level, SHUFFLE)))
 
 
 def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
@@ -200,14 +203,7 @@ def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
     ValueError
         If they are not those that were written.
     """
-    blosc.use_threads = False
-    if len(content) < 20:
-        raise ValueError(f"{len(content)} bytes are too few")
-    body = content[:-4]
-    if int(google_crc32c.value(body)) != int.from_bytes(content[-4:], "little"):
-        raise ValueError("its checksum does not match")
-    if int.from_bytes(body[4:8], "little") != entries * dtype.itemsize:
-        raise ValueError(f"it does not hold {entries} numbers")
+    frame = without_checksum(np.frombuffer(content, np.uint8), "the object")
     record = np.empty(entries, dtype)
-    blosc.decompress(body, record)
+    decompress(frame, record)
     return record

@@ -164,7 +164,7 @@ class IndexStore:
         try:
             content = self.storage.get(_key(block))
             return decode_record(content, self.form.record, np.dtype(self.form.dtype)), len(content)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError) as error:
             raise DamagedChunkError(
                 f"{self.storage}/{_key(block)}: the matrix of block {block} cannot be read: "
                 f"{error}; build the index again, or update a window inside the block"

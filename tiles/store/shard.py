@@ -15,18 +15,17 @@ References
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
+from orograph.tiles.store.codec import compress, decompress, with_checksum, without_checksum
 from orograph.tiles.store.decoded_cache import TILES
 from orograph.tiles.store.storage import Reader, State, Storage
 
@@ -159,7 +158,7 @@ def read_window(storage: Storage, variable: str, form: ShardFormat, window: Wind
 
     Raises
     ------
-    OSError, ValueError, RuntimeError
+    OSError, ValueError
         As `read_tiles`.
     """
     out = empty(window.shape, form.dtype.newbyteorder("="))
@@ -202,7 +201,7 @@ def read_tiles(
     ------
     OSError
         If it cannot be read.
-    ValueError, RuntimeError
+    ValueError
         If it is damaged: cut short, or a checksum of the index or of a tile of the window does not
         match.
     """
@@ -245,7 +244,7 @@ def _wanted(
     size = reader.state.size
     if size < length:
         raise ValueError(f"the shard has {size} bytes, fewer than its index, {length}: cut short")
-    index = _checked(tail, "the index")
+    index = without_checksum(tail, "the index")
     table = index.view("<u8").reshape(form.tiles, form.tiles, 2)
     found = []
     for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
@@ -280,17 +279,6 @@ def _runs(
         first = last
 
 
-def _checked(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:
-    """``content`` without the checksum at its end, which must match."""
-    if content.size < 4:
-        raise ValueError(f"{what} has {content.size} bytes, fewer than its checksum")
-    stored = int.from_bytes(content[-4:].tobytes(), "little")
-    computed = google_crc32c.value(content[:-4])
-    if stored != computed:
-        raise ValueError(
-            f"stored and computed checksum of {what} do not match: {stored:#010x}, {computed:#010x}"
-        )
-    return content[:-4]
 
 
 def _overlap(
@@ -311,23 +299,13 @@ def _decode(
     out: NDArray[Any],
 ) -> NDArray[Any] | None:
     """Put the part ``source`` of a tile into ``out``; the whole tile, if it had to be set apart."""
-    blosc = _blosc()
-    content = _checked(content, "the tile")
+    content = without_checksum(content, "the tile")
     side = form.tile
-    expected = side * side * form.dtype.itemsize
-    if content.size < 16:
-        raise ValueError(f"{content.size} bytes are no Blosc chunk, which has 16 or more")
-    cells, _, length = struct.unpack_from("<III", content.data, 4)
-    if (cells, length) != (expected, content.size):
-        raise ValueError(
-            f"{content.size} bytes that call themselves {length} and decode to {cells}, "
-            f"not to {expected}"
-        )
     if out.shape == (side, side) and out.flags.c_contiguous and out.dtype == form.dtype:
-        blosc.decompress(content, out)
+        decompress(content, out)
         return None
     cells = np.empty((side, side), form.dtype)
-    blosc.decompress(content, cells)
+    decompress(content, cells)
     out[...] = cells[source.slices]
     return cells
 
@@ -339,9 +317,7 @@ class ShardEncoder:
     """
 
     def __init__(self, form: ShardFormat) -> None:
-        name, level, shuffle, block = form.compressor
         self._form = form
-        self._codec = _blosc().Blosc(cname=name, clevel=level, shuffle=shuffle, blocksize=block)
         self._tiles: dict[tuple[int, int], bytes] = {}
 
     def put(self, row: int, column: int, cells: NDArray[Any]) -> None:
@@ -350,7 +326,7 @@ class ShardEncoder:
         ``cells`` are of the type of the shard, in any byte order. At the right and bottom edges of
         the raster they may be fewer than a tile has: the others are fill values.
         """
-        _blosc()
+        name, level, shuffle, block = self._form.compressor
         side = self._form.tile
         if cells.shape != (side, side):
             whole = np.full((side, side), self._form.fill, self._form.dtype)
@@ -358,7 +334,7 @@ class ShardEncoder:
             cells = whole
         # It takes the size of a cell from the array.
         cells = np.ascontiguousarray(cells, self._form.dtype)
-        self._tiles[row, column] = self._codec.encode(cells)
+        self._tiles[row, column] = compress(cells, level, shuffle, block, name)
 
     def parts(self) -> list[bytes]:
         """The bytes, in parts: tiles, index and checksums."""
@@ -366,15 +342,11 @@ class ShardEncoder:
         parts, end = [], 0
         for place in _morton_order(self._form.tiles):
             if place in self._tiles:
-                begin, (tile, checksum) = end, _with_checksum(self._tiles[place])
+                begin, (tile, checksum) = end, with_checksum(self._tiles[place])
                 parts += [tile, checksum]
                 end = begin + len(tile) + len(checksum)
                 index[place] = begin, end - begin
-        return [*parts, *_with_checksum(index.tobytes())]
-
-
-def _with_checksum(part: bytes) -> tuple[bytes, bytes]:
-    return part, int(google_crc32c.value(part)).to_bytes(4, "little")
+        return [*parts, *with_checksum(index.tobytes())]
 
 
 @lru_cache
@@ -387,14 +359,3 @@ def _morton_order(side: int) -> tuple[tuple[int, int], ...]:
         order = [(y + row, x + column) for y, x in corners for row, column in order]
         step *= 2
     return tuple(order)
-
-
-def _blosc() -> Any:
-    """Blosc, in the calling thread: the threads of its own share a state, one call at a time.
-
-    zarr-python sets the same when it is imported.
-    """
-    from numcodecs import blosc
-
-    blosc.use_threads = False
-    return blosc

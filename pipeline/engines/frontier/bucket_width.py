@@ -8,7 +8,10 @@ delta is moved towards where they cost the same. Workers with nothing to do wide
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from orograph.tiles.store.codec import stored
 
 if TYPE_CHECKING:
     from orograph.engines.frontier.driver import Visit
@@ -18,23 +21,21 @@ CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
 STEP = 1.5
 
 
+@stored("delta")
+@dataclass
 class BucketWidth:
-    """The width of the window, and what has been seen since it was last changed.
+    """The width of the window, and what has been seen since it was last changed."""
 
-    Parameters
-    ----------
-    area
-        Cells of a tile: after work worth so many cells delta is thought over.
-    visit
-        How many cells could be settled in the time that a visit takes beside those it settles.
-    """
-
-    def __init__(self, area: int, visit: int) -> None:
-        self.bucket_width = 0.0
-        self.starved = 0
-        self.tasks = 0
-        self._area, self._visit = area, visit
-        self._visits = self._settled = self._first_time = 0
+    _area: int
+    """Cells of a tile: after work worth so many cells delta is thought over."""
+    _visit: int
+    """How many cells could be settled in the time that a visit takes beside those it settles."""
+    bucket_width: float = 0.0
+    starved: int = 0
+    tasks: int = 0
+    _visits: int = 0
+    _settled: int = 0
+    _first_time: int = 0
 
     def above(self, front: float) -> float:
         """Where visits stop while the least open value is ``front``."""

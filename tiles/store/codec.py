@@ -1,0 +1,377 @@
+"""The one place where bytes on disk are compressed, checked, and turned into values again.
+
+Shards of rasters and the blocks of a distance index are Zarr chunks: a Blosc frame [1]_ followed by
+its crc32c. Checkpoints are *entries*: any structure of None, booleans, integers, floats, strings,
+lists, tuples, dicts, NumPy scalars and arrays, and the classes that are `stored`. Their file holds
+
+- a head of fixed size: four letters, the crc32c of all that follows, and the length of the JSON;
+- JSON: the version of the format, the name of the entry, the structure, and dtype and shape of
+  each large array;
+- the small arrays one behind the other, each at a multiple of 16 bytes;
+- the large arrays: Blosc frames, each after its length, or plain bytes where an element is a byte.
+
+To decode bytes builds values of these kinds and of the `stored` classes, and runs nothing else,
+whoever wrote them. Nothing is allocated beyond 256 times their size, which is what LZ4 can reach.
+
+References
+----------
+.. [1] Blosc chunk format, https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.memory import empty
+
+FORMAT = 2
+"""The version of entries; the first one was pickled."""
+
+SHUFFLE, BITSHUFFLE = 1, 2
+
+# Arrays from here on are compressed from where they lie, and decompressed to where they will lie.
+LARGE = 2**16
+PIECE = 2**30  # bytes; Blosc takes less than 2 GiB at a time
+_MOST = 256  # bytes that a byte of LZ4 can stand for
+
+_MAGIC = b"OROC"
+_HEAD = struct.Struct("<4sIQ")
+_LENGTH = struct.Struct("<Q")
+_ALIGNMENT = 16
+_BLOSC_HEAD = 16
+# A byte is kept as it is: who has many of them packs them better.
+_DTYPE = re.compile(r"[<>|][biufcSU][0-9]{1,9}")
+# what values of kinds that were not expected may lead to
+_FAULTS = (
+    *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    struct.error,
+)
+
+_Class = TypeVar("_Class", bound=type)
+_classes: dict[str, tuple[Any, int]] = {}
+_names: dict[type, tuple[str, tuple[str, ...]]] = {}
+
+
+# -- frames ----------------------------------------------------------------------------------------
+
+
+def compress(
+    array: NDArray[Any], level: int, shuffle: int, block: int = 0, name: str = "lz4"
+) -> bytes:
+    """Return a Blosc frame of a contiguous array, of which it takes the size of an element."""
+    frame: bytes = _blosc().compress(array, name.encode(), level, shuffle, block)
+    return frame
+
+
+def decompress(frame: NDArray[np.uint8], out: NDArray[Any]) -> None:
+    """Fill a contiguous array from a Blosc frame.
+
+    Raises
+    ------
+    ValueError
+        If the frame is damaged or does not hold as many bytes.
+    """
+    check_frame(frame, out.nbytes)
+    try:
+        _blosc().decompress(frame, out)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
+    """Refuse, by a ValueError, a Blosc frame whose own head tells other lengths."""
+    if frame.size < _BLOSC_HEAD:
+        raise ValueError(f"{frame.size} bytes are no Blosc chunk, which has 16 or more")
+    decoded, _, length = struct.unpack_from("<III", frame.data, 4)
+    if (decoded, length) != (expected, frame.size):
+        raise ValueError(
+            f"{frame.size} bytes that call themselves {length} and decode to {decoded}, "
+            f"not to {expected}"
+        )
+
+
+def with_checksum(content: bytes) -> tuple[bytes, bytes]:
+    """Return bytes and their crc32c, which is to stand behind them."""
+    return content, int(google_crc32c.value(content)).to_bytes(4, "little")
+
+
+def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:
+    """Return bytes without the crc32c at their end.
+
+    Raises
+    ------
+    ValueError
+        If it does not match.
+    """
+    if content.size < 4:
+        raise ValueError(f"{what} has {content.size} bytes, fewer than its checksum")
+    stored = int.from_bytes(content[-4:].tobytes(), "little")
+    computed = google_crc32c.value(content[:-4])
+    if stored != computed:
+        raise ValueError(
+            f"stored and computed checksum of {what} do not match: {stored:#010x}, {computed:#010x}"
+        )
+    return content[:-4]
+
+
+def _blosc() -> Any:
+    """Return Blosc as it works in the calling thread.
+
+    Threads of its own share a state, one call at a time; zarr-python sets the same when it is
+    imported.
+    """
+    from numcodecs import blosc
+
+    blosc.use_threads = False
+    return blosc
+
+
+# -- entries ---------------------------------------------------------------------------------------
+
+
+def stored(name: str) -> Callable[[_Class], _Class]:
+    """Return a decorator that lets entries hold instances of a dataclass or a named tuple.
+
+    ``name`` stands for the class in files. It is built again by a call with its fields.
+    """
+
+    def register(cls: _Class) -> _Class:
+        fields = getattr(cls, "_fields", None) or tuple(f.name for f in dataclasses.fields(cls))
+        known = _classes.setdefault(name, (cls, len(fields)))[0]
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ValueError(f"{name!r} stands for {known} already, not for {cls}")
+        _names[cls] = name, fields
+        return cls
+
+    return register
+
+
+def encode_entry(entry: Any, name: str) -> list[Any]:
+    """Return the parts of an entry's file, bytes and arrays of bytes.
+
+    Raises
+    ------
+    TypeError
+        If the entry holds what cannot be stored.
+    """
+    writer = _Writer()
+    head = {"format": FORMAT, "name": name, "entry": writer.node(entry)}
+    head["small"] = len(writer.small)
+    head["large"] = [[array.dtype.str, *array.shape] for array in writer.large]
+    text = json.dumps(head, separators=(",", ":")).encode()
+    parts = [text, bytes(writer.small)]
+    for array in writer.large:
+        parts += _pack(array)
+    checksum = google_crc32c.value(_LENGTH.pack(len(text)))
+    for part in parts:
+        checksum = google_crc32c.extend(checksum, part)
+    return [_HEAD.pack(_MAGIC, checksum, len(text)), *parts]
+
+
+def decode_entry(content: NDArray[np.uint8], name: str) -> Any:
+    """Return the entry of a file's bytes; its arrays may be views of them.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are damaged, of another format, or those of an entry of another name.
+    """
+    try:
+        return _decode_entry(content, name)
+    except _FAULTS as error:
+        raise ValueError(f"{name} cannot be read: {error}") from error
+
+
+def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
+    if content.size < _HEAD.size:
+        raise ValueError("it is cut short")
+    magic, checksum, length = _HEAD.unpack_from(content.data)
+    if magic != _MAGIC:
+        raise ValueError("no entry of this format")
+    if int(google_crc32c.value(content[8:])) != checksum:
+        raise ValueError("its checksum does not match")
+    reader = _Reader(content, _HEAD.size)
+    head = json.loads(reader.take(length).tobytes())
+    if (head["format"], head["name"]) != (FORMAT, name):
+        raise ValueError(f"{head['name']} of format {head['format']}, not {name} of {FORMAT}")
+    # a copy: a small array must not keep all that was read in memory
+    reader.small = reader.take(head["small"]).copy()
+    reader.large = [reader.unpack(*spec) for spec in head["large"]]
+    entry = reader.value(head["entry"])
+    if (reader.at, reader.small_at) != (content.size, reader.small.size):
+        raise ValueError("there is more than the head tells of")
+    return entry
+
+
+class _Writer:
+    """Takes a structure apart into JSON and arrays."""
+
+    def __init__(self) -> None:
+        self.small = bytearray()
+        self.large: list[NDArray[Any]] = []
+        self._numbers: dict[int, int] = {}
+
+    def node(self, value: Any) -> Any:
+        """Return what stands for a value in JSON: itself, or a list that begins with its kind."""
+        kind = type(value)
+        if kind is np.ndarray:
+            return self._small(value) if value.nbytes < LARGE else self._large(value)
+        if kind in _names:
+            name, fields = _names[kind]
+            return ["c", name, *(self.node(getattr(value, field)) for field in fields)]
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if -(2**63) <= value < 2**63 else ["i", hex(value)]
+        if kind is float:
+            return value if math.isfinite(value) else ["f", struct.pack("<d", value).hex()]
+        if kind is list:
+            return ["l", *map(self.node, value)]
+        if kind is tuple:
+            return ["t", *map(self.node, value)]
+        if kind is dict:
+            return ["d", *(self.node(part) for item in value.items() for part in item)]
+        if isinstance(value, np.generic):
+            return ["n", *self._small(np.asarray(value))[1:]]
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} cannot be stored in an entry")
+
+    def _large(self, array: NDArray[Any]) -> list[Any]:
+        _dtype(array.dtype.str)
+        number = self._numbers.setdefault(id(array), len(self.large))
+        if number == len(self.large):
+            self.large.append(array)
+        return ["a", number]
+
+    def _small(self, array: NDArray[Any]) -> list[Any]:
+        _dtype(array.dtype.str)
+        self.small += array.tobytes()
+        self.small += bytes(-len(self.small) % _ALIGNMENT)
+        return ["s", array.dtype.str, *array.shape]
+
+
+def _pack(array: NDArray[Any]) -> list[Any]:
+    """Return the bytes of a large array, in parts."""
+    width = _width(array.dtype)
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}")
+    if width == 1:
+        return [flat]
+    # labels and numbers mostly: their bits, shuffled, pack as fast as a copy
+    step = PIECE // width
+    frames = [compress(flat[i : i + step], 5, BITSHUFFLE) for i in range(0, flat.size, step)]
+    return [part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)]
+
+
+class _Reader:
+    """Puts a structure together again."""
+
+    small: NDArray[np.uint8]
+    large: Sequence[NDArray[Any]]
+
+    def __init__(self, content: NDArray[np.uint8], at: int) -> None:
+        self._content = content
+        self.at = at
+        self.small_at = 0
+
+    def take(self, length: int) -> NDArray[np.uint8]:
+        """Return the next bytes."""
+        if not 0 <= length <= self._content.size - self.at:
+            raise ValueError(f"{length} bytes at {self.at} of {self._content.size}")
+        self.at += length
+        return self._content[self.at - length : self.at]
+
+    def unpack(self, name: str, *shape: int) -> NDArray[Any]:
+        """Return the next large array."""
+        dtype = _dtype(name)
+        size = _size(dtype, shape)
+        if _width(dtype) == 1:
+            return self.take(size).view(dtype).reshape(shape)
+        frames, packed = [], 0
+        for begin in range(0, size, PIECE):
+            frames.append(self.take(*_LENGTH.unpack(self.take(_LENGTH.size).data)))
+            check_frame(frames[-1], min(PIECE, size - begin))
+            packed += frames[-1].size
+        if size > _MOST * packed:
+            raise ValueError(f"{packed} bytes cannot be {size}")
+        array = empty((size,), np.uint8)
+        for number, frame in enumerate(frames):
+            decompress(frame, array[number * PIECE : (number + 1) * PIECE])
+        return array.view(dtype).reshape(shape)
+
+    def value(self, node: Any) -> Any:
+        """Return the value that stands in JSON."""
+        if not isinstance(node, list):
+            if isinstance(node, dict):
+                raise ValueError("a JSON object in a structure")
+            return node
+        kind, *rest = node
+        if kind == "s":
+            return self._small(*rest)
+        if kind == "a":
+            (number,) = rest
+            return self.large[number]
+        if kind == "n":
+            return self._small(*rest)[()]
+        if kind == "i":
+            return int(*rest, 16)
+        if kind == "f":
+            return struct.unpack("<d", bytes.fromhex(*rest))[0]
+        if kind == "c":
+            name, *fields = rest
+            cls, count = _classes[name]
+            if len(fields) != count:
+                raise ValueError(f"{len(fields)} fields for {name}, which has {count}")
+            return cls(*map(self.value, fields))
+        values = [self.value(part) for part in rest]
+        if kind == "l":
+            return values
+        if kind == "t":
+            return tuple(values)
+        if kind == "d":
+            return dict(zip(values[::2], values[1::2], strict=True))
+        raise ValueError(f"{kind!r} is no kind of value")
+
+    def _small(self, name: str, *shape: int) -> NDArray[Any]:
+        dtype = _dtype(name)
+        at = self.small_at
+        self.small_at += _aligned(_size(dtype, shape))
+        return np.ndarray(shape, dtype, self.small, at)
+
+
+@lru_cache(maxsize=256)
+def _dtype(name: str) -> np.dtype[Any]:
+    """Return the dtype of a name, such as ``"<f8"``, if its elements are plain bytes."""
+    if not _DTYPE.fullmatch(name):
+        raise TypeError(f"arrays of {name!r} cannot be stored in an entry")
+    return np.dtype(name)
+
+
+def _width(dtype: np.dtype[Any]) -> int:
+    """Return in which units of bytes an array is compressed."""
+    return math.gcd(dtype.itemsize, 8)
+
+
+def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
+    """Return the bytes of an array."""
+    if len(shape) > 64:
+        raise ValueError(f"{len(shape)} dimensions")
+    size = dtype.itemsize
+    for n in shape:
+        if type(n) is not int or n < 0:
+            raise ValueError(f"{n!r} is no length")
+        size *= n
+    return size
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -21,6 +21,7 @@ from typing import Any
 
 from orograph.execution.checkpoints import FolderCheckpoints
 from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.store.codec import FORMAT
 from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
 from orograph.tiles.store.storage import Location, Storage, is_token, local_path, open_storage
 
@@ -64,6 +65,8 @@ class Workspace:
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
             self.resumed = run_of(self.result) == self.token
+            if not self.finished:
+                self._check_format(found["format"])
         if not self.finished:
             check_target(self.out, overwrite)
         self._in_the_way = self.folder.exists()
@@ -100,7 +103,7 @@ class Workspace:
             checkpoints.claim()
             create_result(self.result, self.token)
             # last: a folder that has an identity has all that must be there to begin with
-            entry = {"identity": self._identity, "token": self.token}
+            entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
             self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
         return FolderCheckpoints(local_path(checkpoints))
 
@@ -120,14 +123,24 @@ class Workspace:
             return None
         try:
             found: dict[str, Any] = json.loads(self.folder.get(IDENTITY))
-            return {"identity": dict(found["identity"]), "token": str(found["token"])}
-        except (OSError, ValueError, KeyError, TypeError):
+            identity, token = dict(found["identity"]), str(found["token"])
+            if is_token(token):  # else it might lead out of the folder
+                return {"identity": identity, "token": token, "format": found.get("format", 1)}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         if not (self.folder.is_tree() and all(map(is_token, self.folder.names()))):
             raise StoreExistsError(
                 f"out: {self.folder} is in the way and holds no unfinished run; move it away"
             )
         return None
+
+    def _check_format(self, found: Any) -> None:
+        if found != FORMAT:
+            raise InputError(
+                f"resume: the unfinished run in {self.folder} has checkpoints of format {found!r}, "
+                f"this version of orograph reads format {FORMAT}; finish it with the version that "
+                "began it, or pass overwrite=True to start anew"
+            )
 
     def _check_identity(self, found: Mapping[str, Any]) -> None:
         for name in sorted(self._identity.keys() | found.keys()):

@@ -149,6 +149,15 @@ def test_imports_run_one_way(package: str, forbidden: set[str]) -> None:
                 assert imported.startswith(lower), f"{name} imports {imported} of the pipeline"
 
 
+def test_nothing_is_unpickled() -> None:
+    """Whoever can write into a folder must not run code in the process that reads it."""
+    for name, path in MODULES.items():
+        runs_code = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
+        assert not {m.split(".")[0] for m in imports(path)} & runs_code, f"{name} imports one"
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"pickle\.load|protocol\.pickle|allow_pickle=True|read_pickle", text)
+
+
 def test_no_module_needs_itself_to_be_imported() -> None:
     graph = {
         name: imports(path, iter(ast.parse(path.read_text(encoding="utf-8")).body)) & MODULES.keys()

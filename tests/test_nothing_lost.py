@@ -27,6 +27,7 @@ import pytest
 import watched_raster
 import xarray as xr
 from distributed import Client, LocalCluster
+from traps import PICKLED_ENTRY
 from watched_raster import (
     SHARD,
     TILE,
@@ -382,6 +383,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "truncated": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
     "emptied": lambda p: p.write_bytes(b""),
     "deleted": lambda p: p.unlink(),
+    "pickled": lambda p: p.write_bytes(PICKLED_ENTRY),
 }
 
 
@@ -412,10 +414,10 @@ def test_a_shard_lost_from_an_unfinished_result_is_not_taken_for_written(
         np.testing.assert_array_equal(forest_or_error, expected)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "deleted"])
-def test_a_damaged_job_file_of_an_earlier_run_does_no_harm(
-    dem: Path, client: Client, expected: np.ndarray, damage: str, gate: Gate
+def test_a_run_on_a_cluster_leaves_nothing_that_a_worker_would_run(
+    dem: Path, client: Client, expected: np.ndarray, gate: Gate
 ) -> None:
+    """What tasks must know comes to workers by the scheduler, and is gone from there at the end."""
     out = dem.with_name("forest.zarr")
     run = started(WatchedRaster(dem, dem.with_name("d.txt"), gate=gate), out, client=client)
     wait_until(gate.until(lambda: len(has(out, "summary")) > 5), going_on(run))
@@ -424,9 +426,42 @@ def test_a_damaged_job_file_of_an_earlier_run_does_no_harm(
         run.result()
     gate.open()
     wait_for_stragglers(client)
-    (job,) = work(out).glob("job-*")
-    DAMAGE[damage](job)
+    assert not list(work(out).glob("job-*"))
+    files = [path for path in partial(out).rglob("*") if path.is_file()]
+    assert len(files) > 10
+    # with which pickles begin
+    assert not [path for path in files if path.read_bytes()[:1] == b"\x80"]
+    kept = client.run_on_scheduler(lambda dask_scheduler: dict(dask_scheduler.task_metadata))
+    runs = {name: run for name, run in kept.items() if str(name).startswith("orograph-run-")}
+    assert runs
+    assert set(runs.values()) == {None}
     assert_resumes(dem, out, expected, client=client)
+
+
+def test_a_run_of_another_format_is_not_resumed(dem: Path, interrupted: Path) -> None:
+    said = json.loads((partial(interrupted) / "run.json").read_text())
+    for found in ({}, {"format": 1}, {"format": 3}):
+        sent = {name: said[name] for name in ("identity", "token")} | found
+        (partial(interrupted) / "run.json").write_text(json.dumps(sent))
+        before = digest(partial(interrupted))
+        with pytest.raises(og.InputError, match=r"checkpoints of format [13].*overwrite=True"):
+            forest(dem, interrupted, resume=True)
+        assert digest(partial(interrupted)) == before
+    forest(dem, interrupted, overwrite=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}], ids=str)
+@pytest.mark.parametrize("token", ["../victim", "/", "", ".", "a" * 31 + "/", "A" * 32, 7])
+def test_a_token_that_is_none_leads_nowhere(
+    dem: Path, interrupted: Path, token: str | int, options: dict[str, bool]
+) -> None:
+    said = json.loads((partial(interrupted) / "run.json").read_text())
+    shutil.move(work(interrupted), interrupted.with_name("victim"))
+    (partial(interrupted) / "run.json").write_text(json.dumps({**said, "token": token}))
+    before = digest(interrupted.parent)
+    with pytest.raises(og.StoreExistsError, match="no unfinished run"):
+        forest(dem, interrupted, **options)
+    assert digest(interrupted.parent) == before
 
 
 # --- what is not ours -----------------------------------------------------------------------

@@ -34,7 +34,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.store.create import Layout, Variable, create_store, update_attributes
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Location, Storage, local_path
+from orograph.tiles.store.storage import Location, Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -241,12 +241,7 @@ class _Task:
         return {}
 
     def work(
-        self,
-        checkpoints: CheckpointStore,
-        sink: Sink,
-        client: Client | None,
-        store: Callable[[Any], Any],
-        token: str,
+        self, checkpoints: CheckpointStore, sink: Sink, client: Client | None, token: str
     ) -> None:
         """Do it all, into the sink."""
         self._warm_up()
@@ -254,13 +249,14 @@ class _Task:
         cancelled = None if client else self.cancelled
         if self.method == DIJKSTRA:
             nothing = float(BARRIER) if matrix.dtype.kind == "i" else math.inf
-            graph = matrix.as_sparse()
-            work: Any = Sources(
-                graph, matrix.n, self.side, matrix.dtype, nothing, self.traced, checkpoints, sink,
-                token, cancelled,
+            work = Sources(
+                matrix.n, self.side, matrix.dtype, nothing, self.traced, checkpoints, sink, token,
+                cancelled,
             )  # fmt: skip
-            self.steps = Steps(work, store(work), client, self.cancelled, total=1)
-            from_sources(self.steps)
+            work.begin(matrix)
+            with jobs.shared(work, client) as handle:
+                self.steps = Steps(work, handle, client, self.cancelled, total=1)
+                from_sources(self.steps)
             return
         tolerance = 0.0
         if matrix.dtype.kind == "f" and stats.least < 0:
@@ -269,26 +265,27 @@ class _Task:
             matrix.n, self.side, self.traced, stats.least < 0, tolerance, checkpoints, sink,
             token, cancelled,
         )  # fmt: skip
-        self.steps = Steps(blocks, store(blocks), client, self.cancelled, total=blocks.count + 1)
-        if blocks.whole_generation(blocks.count + 64) < 0:
-            replace(blocks, cancelled=self.cancelled).begin(matrix)
-        generation, bad = METHODS[self.method](self.steps)
-        if bad is not None:
-            found = find_negative_cycle(matrix, tolerance / (2 * matrix.n))
-            if found is None:
-                raise RunError(
-                    f"vertex {bad} is nearer to itself than 0, but no negative cycle was found; "
-                    "this should not be: report it with the graph"
-                )
-            raise NegativeCycle(*found)
-        write(self.steps, generation)
+        with jobs.shared(blocks, client) as handle:
+            self.steps = Steps(blocks, handle, client, self.cancelled, total=blocks.count + 1)
+            if blocks.whole_generation(blocks.count + 64) < 0:
+                replace(blocks, cancelled=self.cancelled).begin(matrix)
+            generation, bad = METHODS[self.method](self.steps)
+            if bad is not None:
+                found = find_negative_cycle(matrix, tolerance / (2 * matrix.n))
+                if found is None:
+                    raise RunError(
+                        f"vertex {bad} is nearer to itself than 0, but no negative cycle was "
+                        "found; this should not be: report it with the graph"
+                    )
+                raise NegativeCycle(*found)
+            write(self.steps, generation)
 
     def in_memory(self) -> xr.Dataset:
         """On threads of this process, without a file."""
         n = self.matrix.n
         arrays = {v.name: np.empty((n, n), v.dtype) for v in self.outputs}
         token = tokenize("memory", time.time_ns())
-        self.work(MemoryCheckpoints(), ArraySink(arrays), None, lambda work: work, token)
+        self.work(MemoryCheckpoints(), ArraySink(arrays), None, token)
         variables = {
             v.name: (
                 ("source", "target"),
@@ -335,13 +332,7 @@ def _on_disk(
             return open_dataset(space.out)
         checkpoints = space.open(create_result)
         token = tokenize(space.token, time.time_ns())
-
-        def store(blocks: Any) -> Any:
-            if client is None:
-                return blocks
-            return jobs.store(blocks, local_path(space.work) / f"job-{token}.pickle")
-
-        task.work(checkpoints, StoreSink(space.result), client, store, token)
+        task.work(checkpoints, StoreSink(space.result), client, token)
         update_attributes(space.result, None, task.attributes)
         space.publish()
         result = open_dataset(space.out)

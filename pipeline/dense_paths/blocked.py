@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
+from scipy import sparse
 
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.checkpoints import CheckpointStore
@@ -351,7 +353,6 @@ METHODS: dict[str, Callable[[Steps], tuple[int, int | None]]] = {
 class Sources:
     """Dijkstra's algorithm from the vertices of a row of tiles at a time."""
 
-    graph: Any
     n: int
     side: int
     dtype: np.dtype[Any]
@@ -361,6 +362,19 @@ class Sources:
     sink: Sink
     token: str
     cancelled: Event | None = field(default=None, compare=False)
+
+    def begin(self, graph: EdgeMatrix) -> None:
+        """Keep the edges where tasks find them."""
+        edges = graph.as_sparse()
+        self.checkpoints.save("graph", Node(0, 0), (edges.data, edges.indices, edges.indptr))
+
+    @cached_property
+    def graph(self) -> sparse.csr_array:
+        """The edges, read once by each worker."""
+        edges = self.checkpoints.load("graph", Node(0, 0))
+        if edges is None:
+            raise RuntimeError("the edges of the graph are gone or damaged")
+        return sparse.csr_array(edges, shape=(self.n, self.n))
 
     def task_sources(self, i: int) -> None:
         """All distances from the vertices of row i."""

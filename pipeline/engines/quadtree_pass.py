@@ -53,8 +53,8 @@ class Problem(Protocol):
 
     Summaries, residues and answers are whatever the problem likes, but not None. Summaries and
     residues, and rows of a table, are kept in checkpoints: they are made of what
-    `orograph.tiles.store.codec` stores. Summaries and answers must be small, O(border). All functions are
-    pure: the same arguments give the same result, to the bit.
+    `orograph.tiles.store.codec` stores. Summaries and answers must be small, O(border). All
+    functions are pure: the same arguments give the same result, to the bit.
     """
 
     @property

@@ -1,33 +1,60 @@
-"""What tasks carry of the run they belong to: the run itself, or the path of a file that holds it.
+"""What tasks carry of the run they belong to: the run itself, or a name under which it is found.
 
 A run knows coordinates, rasters and parameters; sent along with every task it would be the larger
-part of the traffic. So on a cluster tasks carry a path, and each worker reads it once.
+part of the traffic. So on a cluster the scheduler keeps it while it goes on, tasks carry its name,
+and each worker asks for it once. It travels as tasks themselves do, and lies in no folder.
 """
 
 from __future__ import annotations
 
-import pickle
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from orograph.tiles.errors import full_storage_reported
+from orograph.execution.run import cluster_failures
+from orograph.tiles.errors import RunError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
-def store(run: Any, path: Path) -> str:
-    """Write a run to a file; the handle that tasks carry."""
-    with full_storage_reported(path):
-        path.write_bytes(pickle.dumps(run))
-    return str(path)
+@contextmanager
+def shared(run: Any, client: Client | None) -> Iterator[Any]:
+    """Yield the handle that tasks carry of a run, good until the context is left."""
+    if client is None:
+        yield run
+        return
+    from distributed.protocol import to_serialize
+
+    name = f"orograph-run-{uuid.uuid4().hex}"
+    with cluster_failures():
+        # in a list: within one process Dask unwraps only what lies in something
+        client.set_metadata([name], [to_serialize(run)])
+    try:
+        yield name
+    finally:
+        if client.status == "running":
+            with suppress(Exception):  # a scheduler that is gone keeps nothing
+                client.set_metadata([name], None)
 
 
 def load(handle: Any) -> Any:
     """The run behind a handle; a pair names a part of the run that its first entry leads to."""
     if isinstance(handle, tuple):
         return getattr(load(handle[0]), handle[1])
-    return _read(handle) if isinstance(handle, str) else handle
+    return _ask(handle) if isinstance(handle, str) else handle
 
 
 @lru_cache(maxsize=8)
-def _read(path: str) -> Any:
-    return pickle.loads(Path(path).read_bytes())
+def _ask(name: str) -> Any:
+    """The run that the scheduler keeps under a name, asked for in a task."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker = get_worker()
+    kept = sync(worker.loop, worker.scheduler.get_metadata, keys=[name], default=None)
+    if kept is None:
+        raise RunError("the run that this task belongs to has ended")
+    return kept[0]

@@ -34,7 +34,7 @@ from orograph.tiles.store.create import Layout, Variable, add_table, create_stor
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink, StoreSink
-from orograph.tiles.store.storage import Location, Storage, local_path
+from orograph.tiles.store.storage import Location, Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -240,10 +240,8 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
             cancelled=None if client else cancelled,
         )
         engines.append(engine)
-        handle: Any = engine
-        if client is not None:
-            handle = jobs.store(engine, local_path(space.work) / f"job-{token}.pickle")
-        attributes = engine.run(client, handle, cancelled)
+        with jobs.shared(engine, client) as handle:
+            attributes = engine.run(client, handle, cancelled)
         update_attributes(space.result, None, attributes)
         add_table(space.result, engine.table())
         space.publish()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +50,7 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.sink import StoreSink
-from orograph.tiles.store.storage import Location, Storage, local_path
+from orograph.tiles.store.storage import Location, Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -130,17 +129,15 @@ class Build:
         matrix = block_matrix(costs, part, self.store.form.block)
         self.store.write(block, matrix, leaving_costs(costs), pending)
 
-    def run(self, client: Client | None, work: Path, token: str, cancelled: Event) -> None:
+    def run(self, client: Client | None, token: str, cancelled: Event) -> None:
         """Make all blocks."""
-        handle: Any = self
-        if client is not None:
-            handle = jobs.store(replace(self, cancelled=None), work / f"job-{token}.pickle")
         layers = Layers("distance-index", token)
         tasks = {}
-        for number, window in enumerate(self.store.form.layout.windows(self.store.form.shape)):
-            key = layers.key("shard", Node(0, number))
-            tasks[key] = Task(key, _perform, handle, window)
-        compute(tasks, list(tasks), client, cancelled)
+        with jobs.shared(replace(self, cancelled=None) if client else self, client) as handle:
+            for number, window in enumerate(self.store.form.layout.windows(self.store.form.shape)):
+                key = layers.key("shard", Node(0, number))
+                tasks[key] = Task(key, _perform, handle, window)
+            compute(tasks, list(tasks), client, cancelled)
 
 
 def _perform(handle: Any, window: Window) -> None:
@@ -207,5 +204,5 @@ def build_index(
         if client is not None and backend == "auto":
             backend = decide_backend(client, cancelled)
         build = Build(store, tuple(reachable), problem, backend, cancelled)
-        build.run(client, local_path(space.work), tokenize(space.token, time.time_ns()), cancelled)
+        build.run(client, tokenize(space.token, time.time_ns()), cancelled)
     space.publish()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import shutil
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,7 +117,6 @@ def search_all(
     query: Query,
     pairs: Cells,
     client: Client | None,
-    folder: Path | None,
     cancelled: Event,
     found: dict[int, SearchResult],
 ) -> None:
@@ -132,23 +129,26 @@ def search_all(
             (pair,) = pairs.tolist()
             run = query.meeting(pair)
             try:
-                search = Search(run, workers, _handle(run, client, folder), cancelled)
-                found[pair] = search.find(query.hops, query.path)
+                with jobs.shared(run, client) as handle:
+                    search = Search(run, workers, handle, cancelled)
+                    found[pair] = search.find(query.hops, query.path)
             finally:
                 workers.everywhere(forget, run.token)
             return
-        handle, todo = _handle(query, client, folder), pairs.tolist()
         homes = len(workers.idle())
         share = 1 if client else homes
         many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(homes, 1))))
         away: dict[Any, list[int]] = {}
-        while todo or away:
-            for home in workers.idle():
-                mine, todo = todo[:many], todo[many:]
-                if mine:
-                    away[workers.submit(home, "search", search_pairs, handle, mine, share)] = mine
-            for ticket, messages in workers.next_done(cancelled):
-                found.update(zip(away.pop(ticket), messages, strict=True))
+        todo = pairs.tolist()
+        with jobs.shared(query, client) as handle:
+            while todo or away:
+                for home in workers.idle():
+                    mine, todo = todo[:many], todo[many:]
+                    if mine:
+                        ticket = workers.submit(home, "search", search_pairs, handle, mine, share)
+                        away[ticket] = mine
+                for ticket, messages in workers.next_done(cancelled):
+                    found.update(zip(away.pop(ticket), messages, strict=True))
 
 
 @dataclass(frozen=True)
@@ -188,9 +188,7 @@ class PointLabels(Components):
         return np.flatnonzero(inside)
 
 
-def labels_of_ends(
-    query: Query, client: Client | None, folder: Path | None, cancelled: Event
-) -> Cells:
+def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cells:
     """The components of both ends of each pair, shape (2, n)."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
@@ -205,19 +203,12 @@ def labels_of_ends(
         query.token,
         query.cancelled,
     )
-    run.run(client, _handle(run, client, folder), cancelled)
+    with jobs.shared(run, client) as handle:
+        run.run(client, handle, cancelled)
     labels = np.empty(rows.size, np.int64)
     for table in run.rows_of(run.shards):
         labels[table["point"]] = table["label"]
     return labels.reshape(2, -1)
-
-
-def _handle(run: Any, client: Client | None, folder: Path | None) -> Any:
-    """What tasks carry: the run itself, or on a cluster a file that holds it."""
-    if client is None:
-        return run
-    assert folder is not None
-    return jobs.store(run, folder / f"{uuid.uuid4().hex}.pickle")
 
 
 def _warm_up(query: Query) -> None:

@@ -193,7 +193,6 @@ class _Work:
     def __call__(self) -> Reach:
         """Do it."""
         with ExitStack() as stack:
-            folder = None
             checkpoints: CheckpointStore = MemoryCheckpoints()
             mask = self.raster
             if self.client is not None or not isinstance(mask, ArrayRaster):
@@ -217,21 +216,21 @@ class _Work:
                 None if self.client else self.cancelled,
             )
             try:
-                self._answer(query, folder)
+                self._answer(query)
             except BaseException:
                 self.cancelled.set()  # other threads need not go on
                 raise
         return self._reach()
 
-    def _answer(self, query: Query, folder: Path | None) -> None:
-        cluster = self.client, folder, self.cancelled
+    def _answer(self, query: Query) -> None:
         connected = np.ones(len(self.ends), np.bool_)
         if len(self.ends) > 1:
-            labels = labels_of_ends(query, *cluster)
+            labels = labels_of_ends(query, self.client, self.cancelled)
             connected = labels[0] == labels[1]
         self.connected = connected
         if len(self.ends) == 1 or self.hops:
-            search_all(query, np.flatnonzero(connected), *cluster, self.found)
+            pairs = np.flatnonzero(connected)
+            search_all(query, pairs, self.client, self.cancelled, self.found)
 
     def _reach(self) -> Reach:
         assert self.connected is not None

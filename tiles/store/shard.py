@@ -279,8 +279,6 @@ def _runs(
         first = last
 
 
-
-
 def _overlap(
     form: ShardFormat, window: Window, row: int, column: int
 ) -> tuple[Window, tuple[slice, slice]]:

@@ -18,10 +18,11 @@ import pytest
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 from toy_problems import BASE, NODATA, PRIME, Idle, NoSink, Prefix
+from traps import PICKLED_ENTRY
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
-from orograph.execution.jobs import store
+from orograph.execution.jobs import shared
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import Window
@@ -194,6 +195,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "truncated": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
     "emptied": lambda p: p.write_bytes(b""),
     "deleted": lambda p: p.unlink(),
+    "pickled": lambda p: p.write_bytes(PICKLED_ENTRY),
 }
 
 
@@ -439,7 +441,8 @@ def watched(cluster: LocalCluster, side: int, folder: Path) -> Watch:
     with Client(cluster) as client:
         cluster.scheduler.add_plugin(watch)
         try:
-            attributes = run.run(client, store(run, folder / "job"), Event())
+            with shared(run, client) as handle:
+                attributes = run.run(client, handle, Event())
         finally:
             cluster.scheduler.remove_plugin("watch")
     assert attributes == {"tiles": side * side}
@@ -467,8 +470,8 @@ def test_a_run_on_a_cluster_gives_the_same(cluster: LocalCluster, tmp_path: Path
     create_store(out, cells.shape, Layout(4, 8), Prefix.outputs)
     tree, checkpoints = Quadtree(cells.shape, 4), FolderCheckpoints(made(tmp_path / "vault"))
     run = QuadtreePass(Prefix(), (raster,), tree, 1, checkpoints, StoreSink(out), TOKEN)
-    with Client(cluster) as client:
-        assert run.run(client, store(run, tmp_path / "job"), Event()) == attributes
+    with Client(cluster) as client, shared(run, client) as handle:
+        assert run.run(client, handle, Event()) == attributes
     for name, array in arrays.items():
         found = StoreRaster(out, name, unfinished=True).read(Window(0, 0, 21, 34))
         np.testing.assert_array_equal(found, array)

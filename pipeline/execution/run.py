@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from orograph.execution.launch import Engine
 
+POLL_SECONDS = 0.5
 KILLS_ITS_WORKERS = (
     "a task has killed its workers again and again ({}); most often they run out of memory: give "
     "them more or take smaller tiles, then resume=True continues the run"
@@ -215,7 +217,6 @@ def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any
 
 def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelled: Event) -> Any:
     from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-    from distributed import wait
 
     # Dask's own order is depth first too, but against z-order, and lets answers pile up
     order = {key: -number for number, key in enumerate(tasks)}
@@ -223,21 +224,38 @@ def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelle
     graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})
     futures = client.get(graph, keys, sync=False)
     try:
-        finished = False
-        while not finished:
-            with suppress(TimeoutError), client.as_current():
-                wait(futures, timeout=0.5)
-                finished = True
-            for future in futures:
-                # "lost" is none of our business: Dask does the task again
-                if future.status in ("error", "cancelled"):
-                    future.result()
-            if cancelled.is_set():
-                raise Cancelled("the run was cancelled")
+        _await_all(futures, cancelled)
         return futures[0].result()
     finally:
         for future in futures:
             future.release()
+
+
+def _await_all(futures: list[Any], cancelled: Event) -> None:
+    """Wait until all futures are finished; raise as soon as one has failed.
+
+    One callback a future: `distributed.wait` leaves one asyncio task a future behind, each time it
+    ends by its timeout.
+    """
+    waiting = futures
+    while waiting:
+        ended: SimpleQueue[Any] = SimpleQueue()
+        for future in waiting:
+            future.add_done_callback(ended.put)
+        missing = len(waiting)
+        while missing:
+            try:
+                some = [ended.get(timeout=POLL_SECONDS)]
+                missing -= 1
+            except Empty:
+                some = futures  # a client that has been closed calls nobody back
+            for future in some:
+                if future.status in ("error", "cancelled"):
+                    future.result()
+            if cancelled.is_set():
+                raise Cancelled("the run was cancelled")
+        # "lost" is none of our business: Dask does the task again
+        waiting = [future for future in futures if not future.done()]
 
 
 @contextmanager

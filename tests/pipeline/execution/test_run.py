@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,14 @@ import numpy as np
 import oracle_forest as oracle
 import pytest
 import xarray as xr
+from dask._task_spec import Task, TaskRef
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from watched_raster import SHARD, TILE, Gate, WatchedRaster, small_shards, wait_until
 
 import orograph as og
 from orograph.execution import launch
-from orograph.execution.run import Progress, Run
+from orograph.execution.run import Progress, Run, compute
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
 
@@ -300,6 +303,36 @@ def test_ctrl_c_stops_the_run(start: Start, gate: Gate) -> None:
     with pytest.raises(og.Cancelled):
         run.result()
     assert run.status == "cancelled"
+
+
+def test_waiting_for_a_cluster_piles_nothing_up(client: Client, tmp_path: Path) -> None:
+    """A run polls twice a second: what a poll leaves behind would grow with the run's time."""
+    gate, key = tmp_path / "open", "gate-" + "0" * 32
+
+    def hold() -> None:
+        while not gate.exists():
+            time.sleep(0.05)
+
+    def wait_for_gate(_: Any) -> int:
+        return 1
+
+    tasks: dict[Any, Any] = {key: Task(key, hold)}
+    keys = [(f"behind-{'0' * 32}", number) for number in range(100)]
+    tasks |= {name: Task(name, wait_for_gate, TaskRef(key)) for name in keys}
+    loop = client.loop.asyncio_loop  # type: ignore[attr-defined]
+
+    def counted() -> int:
+        return len(asyncio.all_tasks(loop))
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(compute, tasks, keys, client, threading.Event())
+        time.sleep(1)
+        early = counted()
+        time.sleep(3)
+        late = counted()
+        gate.touch()
+        assert waiting.result(timeout=60) == 1
+    assert late < early + 50
 
 
 def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path, gate: Gate) -> None:

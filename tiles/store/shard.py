@@ -164,17 +164,26 @@ def read_window(storage: Storage, variable: str, form: ShardFormat, window: Wind
     out = empty(window.shape, form.dtype.newbyteorder("="))
     side = form.shard
     bottom, right = window.y + window.height, window.x + window.width
+    corner = window.y // form.tile * form.tile, window.x // form.tile * form.tile
+    # nobody comes back for parts of a tile that is read whole and alone, at a ragged edge too
+    keep = window != Window(*corner, form.tile, form.tile).clip(form.shape)
     for i in range(window.y // side, -(-bottom // side)):
         for j in range(window.x // side, -(-right // side)):
             y, x = max(window.y, i * side), max(window.x, j * side)
             cells = Window(y, x, min(bottom, (i + 1) * side) - y, min(right, (j + 1) * side) - x)
             inside = Window(y - i * side, x - j * side, cells.height, cells.width)
-            read_tiles(storage, f"{variable}/c/{i}/{j}", form, inside, out[cells.within(window)])
+            key = f"{variable}/c/{i}/{j}"
+            read_tiles(storage, key, form, inside, out[cells.within(window)], keep)
     return out
 
 
 def read_tiles(
-    storage: Storage, key: str, form: ShardFormat, window: Window, out: NDArray[Any] | None = None
+    storage: Storage,
+    key: str,
+    form: ShardFormat,
+    window: Window,
+    out: NDArray[Any] | None = None,
+    keep: bool = True,
 ) -> NDArray[Any]:
     """Cells of a window of one shard.
 
@@ -191,6 +200,8 @@ def read_tiles(
         The cells, counted from the first of the shard.
     out : array of ``window.shape``, optional
         Where to put them.
+    keep : bool
+        Whether tiles that are decoded for a part of them are kept for a while.
 
     Returns
     -------
@@ -227,7 +238,7 @@ def read_tiles(
             for begin, end, row, column in tiles:
                 source, target = _overlap(form, window, row, column)
                 cells = _decode(content[begin:end], form, source, out[target])
-                if cells is not None:
+                if keep and cells is not None:
                     TILES.put(state, first + begin, cells)
     return out
 

@@ -364,6 +364,29 @@ def test_tiles_read_with_a_halo_are_decoded_once(
     assert len(sizes) == 64
 
 
+def test_tiles_at_a_ragged_edge_are_not_kept_when_they_are_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+
+    class Watched(DecodedTiles):
+        def put(self, state: Any, begin: int, cells: np.ndarray) -> None:
+            kept.append(begin)
+
+    monkeypatch.setattr(shard, "TILES", Watched(2**22))
+    cells = cells_of((61, 43), "f4")
+    raster = StoreRaster(make(tmp_path / "a", cells, Layout(8, 32)))
+    for y in range(0, 61, 8):
+        for x in range(0, 43, 8):
+            frame = Window(y, x, 8, 8).clip((61, 43))
+            assert raster.read(frame).tobytes() == cells[frame.slices].tobytes()
+    assert kept == []
+    for part in (Window(56, 40, 5, 2), Window(57, 40, 4, 3), Window(55, 39, 6, 4)):
+        kept.clear()
+        raster.read(part)
+        assert kept, part
+
+
 def test_a_shard_replaced_under_its_name_is_decoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

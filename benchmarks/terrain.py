@@ -30,20 +30,21 @@ def noise(side: int, seed: int = 0) -> Heights:
     return np.random.default_rng(seed).uniform(0, 1000, (side, side)).astype(np.float32)
 
 
-def mirrored_store(path: str | Path, patch: Heights, side: int, tile: int = 1024) -> Path:
-    """A store of (side, side) cells paved with mirrored copies of a patch, made shard by shard."""
+def mirrored_store(
+    path: str | Path, patch: Heights, shape: int | tuple[int, int], tile: int = 1024
+) -> Path:
+    """A store paved with mirrored copies of a patch, made shard by shard; ``shape`` or its side."""
     path = Path(path)
     if path.exists():
         return path
-    layout = Layout.default((side, side), np.float32, tile)
-    partial = create_store(
-        partial_path(path), (side, side), layout, [Variable("elevation", np.float32)]
-    )
+    shape = shape if isinstance(shape, tuple) else (shape, shape)
+    layout = Layout.default(shape, np.float32, tile)
+    partial = create_store(partial_path(path), shape, layout, [Variable("elevation", np.float32)])
     sink = StoreSink(partial)
     size = patch.shape[0]
-    fold = np.arange(side) % (2 * size)
+    fold = np.arange(max(shape)) % (2 * size)
     fold = np.where(fold < size, fold, 2 * size - 1 - fold)
-    for window in layout.windows((side, side)):
+    for window in layout.windows(shape):
         rows, columns = (fold[part] for part in window.slices)
         sink.write("elevation", window, patch[np.ix_(rows, columns)])
     publish(partial, path)

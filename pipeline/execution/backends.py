@@ -14,7 +14,7 @@ def choose_backend(
     """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
 
     Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
-    there are none yet it stays ``"auto"``: `orograph.first_worker` asks those that come.
+    there are none yet it stays ``"auto"``: `orograph.execution.first_worker` asks those that come.
 
     Raises
     ------

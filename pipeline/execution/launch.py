@@ -23,9 +23,9 @@ from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.clusters import current_client
+from orograph.execution.first_worker import decide_backend
 from orograph.execution.run import Progress, Run
 from orograph.execution.workspace import Workspace
-from orograph.first_worker import decide_backend
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node, Quadtree

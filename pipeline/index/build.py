@@ -23,10 +23,10 @@ from orograph import __version__
 from orograph.distance.problem import Distance
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
+from orograph.execution.first_worker import decide_backend
 from orograph.execution.run import compute
 from orograph.execution.watch import Watch
 from orograph.execution.workspace import Workspace
-from orograph.first_worker import decide_backend
 from orograph.index.arguments import BuildSpec
 from orograph.index.store import IndexStore
 from orograph.kernels.backends import kernel

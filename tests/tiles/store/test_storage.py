@@ -437,7 +437,7 @@ def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "run_layout", lambda shape, tile: Layout(tile, 2 * tile))
     # checkpoints are files
     monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
-    monkeypatch.setattr(workspace, "DiskVault", lambda storage: MemoryCheckpoints())
+    monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
 
 
 @pytest.mark.usefixtures("small_shards")
@@ -518,7 +518,7 @@ def test_runs_that_begin_at_once_are_told_apart(memory: str) -> None:
     one, two = begin(), begin()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspace, "local_path", lambda storage: storage)
-        patch.setattr(workspace, "DiskVault", lambda storage: MemoryCheckpoints())
+        patch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
         one.open(lambda result, run: None)
         with pytest.raises(StoreExistsError, match="another run has begun to write"):
             two.open(lambda result, run: None)
@@ -533,7 +533,7 @@ def test_an_update_of_an_index_needs_no_rename(
     changed[3:9, 4:11] += 5
     points = [(0, 0), (19, 19), (5, 12)]
     monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
-    monkeypatch.setattr(workspace, "DiskVault", lambda storage: MemoryCheckpoints())
+    monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
     monkeypatch.setattr("orograph.index.build.local_path", lambda storage: storage)
     address = f"{memory}/index"
     index = og.DistanceIndex.build(friction, address, block=4, levels=0)

@@ -30,9 +30,15 @@ def estimate_components(raster: Raster, connectivity: int) -> int:
         for x in columns:
             cells = raster.read(Window(y, x, height, width))
             tile = kernel("label_tile", "numba")(cells, raster.nodata, connectivity)
+            edges = (
+                (tile.labels[0], y > 0),
+                (tile.labels[-1], y + height < raster.shape[0]),
+                (tile.labels[:, 0], x > 0),
+                (tile.labels[:, -1], x + width < raster.shape[1]),
+            )
             touching = np.zeros(tile.size.size + 1, bool)
-            for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):
-                touching[tile.labels[edge]] = True
-            count += tile.size.size - ((touching[1:]) & (tile.size > 1)).sum() / 2
+            for labels, goes_on in edges:
+                touching[labels] |= goes_on
+            count += tile.size.size - (touching[1:] & (tile.size > 1)).sum() / 2
     patches = len(rows) * len(columns)
     return math.ceil(count / (patches * height * width) * raster.shape[0] * raster.shape[1])

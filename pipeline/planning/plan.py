@@ -54,6 +54,9 @@ class Plan:
         How much of ``memory_per_worker`` is tiles that a worker of a distance keeps by choice, up
         to half of what it may use. It needs no more than the rest: with less memory tiles are put
         on disk and read again.
+    memory_table
+        How much of ``memory_client`` is for the table of components, which is written when workers
+        have let go of what they held.
     bytes_read, bytes_written, bytes_checkpoints
         Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
         less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
@@ -84,6 +87,7 @@ class Plan:
     workers: int
     bytes_on_disk: int | None
     memory_kept: int = 0
+    memory_table: int = 0
 
     @property
     def bytes_per_cell(self) -> float:
@@ -94,7 +98,8 @@ class Plan:
     @property
     def memory_total(self) -> int:
         """Peak resident bytes of client, scheduler and workers together."""
-        return self.memory_client + self.workers * self.memory_per_worker
+        at_work = self.memory_client - self.memory_table + self.workers * self.memory_per_worker
+        return max(at_work, self.memory_client + self.workers * WORKER_BYTES)
 
     def __str__(self) -> str:
         rows, columns = self.shape
@@ -374,9 +379,10 @@ def _components(
         WORKER_BYTES
         + tile_cells * (2 * dtype.itemsize + 16)
         + shard_cells * 13
-        + of_shard * 150
+        + of_shard * 130
         + border * 200
     )
+    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80
     return Plan(
         operation="connected_components",
         shape=shape,
@@ -385,11 +391,7 @@ def _components(
         tiles=tree.count(0),
         tasks=tasks,
         memory_per_worker=worker,
-        memory_client=CLIENT_BYTES
-        + tasks * TASK_BYTES
-        + of_band * 32
-        + of_shard * 70
-        + min(count, TABLE_ROWS) * 200,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
         bytes_read=cells * dtype.itemsize,
         bytes_written=cells * 8 + count * (8 + 4 * 8),
         bytes_checkpoints=cells * 4
@@ -397,6 +399,7 @@ def _components(
         + 4 * shards * layout.shard * 60,
         workers=workers,
         bytes_on_disk=None,
+        memory_table=table,
     )
 
 

@@ -91,7 +91,7 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
     sent = {"connectivity": 4} if operation == "connected_components" else {}
     options |= sent
     if operation.endswith("distance"):
-        arguments = store, [(shape[0] // 2, shape[1] // 2)]
+        arguments = store, [(shape[1] // 2, shape[0] // 2)]
     with (
         og.config.set(threads=1),
         og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext(),

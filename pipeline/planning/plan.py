@@ -298,10 +298,10 @@ def _relaxation(
     # a tile's home is that of its shard
     states = min(cells, -(-shards // workers) * shard_cells) * STATE_BYTES
     kept = min(limit // 2, states)
-    writing = shard_cells * 3 * message
+    working = tile_cells * (2 * dtype.itemsize + 48) + shard_cells * 3 * message
     if kept == states:
-        # those of the tiles that are written are given back meanwhile
-        writing = max(0, writing - shard_cells * STATE_BYTES)
+        # that of the tile that is visited is among them, and writing gives back more than it takes
+        working = tile_cells * (2 * dtype.itemsize + 48 - STATE_BYTES)
     return Plan(
         operation=operation,
         shape=shape,
@@ -309,11 +309,7 @@ def _relaxation(
         shard=layout.shard,
         tiles=tree.count(0),
         tasks=2 * shards,
-        memory_per_worker=WORKER_BYTES
-        + min(LIMIT_BYTES, cells * dtype.itemsize)
-        + tile_cells * (2 * dtype.itemsize + 48)
-        + writing
-        + kept,
+        memory_per_worker=WORKER_BYTES + min(LIMIT_BYTES, cells * dtype.itemsize) + working + kept,
         memory_client=CLIENT_BYTES + 2 * borders,
         bytes_read=cells * dtype.itemsize,
         bytes_written=cells * message,

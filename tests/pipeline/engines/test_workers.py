@@ -296,7 +296,11 @@ def test_a_run_takes_the_backend_of_the_workers_that_come(
     def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:
         raise QueryContext(getattr(self, "distances", self).problem.backend)
 
-    for where in ("frontier.Frontier", "passes.Pass", "serving.Served"):
+    for where in (
+        "engines.frontier.driver.Frontier",
+        "engines.quadtree_pass.QuadtreePass",
+        "distance.allocation.DistanceThenAllocation",
+    ):
         monkeypatch.setattr(f"orograph.{where}.run", engine)
     monkeypatch.setattr(launch, "decide_backend", lambda *_: "cuda")
     with in_process(0) as (_, client), pytest.raises(QueryContext, match=r"^cuda$"):

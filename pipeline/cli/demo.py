@@ -124,7 +124,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     paths = og.least_cost_path(cost, SUMMITS)
     say(
         f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
-        f"{crossing.attributes()['tile_visits']} visits of tiles; ways of "
+        f"{crossing.statistics()['tile_visits']} visits of tiles; ways of "
         + ", ".join(f"{len(path.cells)}" for path in paths)
         + " cells"
     )

@@ -31,9 +31,8 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph import first_worker, watch
 from orograph.engines.executors import executor
-from orograph.execution import launch
+from orograph.execution import first_worker, launch, watch
 from orograph.index.distance_index import DistanceIndex
 
 TOKEN = "0123456789abcdef" * 2

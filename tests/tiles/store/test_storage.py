@@ -534,7 +534,6 @@ def test_an_update_of_an_index_needs_no_rename(
     points = [(0, 0), (19, 19), (5, 12)]
     monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
     monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
-    monkeypatch.setattr("orograph.index.build.local_path", lambda storage: storage)
     address = f"{memory}/index"
     index = og.DistanceIndex.build(friction, address, block=4, levels=0)
     before = index.distance_matrix(points).values

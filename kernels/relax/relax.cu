@@ -669,7 +669,7 @@ extern "C" __global__ void wake_blocks(
 // Gather the tile's rim, and find by which value each neighbour may be improved by what is new on
 // it against what it has been told; a thread a cell of the rim. rim and told: the first REACH rows
 // of the tile (or all, if it has fewer), the last, the first columns, the last.
-extern "C" __global__ void probe_rim(
+extern "C" __global__ void probe_border(
     const VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
     const double* coefficients, const VALUE* told, VALUE* rim, VALUE* outward, int height,
     int width, VALUE limit, int reverse) {

@@ -24,8 +24,7 @@ from orograph.distance.sources import check_same_grid, parse_sources, parse_targ
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.relax.models import BARRIER, DEFAULTS, MODELS, CostModel
-from orograph.kernels.relax.tile import tile_state
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
@@ -39,11 +38,6 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 DTYPES = ("float64", "float32", "int64")
-# names of the coefficients of the anisotropic models, in the order of the kernel's
-COEFFICIENTS = {
-    "tobler": ("pace",),
-    "walk": ("a", "b", "c", "d", "slope_factor", "lambda"),
-}
 
 
 def cost_distance(
@@ -170,7 +164,7 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    check_choice("cost", cost, MODELS)
+    check_choice("cost", cost, tuple(MODELS))
     check_choice("direction", direction, ("from", "to"))
     check_choice("connectivity", connectivity, (4, 8, 16))
     # NumPy takes None for float64
@@ -267,14 +261,16 @@ class Surface:
 
 
 def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
-    if friction is None and cost == "friction":
-        raise InputError("friction: None, but cost='friction' needs it; pass a raster")
-    if elevation is None and cost != "friction":
-        raise InputError(f"elevation: None, but cost={cost!r} needs it; pass elevation=")
-    wanted_friction = friction is not None and cost != "absolute_difference"
+    model = MODELS[cost]
+    given = {"friction": friction, "elevation": elevation}
+    for name in model.needs:
+        if given[name] is None:
+            raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
     surface = Surface(
-        open_raster(friction, nodata=nodata) if wanted_friction else None,
-        open_raster(elevation) if cost != "friction" else None,
+        open_raster(friction, nodata=nodata)
+        if friction is not None and "friction" in model.takes
+        else None,
+        open_raster(elevation) if "elevation" in model.takes else None,
     )
     for raster in surface.rasters[1:]:
         check_same_grid("elevation", raster, surface.first)
@@ -282,7 +278,7 @@ def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int |
 
 
 def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
-    names = COEFFICIENTS.get(cost, ())
+    names = MODELS[cost].coefficients
     unknown = sorted(set(given or ()) - set(names))
     if unknown:
         raise InputError(
@@ -292,11 +288,11 @@ def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[fl
     for name, value in (given or {}).items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise InputError(f"coefficients: {name} is {value!r}; it must be a finite number")
-    values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
-    chosen = tuple(float({**values, **(given or {})}[name]) for name in names)
-    some = np.ones((3, 3))
+    chosen = tuple(float(value) for value in {**names, **(given or {})}.values())
+    check = MODELS[cost].check
     try:
-        tile_state(some, friction=some, elevation=some, model=CostModel(cost, False, chosen))
+        if check:
+            check(*chosen)
     except ValueError as error:
         raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
     return chosen
@@ -313,7 +309,7 @@ def check_starts(initial_cost: float | Sequence[float], dtype: np.dtype[Any]) ->
 
 
 def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
-    if cost not in ("friction", "absolute_difference"):
+    if not MODELS[cost].integers:
         raise InputError(
             f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
         )

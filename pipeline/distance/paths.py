@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from orograph.distance.sources import check_same_place, snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
+from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -244,7 +245,8 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
     ways = [result.attrs.get("direction") for result in (a, b)]
-    if a.attrs.get("cost_model") in ("tobler", "walk") and set(ways) != {"from", "to"}:
+    model = MODELS.get(a.attrs.get("cost_model", ""))
+    if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
         raise InputError(
             f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with "
             f"cost={a.attrs['cost_model']!r} compute one with direction='from', from where ways "

@@ -111,7 +111,7 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
 def _query(options: argparse.Namespace) -> None:
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
-    field = index.query(_points(options), window, snap=options.snap)
+    field = index.query(_points(options), window, snap=options.snap)["cost"]
     if options.out.lower().endswith((".tif", ".tiff")):
         og.to_geotiff(field, options.out)
     else:

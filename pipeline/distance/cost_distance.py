@@ -79,7 +79,7 @@ def cost_distance(
     sources
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
-        ``geometry`` of points, labelled 1, 2, ... in their order. A vector layer is brought to the
+        ``geometry`` of points, labelled 0, 1, ... in their order. A vector layer is brought to the
         CRS of the raster; a raster must be in it.
     elevation
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
@@ -126,9 +126,9 @@ def cost_distance(
         ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
         of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
         knight's moves, clockwise from the one two columns east and one row south; 255 where
-        unreached. ``allocation``, int64: label of the source that serves the cell, 0 where none
-        does. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond barriers or
-        ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
+        unreached. ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
+        none is reached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond
+        barriers or ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
         ``coefficients``, ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or
         ``"geodesic"``), ``dtype``.
 

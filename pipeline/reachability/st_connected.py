@@ -74,7 +74,7 @@ class Reach:
 
     def __bool__(self) -> bool:
         if self.connected.size != 1:
-            raise ValueError(
+            raise InputError(
                 f"{self.connected.size} pairs are not simply true or false; use .connected.all() "
                 "or .connected.any()"
             )

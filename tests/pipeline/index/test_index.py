@@ -490,7 +490,11 @@ def test_foreign_stores_are_refused(tmp_path: Path) -> None:
     assert DistanceIndex.open(tmp_path / "i").distance_matrix([(0, 0), (3, 3)]).shape == (2, 2)
     document["attributes"]["distance_index"] = json.dumps(header | {"format": 99})
     (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(og.InputError, match="format 99"):
+    with pytest.raises(og.InputError, match=r"format 99, .* reads 1 and 2; a newer one .* update"):
+        DistanceIndex.open(tmp_path / "i")
+    document["attributes"]["distance_index"] = json.dumps(header | {"format": 0})
+    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(og.InputError, match=r"format 0, .* an older one wrote it: build it again"):
         DistanceIndex.open(tmp_path / "i")
 
 

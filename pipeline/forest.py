@@ -32,6 +32,7 @@ from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
 from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -394,3 +395,30 @@ def minimum_spanning_forest(
     warm_up = partial(compile_kernels, raster.dtype, weight) if backend != "cuda" else None
     order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)
+
+
+def estimate_forest(
+    raster: Any, *, dtype: npt.DTypeLike | None, tile: int | None, workers: int
+) -> Plan:
+    """Return what a forest will take."""
+    grid = open_grid(raster, dtype, tile)
+    tasks = grid.tasks_of_sweep
+    border = 4 * (grid.shape[0] + grid.shape[1])
+    return Plan(
+        operation="minimum_spanning_forest",
+        shape=grid.shape,
+        tile=grid.layout.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=tasks,
+        memory_per_worker=WORKER_BYTES
+        + grid.tile_cells * (2 * grid.dtype.itemsize + 24)
+        + grid.shard_cells * 3
+        + border * 160,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+        bytes_read=grid.cells * grid.dtype.itemsize,
+        bytes_written=grid.cells,
+        bytes_checkpoints=grid.cells // 2 + 60 * grid.shards * 4 * grid.layout.shard,
+        workers=workers,
+        bytes_on_disk=None,
+    )

@@ -155,10 +155,15 @@ def usual_tile(n: int, method: str) -> int:
     return max(128, min(most, -(-n // 512) * 64))
 
 
+def few_edges(edges: int, n: int) -> bool:
+    """Return whether Dijkstra's algorithm is quicker, on n vertices with so many edges."""
+    return 1000 * (edges + n * math.log2(n + 1)) < n * n
+
+
 def _choose(matrix: EdgeMatrix, method: str) -> str:
     stats, n = matrix.statistics, matrix.n
     if method == "auto":
-        few = 1000 * (stats.edges + n * math.log2(n + 1)) < n * n
+        few = few_edges(stats.edges, n)
         exact = matrix.dtype.kind != "i" or n * stats.greatest < 2**53
         method = DIJKSTRA if few and stats.least >= 0 and exact else "floyd-warshall"
     if stats.least < 0 and method == DIJKSTRA:

@@ -456,14 +456,14 @@ def connected_components(
 
     Parameters
     ----------
-    classes
+    classes : raster
         Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
         are background. What may be given is as for `minimum_spanning_forest`.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    min_size
+    min_size : int
         Components of fewer cells become background and have no number.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
     tile, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.

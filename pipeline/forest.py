@@ -314,15 +314,15 @@ def minimum_spanning_forest(
 
     Parameters
     ----------
-    elevation
+    elevation : raster
         Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
         NumPy array, the path of a store made by `ingest`, or the path of any raster file.
-    weight
+    weight : {"max", "absolute_difference", "mean"}
         ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
         them. ``"mean"``: their mean height.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    nodata
+    nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells are never vertices.
     tile

@@ -72,50 +72,50 @@ def cost_distance(
 
     Parameters
     ----------
-    friction
+    friction : raster or None
         Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
         barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
         takes 1 everywhere, ``"walk"`` 0.
-    sources
+    sources : raster or points
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
         ``geometry`` of points, labelled 0, 1, ... in their order. A vector layer is brought to the
         CRS of the raster; a raster must be in it.
-    elevation
+    elevation : raster, optional
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
-    cost
+    cost : str
         ``"friction"``: mean friction of the two cells times the length of the step.
         ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
         walking time in seconds by Tobler's hiking function, for metres. ``"walk"``: GRASS r.walk's
         time (Naismith, Langmuir), for metres.
-    coefficients
+    coefficients : mapping of str to float, optional
         Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
         ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
-    direction
+    direction : {"from", "to"}
         For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
-    connectivity
+    connectivity : {8, 4, 16}
         4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
         four cells, the two that they pass between too, and are barred by any of them).
-    max_cost
+    max_cost : float
         Cells farther away stay unreached; exact.
-    cell_size
+    cell_size : float or (float, float), optional
         Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
         Degrees become metres along the WGS 84 ellipsoid, row by row.
-    target_values
+    target_values : sequence of float, optional
         Values of a raster of sources that count; by default all but 0.
-    initial_cost
+    initial_cost : float or sequence of float
         Cost at the sources: one number, or one for each point.
-    snap
+    snap : bool or int
         Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
         of cells.
-    dtype
+    dtype : {"float64", "float32", "int64"}
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
         exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
         half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
         whole lengths, so ``cell_size=1`` and 4 neighbours are usual. They end at 2**60.
-    outputs
+    outputs : str or sequence of str
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
-    nodata
+    nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
     tile, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.

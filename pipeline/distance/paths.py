@@ -72,13 +72,13 @@ def least_cost_path(
 
     Parameters
     ----------
-    result
+    result : Dataset or path
         What `cost_distance` has returned with ``"back_direction"`` among its outputs, or the path
         of its store. Only the tiles that paths cross are read.
-    points
+    points : points
         In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points; a
         vector layer is brought to the CRS of the result.
-    snap
+    snap : bool or int
         Move points that nothing has reached to the nearest cell that was: True within 10 cells,
         or a number of cells.
 
@@ -140,9 +140,9 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
 
     Parameters
     ----------
-    paths
+    paths : sequence of LeastCostPath
         What `least_cost_path` has returned.
-    like
+    like : Dataset or DataArray
         A raster or Dataset of the same grid.
 
     Returns
@@ -206,7 +206,7 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
 
     Parameters
     ----------
-    a, b
+    a, b : Dataset
         Results of `cost_distance` from the two, on one grid and with one cost model. Where costs
         depend on the direction (``"tobler"``, ``"walk"``), one of them ``"from"`` the sources where
         ways begin, the other ``"to"`` those where they end.

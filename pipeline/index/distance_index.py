@@ -121,19 +121,19 @@ class DistanceIndex:
         ----------
         friction, elevation, cost, coefficients, cell_size, dtype, nodata
             As of `cost_distance`.
-        store
+        store : path
             Zarr store to write.
-        connectivity
+        connectivity : {8, 4}
             4 or 8.
-        block
+        block : int
             Cells a side of the blocks whose boundary distances are found by elimination.
-        levels
+        levels : int
             How often four blocks are merged before they are stored: blocks of ``block * 2**levels``
             cells a side, 1024 at most.
-        sparsify
+        sparsify : bool
             Leave out entries of matrices that are sums of two others, to the bit. Answers are the
             same; see the notes for what it saves and costs.
-        memory
+        memory : int
             Bytes of matrices that questions may keep in memory.
         overwrite, resume, backend, client
             As of `minimum_spanning_forest`.
@@ -269,12 +269,12 @@ class DistanceIndex:
 
         Parameters
         ----------
-        points
+        points : points
             In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
             brought to the CRS of the raster.
-        targets
+        targets : points, optional
             Where to, in the same way; by default the points themselves.
-        snap
+        snap : bool or int
             Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a
             number of cells.
 
@@ -308,7 +308,7 @@ class DistanceIndex:
         ----------
         points, targets, snap
             As of `distance_matrix`. Without targets, the nearest others of the points.
-        k
+        k : int
             How many.
 
         Returns
@@ -355,11 +355,11 @@ class DistanceIndex:
 
         Parameters
         ----------
-        sources
+        sources : raster or points
             As of `cost_distance`: points, or a raster.
-        window
+        window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
-        snap
+        snap : bool or int
             As of `distance_matrix`.
 
         Returns
@@ -385,9 +385,9 @@ class DistanceIndex:
 
         Parameters
         ----------
-        start, end
+        start, end : points
             Points (x, y) in map coordinates.
-        snap
+        snap : bool or int
             As of `distance_matrix`.
 
         Returns
@@ -427,9 +427,9 @@ class DistanceIndex:
 
         Parameters
         ----------
-        window
+        window : (int, int, int, int)
             First row, first column, rows and columns.
-        friction, elevation
+        friction, elevation : raster
             New values there, of the window's shape: those of them that costs come from. NaN marks
             barriers.
 

@@ -33,7 +33,7 @@ from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
-from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
@@ -165,46 +165,37 @@ class Forest:
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
         """The forest of the children's contracted graphs and their seams, contracted again."""
-        window = place.window
-        cells, positions = join_borders(window, [child for child, _ in children])
-        values = np.empty(cells.size, self.dtype)
-        for (_, summary), position in zip(children, positions, strict=True):
-            values[position] = summary.border_values
-
-        seam_first, seam_second, seam_direction = seam_edges(
-            window.height,
-            window.width,
-            split_of([child for child, _ in children]),
+        borders = join(
+            place,
+            [child for child, _ in children],
+            [summary.border_values for _, summary in children],
             self.connectivity,
         )
-        a, b = np.searchsorted(cells, seam_first), np.searchsorted(cells, seam_second)
+        cells, values = borders.cells, borders.values
         valid = valid_cells(values, self.nodata)
-        real = valid[a] & valid[b]
-        a, b, seam_first, seam_direction = a[real], b[real], seam_first[real], seam_direction[real]
+        real = valid[borders.a] & valid[borders.b]
+        a, b, seam_direction = borders.a[real], borders.b[real], borders.direction[real]
         major, minor = edge_keys(self.weight, values[a], values[b])
-        seam = Edges(
-            a, b, major, minor, _identities(seam_first, seam_direction, window, place.grid)
-        )
+        identity = _identities(cells[a], seam_direction, place.window, place.grid)
+        seam = Edges(a, b, major, minor, identity)
 
         brought = [s.edges for _, s in children]
         parts = [
             Edges(p[e.a], p[e.b], e.major, e.minor, e.identity)
-            for e, p in zip(brought, positions, strict=True)
+            for e, p in zip(brought, borders.positions, strict=True)
         ]
         edges = _concatenate([*parts, seam])
         order = np.lexsort((edges.identity, edges.minor, edges.major))
 
-        border = border_cells(*window.shape, place.sides)
-        at_border = np.searchsorted(cells, border)
         border_number = np.full(cells.size, -1, np.int64)
-        border_number[at_border] = np.arange(border.size)
+        border_number[borders.border] = np.arange(borders.border.size)
         fate, ends = contract(edges.a, edges.b, order, border_number)
         up = np.flatnonzero(fate == UP)
         decided = fate == IN
 
         weights = key_weights(self.weight, edges.major[decided], self.dtype)
         summary = Summary(
-            values[at_border],
+            values[borders.border],
             Edges(ends[up, 0], ends[up, 1], edges.major[up], edges.minor[up], edges.identity[up]),
             sum(s.vertex_count for _, s in children),
             sum(s.edge_count for _, s in children) + int(decided.sum()),

@@ -242,6 +242,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryConte
     asked.count(propagation.read, propagation.visits)
     problem = form.problem(store.lengths)
     (cost,) = problem.outputs
+    blank = nothing.dtype.type(cost.fill_value)
     out = np.empty(window.shape, form.dtype)
 
     def fill(number: int) -> None:
@@ -253,7 +254,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryConte
         right = min(part.x + part.width, window.x + window.width)
         both = Window(y, x, bottom - y, right - x)
         values = inner[both.within(part)]
-        out[both.within(window)] = np.where(values < nothing, values, cost.fill_value)
+        out[both.within(window)] = np.where(values < nothing, values, blank)
 
     with _threads() as pool:
         _each(pool.map(fill, wanted))

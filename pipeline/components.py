@@ -35,7 +35,7 @@ from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
@@ -137,7 +137,6 @@ class Message:
 class Components:
     """Connected components as a problem of the up-and-down pass."""
 
-    dtype: np.dtype[Any]
     nodata: float | int | None
     connectivity: int
     min_size: int
@@ -179,16 +178,13 @@ class Components:
         """Join the children's parts across their seams."""
         window, grid_width = place.window, place.grid[1]
         places = [child for child, _ in children]
-        cells, positions = join_borders(window, places)
+        borders = join(place, places, [s.border_values for _, s in children], self.connectivity)
         offsets = np.cumsum([0, *(s.parts.first.size for _, s in children)])
-        values = np.empty(cells.size, self.dtype)
-        at = np.full(cells.size, -1, np.int64)
-        for (_, s), position, offset in zip(children, positions, offsets, strict=False):
-            values[position] = s.border_values
+        values, a, b = borders.values, borders.a, borders.b
+        at = np.full(values.size, -1, np.int64)
+        for (_, s), position, offset in zip(children, borders.positions, offsets, strict=False):
             at[position] = np.where(s.border_parts >= 0, s.border_parts + offset, -1)
 
-        first, second, _ = seam_edges(*window.shape, split_of(places), self.connectivity)
-        a, b = np.searchsorted(cells, first), np.searchsorted(cells, second)
         joined = (at[a] >= 0) & (at[b] >= 0) & (values[a] == values[b])
         roots = rem_components(int(offsets[-1]), at[a[joined]], at[b[joined]])
 
@@ -203,9 +199,7 @@ class Components:
         owner = np.flatnonzero(parts.first == order[group])
         groups = _gather(parts, group, owner, order, ahead)
 
-        border = border_cells(*window.shape, place.sides)
-        at_border = np.searchsorted(cells, border)
-        on_border = at[at_border]
+        on_border = at[borders.border]
         touching = np.zeros(order.size, np.bool_)
         touching[group[on_border[on_border >= 0]]] = True
         kept = ~touching & (groups.size >= self.min_size)
@@ -218,7 +212,7 @@ class Components:
         )
         part = np.where(touching, np.cumsum(touching) - 1, -1)
         summary = Summary(
-            values[at_border],
+            values[borders.border],
             _part_of(on_border, part[group]),
             groups.take(touching),
             starts + _starts(complete, window, grid_width),
@@ -456,14 +450,14 @@ def connected_components(
 
     Parameters
     ----------
-    classes
+    classes : raster
         Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
         are background. What may be given is as for `minimum_spanning_forest`.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    min_size
+    min_size : int
         Components of fewer cells become background and have no number.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
     tile, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
@@ -506,7 +500,7 @@ def connected_components(
     raster = open_raster(classes, nodata=nodata)
     options = RunOptions(tile, out, overwrite, resume, wait, client)
     backend = choose_backend("label_tile", backend, (raster,), options)
-    problem = Components(raster.dtype, raster.nodata, connectivity, int(min_size), backend)
+    problem = Components(raster.nodata, connectivity, int(min_size), backend)
     parameters = {
         "connectivity": connectivity,
         "min_size": int(min_size),

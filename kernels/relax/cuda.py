@@ -70,8 +70,7 @@ class ResidentTile:
         )
         """The tile in the device's memory."""
         self._dist, self._keys, self._fresh = self.there.dist, self.there.keys, self.there.fresh
-        coefficients = np.zeros(6)
-        coefficients[: rules.coefficients.size] = rules.coefficients
+        coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
         lengths = device.upload(np.ascontiguousarray(rules.factors))
         costs = (raster if raster.size else self._dist for raster in (friction, elevation))
         self._costs = *costs, lengths, device.upload(coefficients)
@@ -308,6 +307,8 @@ def definitions(rules: Rules) -> dict[str, object]:
         "VALUE": _TYPES[rules.factors.dtype.name],
         "INTEGER": int(rules.integer),
         "MODEL": rules.model,
+        "SYMMETRIC": int(rules.symmetric),
+        "COEFFICIENTS": rules.coefficients.size,
         "FRICTION": int(rules.has_friction),
         "STEPS": rules.steps,
         "UNIFORM": int(_uniform(rules)),

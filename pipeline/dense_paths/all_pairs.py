@@ -61,13 +61,13 @@ def all_pairs(
 
     Parameters
     ----------
-    graph
+    graph : array, sparse array, DataFrame or path
         Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray,
         a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array. In a dense one
         infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
         stored is no edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
         parallel edges the shortest counts.
-    predecessors
+    predecessors : bool
         Return the vertex before the last on each path too.
     method : {"auto", "floyd-warshall", "squaring", "dijkstra"}
         ``floyd-warshall`` and ``squaring`` (repeated min-plus products) work on tiles of the
@@ -76,10 +76,10 @@ def all_pairs(
         fewer than about one edge in a thousand is there, else ``floyd-warshall``.
     dtype : {"float64", "float32", "int64"}
         In which lengths are added and returned. ``float32`` takes no negative ones.
-    no_edge
+    no_edge : float
         A value of the matrix that means that there is no edge: 0, as in networkx and SciPy.
         ``no_edge=np.inf`` makes zeros off the diagonal edges of length 0.
-    tile
+    tile : int, optional
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
@@ -155,10 +155,15 @@ def usual_tile(n: int, method: str) -> int:
     return max(128, min(most, -(-n // 512) * 64))
 
 
+def few_edges(edges: int, n: int) -> bool:
+    """Return whether Dijkstra's algorithm is quicker, on n vertices with so many edges."""
+    return 1000 * (edges + n * math.log2(n + 1)) < n * n
+
+
 def _choose(matrix: EdgeMatrix, method: str) -> str:
     stats, n = matrix.statistics, matrix.n
     if method == "auto":
-        few = 1000 * (stats.edges + n * math.log2(n + 1)) < n * n
+        few = few_edges(stats.edges, n)
         exact = matrix.dtype.kind != "i" or n * stats.greatest < 2**53
         method = DIJKSTRA if few and stats.least >= 0 and exact else "floyd-warshall"
     if stats.least < 0 and method == DIJKSTRA:

@@ -47,11 +47,12 @@ BACK_DIRECTION = Variable(
     NO_DIRECTION,
     {"long_name": "direction of the step back towards the source, Esri codes"},
 )
+NO_SOURCE = -1
 ALLOCATION = Variable(
     "allocation",
     np.dtype(np.int64),
-    None,
-    {"long_name": "label of the source that serves the cell, 0 where none does"},
+    NO_SOURCE,
+    {"long_name": "label of the nearest source, -1 where none is reached"},
 )
 
 
@@ -184,7 +185,7 @@ class AllocationProblem:
             outputs[BACK_DIRECTION.name] = back_directions(state.tile, state.labels, state.hops)
         if ALLOCATION.name in self.wanted:
             labels = inner_of(state.labels, self.reach)
-            outputs[ALLOCATION.name] = np.where(labels == NOBODY, 0, labels)
+            outputs[ALLOCATION.name] = np.where(labels == NOBODY, NO_SOURCE, labels)
         return outputs, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
@@ -195,14 +196,16 @@ class AllocationProblem:
 def source_labels(
     values: Array, rows: Array, columns: Array, window: Window
 ) -> npt.NDArray[np.int64]:
-    """The labels of source cells of a raster, refusing what is no whole number."""
+    """Return the labels of source cells of a raster; refuse fractions, and "no source" itself."""
     own = values[rows, columns]
     labels = own.astype(np.int64)
-    if (labels != own).any():
-        at = int((labels != own).argmax())
+    bad = (labels != own) | (labels == NO_SOURCE)
+    if bad.any():
+        at = int(bad.argmax())
         raise InputError(
             f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
-            "is no label for allocation; labels must be whole numbers: round them first"
+            f"is no label for allocation; labels must be whole numbers, and not {NO_SOURCE}, "
+            "which marks cells without a source: round or renumber them first"
         )
     return labels
 

@@ -101,15 +101,15 @@ def hop_distance(
 
     Parameters
     ----------
-    mask
+    mask : raster
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
     sources, target_values, snap
         As for `cost_distance`.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    max_hops
+    max_hops : int, optional
         Cells farther away stay unreached.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
     tile, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.

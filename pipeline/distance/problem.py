@@ -18,7 +18,7 @@ from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
 from orograph.engines.frontier.driver import NEIGHBOURS, Border, Visit
 from orograph.kernels.backends import kernel
 from orograph.kernels.relax.border import halo_strips, probe_border
-from orograph.kernels.relax.models import BARRIER, CostModel
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.kernels.relax.pad import ReadOut, first_outside
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
 from orograph.tiles.errors import InputError, RunError
@@ -170,11 +170,11 @@ class Distance:
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
         """Where there is no height there is no way, for knights between two such cells either.
 
-        The anisotropic models know barriers by their friction; without one, tobler multiplies by 1
-        and walk adds 0.
+        Models that multiply or add friction know barriers by it; where there is none, by a neutral
+        one.
         """
-        if self.model.name in ("tobler", "walk"):
-            neutral = 1.0 if self.model.name == "tobler" else 0.0
+        neutral = MODELS[self.model.name].neutral_friction
+        if neutral is not None:
             elevation = rasters["elevation"]
             friction = rasters.setdefault("friction", np.full_like(elevation, neutral))
             friction[np.isnan(elevation)] = np.nan

@@ -48,7 +48,7 @@ def check_form(
     ------
     InputError
     """
-    check_choice("cost", cost, MODELS)
+    check_choice("cost", cost, tuple(MODELS))
     check_choice("connectivity", connectivity, (4, 8))
     try:
         # NumPy takes None for float64

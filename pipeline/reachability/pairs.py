@@ -192,7 +192,7 @@ def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cel
     """The components of both ends of each pair, shape (2, n)."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
-    problem = PointLabels(query.mask.dtype, None, query.connectivity, 1, "numba", rows, columns)
+    problem = PointLabels(None, query.connectivity, 1, "numba", rows, columns)
     run = QuadtreePass(
         problem,
         (query.mask,),

@@ -74,7 +74,7 @@ class Reach:
 
     def __bool__(self) -> bool:
         if self.connected.size != 1:
-            raise ValueError(
+            raise InputError(
                 f"{self.connected.size} pairs are not simply true or false; use .connected.all() "
                 "or .connected.any()"
             )
@@ -99,23 +99,23 @@ def st_connected(
 
     Parameters
     ----------
-    mask
+    mask : raster
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
-    s, t
+    s, t : points
         From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
         anything with a ``geometry`` of points, brought to the CRS of the mask. One point may be
         paired with many.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    hops
+    hops : bool
         Find the least number of steps too; without it all ends as soon as a way is known to be.
-    path
+    path : bool
         Find a way of so many steps too; of no effect without ``hops``.
-    snap
+    snap : bool or int
         Move points that are not on passable cells to the nearest one: True within 10 cells, or a
         number of cells.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
     tile, wait, client
         As for `minimum_spanning_forest`.

@@ -550,7 +550,7 @@ class World:
             starts = np.full(place.window.height, (place.window.width - 2) // 4)
             starts[[0, -1]] = 0
             self.stubs[place] = np.concatenate([[0], np.cumsum(starts)])
-            blank = np.zeros(border, self.problem.dtype)
+            blank = np.zeros(border, np.uint8)
             parts = Parts(NONE, NONE, NONE, NONE.reshape(0, 4))
             return Summary(blank, np.full(border, -1), parts, starts), None
         below = [(TREE.place(child), *self.climb(child)) for child in TREE.children(node)]
@@ -622,7 +622,7 @@ def test_labels_and_cells_beyond_32_bits_are_exact(connectivity: int) -> None:
             cells[place] = np.ascontiguousarray(block[windows[place]])
             assert (place.window.y, place.window.x) == (y + i * side, x + j * side)
 
-    world = World(Components(np.dtype("u1"), None, connectivity, 2, "numba"), cells, firsts)
+    world = World(Components(None, connectivity, 2, "numba"), cells, firsts)
 
     numbers = np.array([1 + world.before(y, x) for y, x in firsts])
     assert numbers.min() > 2**32
@@ -657,7 +657,7 @@ def joined(problem: Components, tables: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_one_component_of_sixty_thousand_million_cells() -> None:
     """A grid of ones, told of in six pieces: sizes and boxes add up without wrapping."""
-    problem = Components(np.dtype("u1"), None, 8, 2**35, "numba")
+    problem = Components(None, 8, 2**35, "numba")
     told_at = TREE.root.level - 2
     pieces = list(TREE.nodes(told_at))
     assert len(pieces) == 6
@@ -712,7 +712,7 @@ def test_tiles_near_the_last_cell_that_63_bits_can_name(
     grid, (top, left) = (3_000_000_000, 3_000_000_000), corner
     classes = np.random.default_rng(seed).integers(0, 3, (20, 18)).astype(np.uint8)
     expected = oracle.connected_components(classes, connectivity=connectivity)
-    problem = Components(classes.dtype, None, connectivity, 1, "numba")
+    problem = Components(None, connectivity, 1, "numba")
     cuts = [Window(0, 0, 11, 10), Window(11, 0, 9, 10), Window(0, 10, 11, 8), Window(11, 10, 9, 8)]
     places = [
         Place(Node(0, z), Window(top + w.y, left + w.x, *w.shape), OPEN, grid)
@@ -780,7 +780,7 @@ def tasks_and_tiles(where: str, shape: tuple[int, int]) -> tuple[int, int]:
     assert layout.tile == tile
     on_disk = (layout.shard // tile).bit_length() - 1
     run = QuadtreePass(
-        problem=Components(np.dtype("u1"), None, 8, 1, "numba"),
+        problem=Components(None, 8, 1, "numba"),
         rasters=(),
         tree=tree,
         shard_level=on_disk if where == "disk" else task_level(tree),

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from changed_copy import copy_with_changes, run_in_copy, section_of
 
 import orograph
 
@@ -43,7 +44,8 @@ def code_of(page: Path) -> str:
         first = text.count("\n", 0, block.start(3))
         place = f"{page_id(page)}:{first}"
         assert language == "python", f"{place}: write ```python, not ```{language}"
-        assert ">>>" not in code, f"{place}: write the code alone, without prompts"
+        prompts = re.search(rf"^{indent}>>>", code, re.MULTILINE)
+        assert not prompts, f"{place}: write the code alone, without prompts"
         for number, line in enumerate(code.splitlines(), first):
             program[number] = line.removeprefix(indent)
     return "\n".join(program).rstrip() + "\n"
@@ -77,6 +79,30 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_shows_a_run() -> None:
     assert "orograph" in code_of(ROOT / "README.md")
+
+
+USE_PROBLEM = """
+import doctest
+import numpy as np
+import orograph as og
+
+if __name__ == "__main__":
+    heights = np.random.default_rng(1).random((40, 30))
+    shares = og.relative_height(heights, tile=8)["share"]
+    assert np.array_equal(shares, heights / heights.max())
+    assert "relative_height" in og.__all__
+    doctest.run_docstring_examples(og.relative_height, {}, name="relative_height")
+    with og.cluster(2):
+        stored = og.relative_height(heights, tile=8, out="shares.zarr")
+    assert np.array_equal(stored["share"], shares)
+"""
+
+
+def test_the_page_adds_a_problem_in_three_files(tmp_path: Path) -> None:
+    section = section_of(ROOT / "docs/extending.md", "Add a problem")
+    assert len(copy_with_changes(section, tmp_path)) <= 3
+    said = run_in_copy(tmp_path, USE_PROBLEM)
+    assert "Failed example" not in said, said
 
 
 def section(docstring: str, title: str) -> str | None:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from dask.base import tokenize
 
 from orograph.distance.problem import Distance, facing, inner_of, is_source
 from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
 from orograph.engines.frontier.driver import NEIGHBOURS, Border, Frontier, Visit
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.context import RunContext
 from orograph.execution.run import Progress
 from orograph.kernels.relax.shortest_path_tree import (
     NO_DIRECTION,
@@ -30,7 +29,7 @@ from orograph.kernels.relax.shortest_path_tree import (
 )
 from orograph.kernels.relax.tile import TileState
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.create import Variable
@@ -248,20 +247,12 @@ class DistanceThenAllocation:
         self,
         problem: ServedDistance,
         rasters: tuple[Raster, ...],
-        tree: Quadtree,
-        shard_level: int,
-        checkpoints: CheckpointStore,
-        sink: Sink,
-        token: str,
-        cancelled: Event | None,
+        context: RunContext,
     ) -> None:
         distance = replace(problem.distance, backend=problem.backend)
-        self.distances = Frontier(
-            distance, rasters, tree, shard_level, checkpoints, sink, token, cancelled
-        )
+        self.distances = Frontier(distance, rasters, context)
         self._problem = problem
-        self._again = (tree, shard_level, checkpoints.part("serving"), sink)
-        self._more = tokenize(token, "serving"), cancelled
+        self._second = context.part("serving")
         self._rasters = rasters
         self._serving: Frontier | None = None
 
@@ -269,8 +260,8 @@ class DistanceThenAllocation:
     def serving(self) -> Frontier:
         """The second run; its last raster is the cost that the first has written."""
         if self._serving is None:
-            rasters = (*self._rasters, _written_cost(self._again[3], self._problem.distance))
-            self._serving = Frontier(self._problem.serving, rasters, *self._again, *self._more)
+            cost = _written_cost(self._second.sink, self._problem.distance)
+            self._serving = Frontier(self._problem.serving, (*self._rasters, cost), self._second)
         return self._serving
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:

@@ -27,15 +27,15 @@ from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import cache_of, forget
 from orograph.execution import jobs
-from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints
+from orograph.execution.checkpoints import FolderCheckpoints
+from orograph.execution.context import RunContext
 from orograph.kernels.relax.descend import descend
 from orograph.kernels.relax.models import CostModel
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import EndPair, Meeting
-from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,16 +51,12 @@ class Query:
     """All that a task must know to answer pairs."""
 
     mask: MaskRaster
-    tree: Quadtree
-    shard_level: int
     ends: Cells
     """Row and column of s, row and column of t, shape (n, 4)."""
     connectivity: int
     hops: bool
     path: bool
-    checkpoints: CheckpointStore
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    context: RunContext
 
     def meeting(self, pair: int) -> Meeting:
         """The search for one pair, with states of its own."""
@@ -68,16 +64,11 @@ class Query:
         return Meeting(
             EndPair((first, second)),
             (self.mask,),
-            self.tree,
-            self.shard_level,
-            self.checkpoints.part(f"pair-{pair}"),
-            ArraySink({}),
-            f"{self.token}-{pair}",
-            self.cancelled,
+            self.context.part(f"pair-{pair}"),
         )
 
     def _hops_from(self, row: int, column: int) -> Hops:
-        height, width = self.tree.shape
+        height, width = self.context.tree.shape
         return Hops(
             model=CostModel("friction"),
             dtype=np.dtype(np.int64),
@@ -98,14 +89,14 @@ class Query:
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
         run = self.meeting(pair)
-        cache = cache_of(run.token)
+        cache = cache_of(run.context.token)
         cache.limit //= share  # so many search beside this one
         try:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:
-            forget(run.token)
-            if isinstance(run.checkpoints, FolderCheckpoints):
-                shutil.rmtree(run.checkpoints.folder, ignore_errors=True)
+            forget(run.context.token)
+            if isinstance(run.context.checkpoints, FolderCheckpoints):
+                shutil.rmtree(run.context.checkpoints.folder, ignore_errors=True)
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
@@ -124,7 +115,7 @@ def search_all(
     if not pairs.size:
         return
     _warm_up(query)
-    with executor(client, "st-connected", query.token) as workers:
+    with executor(client, "st-connected", query.context.token) as workers:
         if pairs.size == 1:
             (pair,) = pairs.tolist()
             run = query.meeting(pair)
@@ -133,7 +124,7 @@ def search_all(
                     search = Search(run, workers, handle, cancelled)
                     found[pair] = search.find(query.hops, query.path)
             finally:
-                workers.everywhere(forget, run.token)
+                workers.everywhere(forget, run.context.token)
             return
         homes = len(workers.idle())
         share = 1 if client else homes
@@ -193,16 +184,7 @@ def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cel
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
     problem = PointLabels(query.mask.dtype, None, query.connectivity, 1, "numba", rows, columns)
-    run = QuadtreePass(
-        problem,
-        (query.mask,),
-        query.tree,
-        query.shard_level,
-        query.checkpoints.part("components"),
-        ArraySink({}),
-        query.token,
-        query.cancelled,
-    )
+    run = QuadtreePass(problem, (query.mask,), query.context.part("components"))
     with jobs.shared(run, client) as handle:
         run.run(client, handle, cancelled)
     labels = np.empty(rows.size, np.int64)

@@ -65,7 +65,7 @@ class Search:
     def __init__(self, run: Meeting, workers: Executor, handle: Any, cancelled: Event) -> None:
         self._run, self._workers, self._handle = run, workers, handle
         self._cancelled = cancelled
-        self._tile = run.tree.tile
+        self._tile = run.context.tree.tile
         # tiles that are not at rest: for each end the hops at which something can improve them
         self._keys: dict[Tile, list[float]] = {}
         self._rims: dict[Tile, tuple[Border, Border]] = {}
@@ -180,7 +180,7 @@ class Search:
             if self._levels[end] < half:
                 self._advance(end, float(half), beyond_proof=True)
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
-        middle = divmod(index, self._run.tree.shape[1])
+        middle = divmod(index, self._run.context.tree.shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))
         return np.concatenate([first[::-1], second[1:]])
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,16 +34,15 @@ import numpy.typing as npt
 from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.tile_states import StateCache, cache_of, forget
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.execution.run import Progress
 from orograph.kernels.device import host_memory
-from orograph.tiles.errors import Cancelled, InputError, RunError
-from orograph.tiles.grid.quadtree import Node, Place, Quadtree, morton_decode, morton_encode
+from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.grid.quadtree import Node, Place, morton_decode, morton_encode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import Sink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -187,12 +186,7 @@ class Frontier:
 
     problem: FrontierProblem
     rasters: tuple[Raster, ...]
-    tree: Quadtree
-    shard_level: int
-    checkpoints: CheckpointStore
-    sink: Sink
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    context: RunContext
 
     # -- on workers --------------------------------------------------------------------------
 
@@ -230,12 +224,12 @@ class Frontier:
 
     def finish_shard(self, node: Node, requests: Sequence[Request]) -> dict[str, float]:
         """Write a shard whose tiles are all at rest; sums of its tiles' counts."""
-        whole = self.tree.window(node)
-        known: dict[str, float] | None = self.checkpoints.load("done", node)
+        whole = self.context.tree.window(node)
+        known: dict[str, float] | None = self.context.checkpoints.load("done", node)
         outputs = self.problem.outputs
-        if known is not None and all(self.sink.written(v.name, whole) for v in outputs):
+        if known is not None and all(self.context.sink.written(v.name, whole) for v in outputs):
             return known
-        writers = {v.name: self.sink.writer(v.name, whole) for v in outputs}
+        writers = {v.name: self.context.sink.writer(v.name, whole) for v in outputs}
         counts: dict[str, float] = {}
         for request in requests:
             tile = request.tile
@@ -253,12 +247,11 @@ class Frontier:
                 counts[name] = counts.get(name, 0) + count
         for writer in writers.values():
             writer.close()
-        self.checkpoints.save("done", node, counts)
+        self.context.checkpoints.save("done", node, counts)
         return counts
 
     def _visit(self, tile: Tile, halo: Border, border: Border, bound: float) -> Visit:
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise Cancelled("the run was cancelled")
+        self.context.stop_if_cancelled()
         state = self._state(tile)
         visit = self.problem.visit(state, halo, border, bound)
         self._states.put(tile, state, self.problem.size(state), self._spill)
@@ -272,7 +265,7 @@ class Frontier:
         window, reach = place.window, self.problem.reach
         frame = Window(
             window.y - reach, window.x - reach, window.height + 2 * reach, window.width + 2 * reach
-        ).clip(self.tree.shape)
+        ).clip(self.context.tree.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         try:
             self.problem.check(cells, frame)
@@ -280,39 +273,39 @@ class Frontier:
             self._check_from_the_first_row(frame)
             raise
         state = self.problem.open(place, cells, frame)
-        packed = self.checkpoints.load("state", place.node)
+        packed = self.context.checkpoints.load("state", place.node)
         if packed is not None:
             self.problem.unpack(state, packed)
         return state
 
     @property
     def _states(self) -> StateCache:
-        return cache_of(self.token, self.problem.memory)
+        return cache_of(self.context.token, self.problem.memory)
 
     def _check_from_the_first_row(self, frame: Window) -> None:
         """Raise for the first cell of the grid: which tile finds a fault is chance."""
-        rows, width = max(1, CELLS_A_BAND // self.tree.shape[1]), self.tree.shape[1]
+        rows, width = max(1, CELLS_A_BAND // self.context.tree.shape[1]), self.context.tree.shape[1]
         for y in range(0, frame.y + frame.height, rows):
-            band = Window(y, 0, rows, width).clip(self.tree.shape)
+            band = Window(y, 0, rows, width).clip(self.context.tree.shape)
             self.problem.check([raster.read(band) for raster in self.rasters], band)
 
     def _spill(self, tile: Tile, state: Any) -> None:
-        self.checkpoints.save("state", self._place(tile).node, self.problem.pack(state))
+        self.context.checkpoints.save("state", self._place(tile).node, self.problem.pack(state))
 
     def _place(self, tile: Tile) -> Place:
-        return self.tree.place(Node(0, morton_encode(*tile)))
+        return self.context.tree.place(Node(0, morton_encode(*tile)))
 
     # -- in the driver -----------------------------------------------------------------------
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Visit tiles until all are at rest, then write; the attributes of the result."""
         driver = self._driver
-        with executor(client, self.problem.name, self.token) as workers:
+        with executor(client, self.problem.name, self.context.token) as workers:
             try:
                 driver.settle(workers, handle, cancelled)
                 return driver.write(workers, handle, cancelled)
             finally:
-                workers.everywhere(forget, self.token)
+                workers.everywhere(forget, self.context.token)
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
         """No problem of this engine makes a table."""
@@ -353,22 +346,22 @@ class _Driver:
 
     def __init__(self, run: Frontier) -> None:
         self.frontier = run
-        rows, columns = (-(-n // run.tree.tile) for n in run.tree.shape)
+        rows, columns = (-(-n // run.context.tree.tile) for n in run.context.tree.shape)
         self.keys = np.full((rows, columns), math.inf)
         self.away = np.zeros((rows, columns), bool)  # tiles that a worker may be visiting
         self.flying = np.full((rows, columns), math.inf)  # and their keys
         self.reached = np.zeros((rows, columns), np.int64)
         self.borders: dict[Tile, Border] = {}
-        self.window = BucketWidth(run.tree.tile**2, run.problem.cells_a_visit)
+        self.window = BucketWidth(run.context.tree.tile**2, run.problem.cells_a_visit)
         self.settled = self.visits = 0
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
         """Empty the queue."""
         run = self.frontier
-        saved = run.checkpoints.load("frontier", run.tree.root)
+        saved = run.context.checkpoints.load("frontier", run.context.tree.root)
         if saved is not None:
             self.keys, self.reached, self.borders, self.window, self.settled, self.visits = saved
-        elif (starts := run.problem.starts(run.tree.tile)) is None:
+        elif (starts := run.problem.starts(run.context.tree.tile)) is None:
             self._look_everywhere(workers, handle, cancelled)
             if not np.isfinite(self.keys).any():
                 raise InputError(
@@ -433,14 +426,16 @@ class _Driver:
         """Write all shards, each where most of its states are."""
         frontier = self.frontier
         sums: dict[str, float] = {}
-        todo = list(frontier.tree.nodes(frontier.shard_level))
+        todo = list(frontier.context.tree.nodes(frontier.context.shard_level))
         under_way = 0
         while todo or under_way:
             for home in workers.idle() if todo else ():
                 near = (n for n in todo if workers.serves(home, self._home_of(n)))
                 node = next(near, todo[0])
                 todo.remove(node)
-                tiles = [morton_decode(tile.z) for tile in frontier.tree.nodes(0, within=node)]
+                tiles = [
+                    morton_decode(tile.z) for tile in frontier.context.tree.nodes(0, within=node)
+                ]
                 requests = [self._request(tile, math.inf) for tile in tiles]
                 workers.submit(home, "write", finish_shard, handle, node, requests)
                 under_way += 1
@@ -450,8 +445,8 @@ class _Driver:
                 under_way -= 1
                 for name, count in counts.items():
                     sums[name] = sums.get(name, 0) + count
-        shards = frontier.tree.count(frontier.shard_level)
-        if frontier.checkpoints.count("done", frontier.shard_level) != shards:
+        shards = frontier.context.tree.count(frontier.context.shard_level)
+        if frontier.context.checkpoints.count("done", frontier.context.shard_level) != shards:
             raise RunError(f"{frontier.problem.name}: not all of {shards} shards were written")
         return frontier.problem.attributes(sums)
 
@@ -490,7 +485,7 @@ class _Driver:
         """
         if workers.shared or not self.window.bucket_width:
             return []
-        level = self.frontier.shard_level
+        level = self.frontier.context.shard_level
         ahead = ~self.away & (np.isfinite(self.keys) | (self.reached == 0))
         found = dict.fromkeys(tiles)
         for row, column in {(i >> level, j >> level) for i, j in tiles}:
@@ -502,7 +497,7 @@ class _Driver:
         return list(found)[len(tiles) : TILES_A_TASK]
 
     def _home_of_tile(self, row: int, column: int) -> int:
-        level = self.frontier.shard_level
+        level = self.frontier.context.shard_level
         return self._home_of(Node(level, morton_encode(row >> level, column >> level)))
 
     def _home_of(self, node: Node) -> int:
@@ -544,4 +539,4 @@ class _Driver:
     def _save(self) -> None:
         keys = np.minimum(self.keys, self.flying)
         entry = keys, self.reached, self.borders, self.window, self.settled, self.visits
-        self.frontier.checkpoints.save("frontier", self.frontier.tree.root, entry)
+        self.frontier.context.checkpoints.save("frontier", self.frontier.context.tree.root, entry)

@@ -31,7 +31,7 @@ from orograph.engines.task_graph import Key, Layers
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.execution.run import Progress, compute
-from orograph.kernels.device import host_memory
+from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree
 from orograph.tiles.raster.raster import Raster
@@ -359,7 +359,7 @@ class _Column:
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
     """Do one task of a run: the only function that Dask sees."""
     run: QuadtreePass = load(handle)
-    with host_memory(run.problem.backend):
+    with get_backend(run.problem.backend).array_memory():
         if stage in ("split", "write"):
             assert node is not None
             messages, index, *_ = arguments

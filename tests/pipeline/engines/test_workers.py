@@ -31,9 +31,9 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph import first_worker, watch
+from orograph import first_worker
 from orograph.engines.executors import executor
-from orograph.execution import launch
+from orograph.execution import launch, watch
 from orograph.index.distance_index import DistanceIndex
 
 TOKEN = "0123456789abcdef" * 2
@@ -301,7 +301,11 @@ def test_a_run_takes_the_backend_of_the_workers_that_come(
     def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:
         raise QueryContext(getattr(self, "distances", self).problem.backend)
 
-    for where in ("frontier.Frontier", "passes.Pass", "serving.Served"):
+    for where in (
+        "engines.frontier.driver.Frontier",
+        "engines.quadtree_pass.QuadtreePass",
+        "distance.allocation.DistanceThenAllocation",
+    ):
         monkeypatch.setattr(f"orograph.{where}.run", engine)
     monkeypatch.setattr(launch, "decide_backend", lambda *_: "cuda")
     with in_process(0) as (_, client), pytest.raises(QueryContext, match=r"^cuda$"):
@@ -323,7 +327,7 @@ class Names(SchedulerPlugin):
 
 STAGES = {
     "cost": {
-        "cost-distances-visit", "cost-distances-write", "serving-visit", "serving-write",
+        "cost-distances-visit", "cost-distances-write", "allocation-visit", "allocation-write",
     },
     "hops": {"hop-distances-visit", "hop-distances-write"},
     "forest": {f"forest-{s}" for s in ("tiles", "merge", "root", "split", "write")},

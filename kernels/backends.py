@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search"})
+"""Stages that no other backend does."""
 
 
 class Backend(Protocol):
@@ -235,7 +237,7 @@ def resolve_backend(
     Parameters
     ----------
     stage : str
-        A method of `Backend`.
+        What a `Backend` has, or one of ``NUMBA_ONLY``.
     backend : str
         One of ``BACKENDS``.
     ask_workers : callable
@@ -253,7 +255,9 @@ def resolve_backend(
     """
     if backend not in BACKENDS:
         raise InputError(f"backend: {backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    on_gpu = hasattr(CudaBackend, stage)
+    on_gpu = stage not in NUMBA_ONLY
+    if on_gpu and not hasattr(CudaBackend, stage):
+        raise ValueError(f"stage: no backend has {stage!r}")
     if backend == "numba" or (backend == "auto" and not on_gpu):
         return "numba"
     if not on_gpu:

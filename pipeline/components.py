@@ -30,7 +30,7 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.backends import kernel
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
@@ -149,7 +149,7 @@ class Components:
         """Label a tile and hand up what touches its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
-        tile = kernel("label_tile", self.backend)(
+        tile = get_backend(self.backend).label_tile(
             classes, self.nodata, self.connectivity, narrow=True
         )
         y, x = np.divmod(tile.first.astype(np.int64), window.width)
@@ -506,6 +506,6 @@ def connected_components(
         "min_size": int(min_size),
         "nodata": repr(raster.nodata),
     }
-    warm_up = partial(compile_kernels, raster.dtype) if backend != "cuda" else None
+    warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(backend) else None
     order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)

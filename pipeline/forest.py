@@ -25,7 +25,7 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.backends import kernel
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles as halves
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
@@ -137,7 +137,7 @@ class Forest:
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """The forest of a tile, its undecided edges contracted to the tile's border."""
         sides = place.sides
-        tile = kernel("tile_forest", self.backend)(
+        tile = get_backend(self.backend).tile_forest(
             cells,
             self.nodata,
             (sides.north, sides.south, sides.west, sides.east),
@@ -383,7 +383,7 @@ def minimum_spanning_forest(
     backend = choose_backend("tile_forest", backend, (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    warm_up = partial(compile_kernels, raster.dtype, weight) if backend != "cuda" else None
+    warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(backend) else None
     order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
     return launch(order, options)
 

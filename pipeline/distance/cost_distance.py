@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from orograph.distance.allocation import (
     AllocationProblem,
+    DistanceAndAllocation,
     DistanceThenAllocation,
-    ServedDistance,
     source_labels,
 )
 from orograph.distance.problem import Distance, check_friction, is_source, longest_step, warm_up
@@ -24,6 +24,7 @@ from orograph.distance.sources import check_same_grid, parse_sources, parse_targ
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
@@ -191,25 +192,28 @@ def cost_distance(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         source_labels(values, rows, columns, whole)
-    rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
+    named = dict(surface.named)
+    if source_raster is not None:
+        named["sources"] = source_raster
+    rasters = tuple(named.values())
     options = RunOptions(tile, out, overwrite, resume, wait, client)
-    problem = Distance(
-        model=CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
-        dtype=np.dtype(dtype),
-        connectivity=connectivity,
+    problem = Distance.on_rasters(
+        named,
+        CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
+        np.dtype(dtype),
+        connectivity,
+        lengths,
         max_cost=float(max_cost),
-        lengths=lengths,
-        nodata=tuple(raster.nodata for raster in rasters),
-        has_friction=surface.friction is not None,
-        has_elevation=surface.elevation is not None,
         sources=cells,
         targets=targets,
-        cells=first.shape[0] * first.shape[1],
-        backend=choose_backend("relax", backend, rasters, options),
+        backend=choose_backend("open_tile", backend, rasters, options),
     )
     parameters = {
         "parameters": repr(
-            (problem.model, dtype, connectivity, max_cost, lengths.tolist(), problem.nodata)
+            (
+                *(problem.model, dtype, connectivity, max_cost, lengths.tolist()),
+                tuple(problem.nodata.values()),
+            )
         ),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
         "targets": repr(problem.targets),
@@ -222,17 +226,17 @@ def cost_distance(
         problem,
         rasters,
         parameters,
-        partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None,
-        least_tile=problem.reach,
+        partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
+        least_tile=problem.halo_width,
     )
     if set(wanted) != {"cost"}:
-        serving = AllocationProblem(on_cpu, wanted)
-        both = ServedDistance(problem, serving, problem.backend)
+        allocation = AllocationProblem(on_cpu, wanted)
+        both = DistanceAndAllocation(problem, allocation, problem.backend)
         order = replace(
             order,
             engine=DistanceThenAllocation,
             problem=both,
-            warm_up=lambda: warm_up(serving, [*dtypes, problem.dtype]),
+            warm_up=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
     return launch(order, options)
 
@@ -245,8 +249,14 @@ class Surface:
     elevation: Raster | None
 
     @property
+    def named(self) -> dict[str, Raster]:
+        """Its rasters by name, friction first."""
+        both = {"friction": self.friction, "elevation": self.elevation}
+        return {name: raster for name, raster in both.items() if raster is not None}
+
+    @property
     def rasters(self) -> tuple[Raster, ...]:
-        return tuple(r for r in (self.friction, self.elevation) if r is not None)
+        return tuple(self.named.values())
 
     @property
     def first(self) -> Raster:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from orograph.execution.launch import RunOptions, where_to_work
 from orograph.kernels.backends import missing_gpu, resolve_backend
 from orograph.settings import config
@@ -11,7 +13,7 @@ from orograph.tiles.raster.raster import Raster
 def choose_backend(
     stage: str, backend: str | None, rasters: tuple[Raster, ...], options: RunOptions
 ) -> str:
-    """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
+    """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
     Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
     there are none yet it stays ``"auto"``: `orograph.execution.first_worker` asks those that come.
@@ -23,6 +25,5 @@ def choose_backend(
     """
     backend = backend or config.get("backend")
     client = where_to_work(rasters, options)
-    if client is None or backend not in ("auto", "cuda"):
-        return resolve_backend(stage, backend)
-    return resolve_backend(stage, backend, client.run(missing_gpu))
+    ask = None if client is None else partial(client.run, missing_gpu)
+    return resolve_backend(stage, backend, ask)

@@ -23,6 +23,7 @@ from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.clusters import current_client
+from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.run import Progress, Run
 from orograph.execution.workspace import Workspace
@@ -164,12 +165,14 @@ def _in_memory(order: RunSpec, layout: Layout) -> _Parts:
     engine = order.engine(
         problem=order.problem,
         rasters=order.rasters,
-        tree=tree,
-        shard_level=task_level(tree),
-        checkpoints=MemoryCheckpoints(),
-        sink=ArraySink(arrays),
-        token=tokenize("memory", time.time_ns()),
-        cancelled=cancelled,
+        context=RunContext(
+            tree,
+            task_level(tree),
+            MemoryCheckpoints(),
+            ArraySink(arrays),
+            tokenize("memory", time.time_ns()),
+            cancelled,
+        ),
     )
 
     def work() -> xr.Dataset:
@@ -228,16 +231,17 @@ def _on_disk(order: RunSpec, layout: Layout, options: RunOptions, client: Client
         # names of tasks are never used twice: a result that the cluster still holds from an
         # earlier run would stand for work that this one has to do
         token = tokenize(space.token, time.time_ns())
-        tree = Quadtree(first.shape, layout.tile)
         engine = order.engine(
             problem=problem,
             rasters=_reachable(order.rasters, space, layout, client),
-            tree=tree,
-            shard_level=(layout.shard // layout.tile).bit_length() - 1,
-            checkpoints=checkpoints,
-            sink=StoreSink(space.result),
-            token=token,
-            cancelled=None if client else cancelled,
+            context=RunContext(
+                Quadtree(first.shape, layout.tile),
+                (layout.shard // layout.tile).bit_length() - 1,
+                checkpoints,
+                StoreSink(space.result),
+                token,
+                None if client else cancelled,
+            ),
         )
         engines.append(engine)
         with jobs.shared(engine, client) as handle:

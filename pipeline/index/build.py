@@ -29,7 +29,7 @@ from orograph.execution.watch import Watch
 from orograph.execution.workspace import Workspace
 from orograph.index.arguments import BuildSpec
 from orograph.index.store import IndexStore
-from orograph.kernels.backends import kernel
+from orograph.kernels.backends import get_backend
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts
@@ -41,7 +41,6 @@ from orograph.kernels.boundary.propagate import (
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
-from orograph.kernels.device import host_memory
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -69,8 +68,8 @@ def costs_of(
     """What steps cost in a window of which, with more around it, ``frame``, cells are known."""
     part = with_halo(window, shape)
     place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
-    state = problem.open(place, [raster[part.within(frame)] for raster in cells], part)
-    return BlockCosts(state.tile.friction, state.tile.elevation, state.tile.rules)
+    surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
+    return BlockCosts(surface.friction, surface.elevation, surface.rules)
 
 
 def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
@@ -112,11 +111,12 @@ class Build:
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
         costs = costs_of(self.problem, cells, window, frame, form.shape)
         self._stop_if_cancelled()
-        for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
+        for i, matrix in get_backend(self.backend).solve_blocks(costs, parts, form.block):
             own = costs_of(self.problem, cells, places[i], frame, form.shape)
             self.store.write(todo[i], matrix, leaving_costs(own))
             self._stop_if_cancelled()
-        for name, raster, nodata in zip(names, cells, self.problem.nodata, strict=True):
+        for name, raster in zip(names, cells, strict=True):
+            nodata = self.problem.nodata[name]
             sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))
 
     def _stop_if_cancelled(self) -> None:
@@ -143,7 +143,7 @@ class Build:
 def _perform(handle: Any, window: Window) -> None:
     """Do one task: the only function that Dask sees."""
     build: Build = jobs.load(handle)
-    with host_memory(build.backend):
+    with get_backend(build.backend).array_memory():
         build.task_shard(window)
 
 

@@ -144,13 +144,8 @@ class Form:
             model=CostModel(self.cost, reverse, self.coefficients),
             dtype=np.dtype(self.dtype),
             connectivity=self.connectivity,
-            max_cost=float("inf"),
             lengths=lengths,
-            nodata=(self.barrier,) * len(self.rasters),
-            has_friction="friction" in self.rasters,
-            has_elevation="elevation" in self.rasters,
-            sources=None,
-            targets=None,
+            nodata=dict.fromkeys(self.rasters, self.barrier),
             cells=self.shape[0] * self.shape[1],
         )
 

@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.distance.allocation import AllocationProblem, DistanceThenAllocation, ServedDistance
+from orograph.distance.allocation import (
+    AllocationProblem,
+    DistanceAndAllocation,
+    DistanceThenAllocation,
+)
 from orograph.distance.paths import LeastCostPath, least_cost_path
 from orograph.distance.problem import Sources
 from orograph.execution.launch import RunOptions, RunSpec, launch
@@ -68,9 +72,9 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
         np.array([start[0] - top]), np.array([start[1] - left]), np.zeros(1), np.ones(1, np.int64)
     )
     problem = replace(form.problem(lengths), sources=source)
-    serving = AllocationProblem(problem, ("cost", "back_direction"))
+    allocation = AllocationProblem(problem, ("cost", "back_direction"))
     order = RunSpec(
-        DistanceThenAllocation, ServedDistance(problem, serving), tuple(rasters), {}, None
+        DistanceThenAllocation, DistanceAndAllocation(problem, allocation), tuple(rasters), {}, None
     )
     result = launch(order, RunOptions())
     assert not isinstance(result, Run)

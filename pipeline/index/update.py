@@ -72,15 +72,13 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
     names = tuple(name for name in form.rasters if name in rasters)
     problem = replace(
         form.problem(store.lengths),
-        nodata=tuple(rasters[name].nodata for name in names),
-        has_friction="friction" in names,
-        has_elevation="elevation" in names,
+        nodata={name: rasters[name].nodata for name in names},
     )
     cells = [rasters[name].read(whole) for name in names]
     problem.check(cells, window)
     return {
-        name: as_stored(own, nodata, np.dtype(form.dtype))
-        for name, own, nodata in zip(names, cells, problem.nodata, strict=True)
+        name: as_stored(own, problem.nodata[name], np.dtype(form.dtype))
+        for name, own in zip(names, cells, strict=True)
     }
 
 

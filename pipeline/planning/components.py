@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.launch import check_choice
-from orograph.kernels.backends import kernel
+from orograph.kernels.backends import get_backend
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
@@ -85,7 +85,7 @@ def count_components(raster: Raster, connectivity: int) -> int:
     for y in rows:
         for x in columns:
             cells = raster.read(Window(y, x, height, width))
-            tile = kernel("label_tile", "numba")(cells, raster.nodata, connectivity)
+            tile = get_backend("numba").label_tile(cells, raster.nodata, connectivity)
             edges = (
                 (tile.labels[0], y > 0),
                 (tile.labels[-1], y + height < raster.shape[0]),

@@ -22,6 +22,7 @@ from orograph.distance.paths import LeastCostPath
 from orograph.distance.sources import snap_cells
 from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
 from orograph.execution.clusters import current_client
+from orograph.execution.context import RunContext
 from orograph.execution.launch import check_choice, run_layout
 from orograph.execution.run import Progress, Run
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
@@ -34,6 +35,7 @@ from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster, open_raster
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.ingest import ingest
+from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -205,15 +207,18 @@ class _Work:
                     mask = StoreRaster(copy)
             query = Query(
                 MaskRaster(mask),
-                Quadtree(mask.shape, self.layout.tile),
-                (self.layout.shard // self.layout.tile).bit_length() - 1,
                 self.ends,
                 self.connectivity,
                 self.hops,
                 self.path,
-                checkpoints,
-                uuid.uuid4().hex,
-                None if self.client else self.cancelled,
+                RunContext(
+                    Quadtree(mask.shape, self.layout.tile),
+                    (self.layout.shard // self.layout.tile).bit_length() - 1,
+                    checkpoints,
+                    ArraySink({}),
+                    uuid.uuid4().hex,
+                    None if self.client else self.cancelled,
+                ),
             )
             try:
                 self._answer(query)

@@ -32,6 +32,7 @@ import orograph as og
 from orograph.components import Components, Message, Parts, Summary
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.checkpoints import MemoryCheckpoints
+from orograph.execution.context import RunContext
 from orograph.execution.launch import run_layout, task_level
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_encode
@@ -782,11 +783,13 @@ def tasks_and_tiles(where: str, shape: tuple[int, int]) -> tuple[int, int]:
     run = QuadtreePass(
         problem=Components(None, 8, 1, "numba"),
         rasters=(),
-        tree=tree,
-        shard_level=on_disk if where == "disk" else task_level(tree),
-        checkpoints=MemoryCheckpoints(),
-        sink=ArraySink({}),
-        token="0" * 32,
+        context=RunContext(
+            tree,
+            on_disk if where == "disk" else task_level(tree),
+            MemoryCheckpoints(),
+            ArraySink({}),
+            "0" * 32,
+        ),
     )
     tasks, root, writes = run.graph("handle")
     assert {root, *writes} <= tasks.keys()

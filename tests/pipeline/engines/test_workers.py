@@ -321,7 +321,7 @@ class Names(SchedulerPlugin):
 
 STAGES = {
     "cost": {
-        "cost-distances-visit", "cost-distances-write", "serving-visit", "serving-write",
+        "cost-distances-visit", "cost-distances-write", "allocation-visit", "allocation-write",
     },
     "hops": {"hop-distances-visit", "hop-distances-write"},
     "forest": {f"forest-{s}" for s in ("tiles", "merge", "root", "split", "write")},

@@ -65,6 +65,16 @@ def test_cuda_is_refused_where_no_worker_has_a_gpu_or_can_tell() -> None:
         choose("cuda", Workers())
 
 
+def test_a_stage_that_only_numba_does_is_not_promised_to_a_gpu() -> None:
+    workers = Workers(a=None)
+    assert choose("auto", workers, "dijkstra") == "numba"
+    with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel yet"):
+        choose("cuda", workers, "dijkstra")
+    with pytest.raises(ValueError, match="no backend has 'dijsktra'"):
+        choose("auto", workers, "dijsktra")
+    assert workers.asked == 0
+
+
 def test_numba_is_taken_at_its_word() -> None:
     workers = Workers(a=None, b=NO_GPU)
     assert choose("numba", workers) == "numba"

@@ -36,6 +36,16 @@ _KERNELS: dict[str, dict[str, str]] = {
         "numba": "orograph.kernels.boundary.blocks:solve_blocks",
         "cuda": "orograph.kernels.boundary.cuda:solve_blocks",
     },
+    "minplus": {
+        "numba": "orograph.kernels.minplus.product:minplus",
+        "cuda": "orograph.kernels.minplus.cuda:minplus",
+    },
+    "floyd_warshall_block": {
+        "numba": "orograph.kernels.minplus.closure:floyd_warshall_block",
+        "cuda": "orograph.kernels.minplus.cuda:floyd_warshall_block",
+    },
+    "dijkstra": {"numba": "scipy.sparse.csgraph:dijkstra"},
+    "bidirectional_search": {"numba": "orograph.kernels.relax.descend:descend"},
     "label_tile": {
         "numba": "orograph.kernels.label.tile:label_tile",
         "cuda": "orograph.kernels.label.cuda:label_tile",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ from orograph.distance.problem import Distance, check_friction, is_source, longe
 from orograph.distance.sources import check_same_grid, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.relax.models import BARRIER, DEFAULTS, MODELS, CostModel
 from orograph.kernels.relax.tile import tile_state
 from orograph.tiles.errors import InputError
@@ -46,6 +48,52 @@ COEFFICIENTS = {
 }
 
 
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def cost_distance(
     friction: Any,
     sources: Any,
@@ -64,13 +112,14 @@ def cost_distance(
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least cost of reaching each cell from the nearest of the sources, over all paths.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
@@ -123,7 +172,7 @@ def cost_distance(
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata
         The value of friction's nodata cells, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -198,7 +247,7 @@ def cost_distance(
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         source_labels(values, rows, columns, whole)
     rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Distance(
         model=CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
         dtype=np.dtype(dtype),
@@ -211,7 +260,7 @@ def cost_distance(
         sources=cells,
         targets=targets,
         cells=first.shape[0] * first.shape[1],
-        backend=choose_backend("relax", backend, rasters, options),
+        backend=choose_backend("relax", rasters, options),
     )
     parameters = {
         "parameters": repr(
@@ -223,24 +272,26 @@ def cost_distance(
     }
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
-    order = RunSpec(
+    job = raster_job(
         Frontier,
         problem,
         rasters,
         parameters,
         partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None,
+        options,
         least_tile=problem.reach,
     )
     if set(wanted) != {"cost"}:
         serving = AllocationProblem(on_cpu, wanted)
         both = ServedDistance(problem, serving, problem.backend)
-        order = replace(
-            order,
-            engine=DistanceThenAllocation,
+        job = replace(
+            job,
+            make_engine=DistanceThenAllocation,
             problem=both,
-            warm_up=lambda: warm_up(serving, [*dtypes, problem.dtype]),
+            compile_kernels=lambda: warm_up(serving, [*dtypes, problem.dtype]),
         )
-    return launch(order, options)
+    run = launch(job, options)
+    return run.result() if wait else run
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,9 @@ from orograph.distance.problem import Distance, State, warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import kernel
 from orograph.kernels.relax.models import CostModel
 from orograph.kernels.relax.pad import ReadOut
@@ -80,6 +82,36 @@ class Hops(Distance):
         }
 
 
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def hop_distance(
     mask: Any,
     sources: Any,
@@ -90,13 +122,14 @@ def hop_distance(
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least number of steps from the nearest source to each passable cell.
 
     Parameters
@@ -111,7 +144,7 @@ def hop_distance(
         Cells farther away stay unreached.
     nodata
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -152,7 +185,7 @@ def hop_distance(
         sources, MaskRaster(raster), 0.0, snap, targets, "cells that are not passable"
     )
     rasters = (raster,) if source_raster is None else (raster, source_raster)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Hops(
         model=CostModel("friction"),
         dtype=np.dtype(np.int64),
@@ -165,7 +198,7 @@ def hop_distance(
         sources=cells,
         targets=targets,
         cells=raster.shape[0] * raster.shape[1],
-        backend=choose_backend("relax", backend, rasters, options),
+        backend=choose_backend("relax", rasters, options),
     )
     parameters = {
         "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
@@ -174,5 +207,6 @@ def hop_distance(
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None
-    order = RunSpec(Frontier, problem, rasters, parameters, compiled)
-    return launch(order, options)
+    job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
+    run = launch(job, options)
+    return run.result() if wait else run

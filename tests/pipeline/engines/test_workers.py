@@ -26,14 +26,13 @@ from watched_raster import (
     WatchedRaster,
     keys_held,
     mortal_cluster,
-    small_shards,
     wait_until,
 )
 
 import orograph as og
-from orograph import first_worker, watch
+from orograph import first_worker
 from orograph.engines.executors import executor
-from orograph.execution import launch
+from orograph.execution import launch, watch
 from orograph.index.distance_index import DistanceIndex
 
 TOKEN = "0123456789abcdef" * 2
@@ -177,10 +176,10 @@ def build(out: Path, client: Client) -> Any:
 
 MATRIX = np.random.default_rng(3).random((40, 40))
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, **o),
-    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, **o),
-    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, **o),
-    "components": lambda **o: og.connected_components(SMALL, tile=8, **o),
+    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, shard=16, **o),
+    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, shard=16, **o),
+    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, shard=16, **o),
+    "components": lambda **o: og.connected_components(SMALL, tile=8, shard=16, **o),
     "all pairs": lambda **o: og.all_pairs(MATRIX, tile=16, **o),
     "all pairs by squaring": lambda **o: og.all_pairs(MATRIX, tile=16, method="squaring", **o),
     "all pairs by Dijkstra": lambda **o: og.all_pairs(MATRIX, tile=16, method="dijkstra", **o),
@@ -353,7 +352,7 @@ def an_index(out: Path, client: Client, wait: bool) -> Any:
 
 OTHERS: dict[str, Callable[..., Any]] = {
     "sources in a raster": lambda **o: og.cost_distance(
-        SMALL, np.eye(24, dtype=np.uint8), tile=8, **o
+        SMALL, np.eye(24, dtype=np.uint8), tile=8, shard=16, **o
     ),
     "an index": an_index,
     "no worker yet": OPERATIONS["forest"],
@@ -362,9 +361,8 @@ OTHERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("operation", STAGES)
 def test_the_dashboard_groups_the_tasks_of_every_operation_by_their_stages(
-    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operation: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(launch, "run_layout", small_shards)
     with in_process(int(operation != "no worker yet")) as (cluster, client):
         names = Names()
         cluster.scheduler.add_plugin(names)

@@ -92,6 +92,7 @@ def st_connected(
     snap: bool | int = ...,
     nodata: float | int | None = ...,
     tile: int | None = ...,
+    shard: int | None = ...,
     wait: Literal[True] = ...,
     backend: str | None = ...,
     client: Client | None = ...,
@@ -110,6 +111,7 @@ def st_connected(
     snap: bool | int = ...,
     nodata: float | int | None = ...,
     tile: int | None = ...,
+    shard: int | None = ...,
     wait: Literal[False],
     backend: str | None = ...,
     client: Client | None = ...,
@@ -127,6 +129,7 @@ def st_connected(
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -153,7 +156,7 @@ def st_connected(
         number of cells.
     nodata
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, wait, backend, client
+    tile, shard, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -199,12 +202,12 @@ def st_connected(
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
     """
     check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, client=client, backend=backend)
+    options = RunOptions(tile, client=client, backend=backend, shard=shard)
     raster = open_raster(mask, nodata=nodata)
     chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
     side = tile if tile is not None else raster.tile or config.get("tile")
-    layout = run_layout(raster.shape, side)
+    layout = run_layout(raster.shape, side, shard)
     with_path = hops and path
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
     run = launch(job, options)

@@ -184,7 +184,9 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "all pairs by squaring": lambda **o: og.all_pairs(MATRIX, tile=16, method="squaring", **o),
     "all pairs by Dijkstra": lambda **o: og.all_pairs(MATRIX, tile=16, method="dijkstra", **o),
     "st-connected": lambda out, **o: og.st_connected(SMALL, (0, 0), (20, 20), path=True, **o),
-    "pairs": lambda out, **o: og.st_connected(SMALL, [(0, 0)] * 3, [(20, 20)] * 3, **o),
+    "pairs": lambda out, **o: og.st_connected(
+        SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
+    ),
 }  # fmt: skip
 
 

@@ -148,16 +148,17 @@ def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", PUBLIC, ids=lambda f: f.__qualname__)
 def test_types_tell_a_run_from_a_result(operation: Callable[..., Any]) -> None:
-    waits, runs = get_overloads(operation)
+    stated = get_overloads(getattr(operation, "__func__", operation))
+    waits, runs = (getattr(overload, "__func__", overload) for overload in stated)
     assert waits.__annotations__["wait"] == "Literal[True]"
     assert runs.__annotations__["wait"] == "Literal[False]"
     assert runs.__annotations__["return"] == f"Run[{waits.__annotations__['return']}]"
     own = set(inspect.signature(operation).parameters) - {"cls"}
     for overload in (waits, runs):
-        stated = set(inspect.signature(overload).parameters) - {"cls"}
-        if "options" in stated:
-            stated = stated - {"options"} | RunKeywords.__annotations__.keys()
-        assert stated == own
+        names = set(inspect.signature(overload).parameters) - {"cls"}
+        if "options" in names:
+            names = names - {"options"} | RunKeywords.__annotations__.keys()
+        assert names == own
 
 
 def test_a_shard_is_said_in_cells_and_changes_nothing(tmp_path: Path) -> None:

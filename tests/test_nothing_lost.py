@@ -339,7 +339,7 @@ def test_a_run_is_resumed_on_a_cluster(
     [
         ({"weight": "mean"}, "weight = 'max'.*'mean'"),
         ({"connectivity": 4}, "connectivity = 8.*4"),
-        ({"tile": 5}, "shard = 16.*10"),
+        ({"tile": 5, "shard": 10}, "shard = 16.*10"),
     ],
     ids=["weight", "connectivity", "tile"],
 )

@@ -6,11 +6,10 @@
 
 Components are those of a mask, by 4 neighbours: what is higher than the mean of a terrain, or four
 cells in ten of white noise, of which there is one in ten cells; of a checkerboard; or of a raster
-in which each cell is a class of its own. The plan is told how many there were. Distances start in
-the middle; the surface is friction, or a mask without barriers. Each shape is run in a process of
-its own; memory is the greatest sum of the resident sets of that process (client and scheduler) and
-its children (workers and their nanny), sampled all the time. Without workers one thread of that
-process does it all.
+in which each cell is a class of its own. Distances start in the middle; the surface is friction, or
+a mask without barriers. Each shape is run in a process of its own; memory is the greatest sum of
+the resident sets of that process (client and scheduler) and its children (workers and their nanny),
+sampled all the time. Without workers one thread of that process does it all.
 """
 
 from __future__ import annotations
@@ -89,10 +88,10 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
     options: dict[str, Any] = {"out": out, "overwrite": True}
     arguments: tuple[Any, ...] = (store,)
     shape = og.open(store)["elevation"].shape
-    if operation == "connected_components":
-        options["connectivity"] = 4
+    sent = {"connectivity": 4} if operation == "connected_components" else {}
+    options |= sent
     if operation.endswith("distance"):
-        arguments = store, [(shape[0] // 2, shape[1] // 2)]
+        arguments = store, [(shape[1] // 2, shape[0] // 2)]
     with (
         og.config.set(threads=1),
         og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext(),
@@ -101,9 +100,6 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
         start = time.perf_counter()
         result = getattr(og, operation)(*arguments, **options)
         seconds = time.perf_counter() - start
-    sent = {}
-    if operation == "connected_components":
-        sent["components"] = result.attrs["component_count"]
     plan = og.plan(operation, store, workers=workers or 1, **sent)
     each = ", ".join(f"{p / 2**20:.0f}" for who, p in peaks.items() if who)
     print(
@@ -111,7 +107,7 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
         f"planned {plan.memory_total / 2**20:.0f} MiB (client {plan.memory_client / 2**20:.0f}, "
         f"worker {plan.memory_per_worker / 2**20:.0f}), peak {peaks[0] / 2**20:.0f} MiB "
         f"(processes: {each}), peak / planned {peaks[0] / plan.memory_total:.2f}"
-        + "".join(f", {count} {name}" for name, count in sent.items()),
+        + (f", {result.attrs['component_count']} components" if sent else ""),
         flush=True,
     )
 

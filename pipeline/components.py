@@ -17,7 +17,7 @@ for the pairwise merge of parent arrays; here up a tree, over borders alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -323,16 +323,24 @@ class Components:
     }
 
     def join_rows(
-        self, tables: Sequence[Table], rows: range | None = None
-    ) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """The components that have their first cell in some rows, in the order of their labels."""
-        if rows is not None:
-            tables = [_beginning_in(rows, table) for table in tables]
-        order = np.argsort(np.concatenate([t["label"] for t in tables]), kind="stable")
-        return {
-            name: (dims, np.concatenate([t[name] for t in tables])[order])
-            for name, dims in self.columns.items()
-        }
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """The components that have their first cell in some rows, in the order of their labels.
+
+        Labels have no gaps: each is a place in the column.
+        """
+        joined: Array | None = None
+        for table in tables:
+            here = table if rows is None else _beginning_in(rows, table)
+            places = here["label"] - (1 + before)
+            shape = int(places.max(initial=-1)) + 1, *here[column].shape[1:]
+            if joined is None:
+                joined = np.empty(shape, here[column].dtype)
+            elif shape > joined.shape:
+                joined.resize(shape, refcheck=False)
+            joined[places] = here[column]
+        assert joined is not None
+        return joined
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:

@@ -53,7 +53,7 @@ __device__ __forceinline__ constexpr int step_dx(int k) {
   return k == 0 ? 0 : k == 1 || k == 5 ? -1 : k == 2 || k == 6 ? 1 : k == 3 ? -2 : 2;
 }
 
-// All moves, as in rim.py: 2 along the row, and each edge to the rows before, there and back.
+// All moves, as in border.py: 2 along the row, and each edge to the rows before, there and back.
 constexpr int MOVES = 2 * STEPS + 2;
 __device__ __forceinline__ constexpr int move_dy(int m) {
   return m < 2 ? 0 : m % 2 ? -step_dy((m - 2) / 2) : step_dy((m - 2) / 2);

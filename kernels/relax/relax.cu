@@ -623,17 +623,17 @@ struct Strips {
   __device__ __forceinline__ int size() const { return 2 * (rows * columns + height * breadth); }
 };
 
-// Set the halo to what the neighbours tell, and key the blocks that it can improve; a thread a
+// Set the halo to what the neighbours sent, and key the blocks that it can improve; a thread a
 // cell of the halo. sides: where there is something new (bit 0 north, 1 south, 2 west, 3 east).
 extern "C" __global__ void wake_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const double* coefficients, VALUE* keys, const VALUE* told, int height, int width, int block,
+    const double* coefficients, VALUE* keys, const VALUE* sent, int height, int width, int block,
     VALUE limit, int reverse, int sides) {
   const int stride = width + 2 * REACH;
   const Strips halo = {REACH, stride, height, REACH};
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= halo.size()) return;
-  const VALUE news = told[i];
+  const VALUE news = sent[i];
   int y, x;  // counted without the halo
   if (i < 2 * REACH * stride) {
     y = i / stride;
@@ -666,19 +666,19 @@ extern "C" __global__ void wake_blocks(
   }
 }
 
-// Gather the tile's rim, and find by which value each neighbour may be improved by what is new on
-// it against what it has been told; a thread a cell of the rim. rim and told: the first REACH rows
-// of the tile (or all, if it has fewer), the last, the first columns, the last.
-extern "C" __global__ void probe_rim(
+// Gather the tile's border, and find by which value each neighbour may be improved by what is new
+// on it against what was last sent; a thread a cell of the border. border and sent: the first REACH
+// rows of the tile (or all, if it has fewer), the last, the first columns, the last.
+extern "C" __global__ void probe_border(
     const VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const double* coefficients, const VALUE* told, VALUE* rim, VALUE* outward, int height,
+    const double* coefficients, const VALUE* sent, VALUE* border, VALUE* outward, int height,
     int width, VALUE limit, int reverse) {
   const int stride = width + 2 * REACH;
   const Strips cells = {min(REACH, height), width, height, min(REACH, width)};
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   if (place >= cells.size()) return;
   int i = place, y, x;
-  bool again = false;  // a corner is told by the north and the south alone
+  bool again = false;  // a corner is sent by the north and the south alone
   if (i < 2 * cells.rows * width) {
     y = i / width;
     x = i - y * width;
@@ -695,8 +695,8 @@ extern "C" __global__ void probe_rim(
     again = y < REACH || y >= height - REACH || (east && x < REACH);
   }
   const VALUE start = dist[(y + REACH) * stride + x + REACH];
-  rim[place] = start;
-  if (again || !(start < told[place])) return;
+  border[place] = start;
+  if (again || !(start < sent[place])) return;
   Surface s = {};
   s.friction = friction, s.elevation = elevation, s.stride = stride;
   take_lengths(s, lengths, height + 2 * REACH);

@@ -9,7 +9,7 @@ import orograph as og
 
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
-    "sparsify",
+    "sparsify", "memory_limit",
 )  # fmt: skip
 
 
@@ -24,6 +24,8 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--workers", type=int, default=2)
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
+    distances = plan.add_argument_group("cost_distance, hop_distance")
+    distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
     index = plan.add_argument_group("distance_index")
     index.add_argument("--elevation", help="store or raster file")
     index.add_argument("--cost", choices=("friction", "absolute_difference", "tobler", "walk"))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -104,9 +105,12 @@ class Tabulated(Protocol):
         """The rows that a node above the tiles knows, with what ``down`` is given."""
 
     def join_rows(
-        self, tables: Sequence[Table], rows: range
-    ) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """The part of the table that belongs to some rows of the grid, in order."""
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """The part of a column that belongs to some rows of the grid, in order.
+
+        ``before`` rows of the table belong to the rows above. Tables are taken one at a time.
+        """
 
 
 @dataclass(frozen=True)
@@ -154,10 +158,14 @@ class QuadtreePass:
         levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
         above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
         side = self.tree.tile << self.context.shard_level
+        before = 0
         for y in range(0, self.tree.shape[0], side):
             band = (node for node in self.shards if self.tree.window(node).y == y)
-            tables = [*above, *self.rows_of(band)]
-            yield self.problem.join_rows(tables, range(y, y + side))[column][1]
+            tables = chain(above, self.rows_of(band))
+            piece = self.problem.join_rows(tables, column, range(y, y + side), before)
+            before += len(piece)
+            yield piece
+            del piece  # before the next is made
 
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
         """The rows that nodes have left."""

@@ -12,7 +12,7 @@ def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions)
     """Return the backend that will do the work of ``stage``: "numba", "cuda", or "auto".
 
     Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
-    there are none yet it stays ``"auto"``: `orograph.first_worker` asks those that come.
+    there are none yet it stays ``"auto"``: `orograph.execution.first_worker` asks those that come.
 
     Raises
     ------

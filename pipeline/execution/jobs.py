@@ -26,7 +26,7 @@ def shared(run: Any, client: Client | None) -> Iterator[Any]:
     if client is None:
         yield run
         return
-    from distributed.protocol import to_serialize
+    from distributed.protocol.serialize import to_serialize
 
     name = f"orograph-run-{uuid.uuid4().hex}"
     with cluster_failures():

@@ -19,6 +19,7 @@ from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
+from orograph.execution.first_worker import decide_backend
 from orograph.execution.job import Engine, Job
 from orograph.execution.options import (
     RunOptions,
@@ -29,7 +30,6 @@ from orograph.execution.options import (
 )
 from orograph.execution.run import Run
 from orograph.execution.workspace import Workspace
-from orograph.first_worker import decide_backend
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.execution.clusters import current_client
 from orograph.execution.options import check_choice, run_layout
 from orograph.settings import config
 from orograph.tiles.errors import InputError
@@ -21,12 +22,14 @@ from orograph.tiles.store.create import TABLE_ROWS, Layout
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 MIB = 2**20
+COMPONENTS = "connected_components"
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
 CLIENT_BYTES = 240 * MIB
 WORKER_BYTES = 215 * MIB
-TASK_BYTES = 8_000
+TASK_BYTES = 20_000
+STATE_BYTES = 16  # of a cell in the state of a tile: its distance, and its friction as one
 CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
 PART_BYTES, ROW_BYTES = 65, 48  # of a component in checkpoints: in a residue, and in the table
 
@@ -46,8 +49,14 @@ class Plan:
         How many there are. Distances: tasks at the least, as their number depends on the data.
     memory_per_worker, memory_client, memory_total
         Peak resident bytes of a worker of one thread, of the process with client and scheduler,
-        and of both together with ``workers`` workers. Distances: what they need; what a worker
-        may use beyond it is used to keep tiles, up to half of its limit.
+        and of both together with ``workers`` workers.
+    memory_kept
+        How much of ``memory_per_worker`` is tiles that a worker of a distance keeps by choice, up
+        to half of what it may use. It needs no more than the rest: with less memory tiles are put
+        on disk and read again.
+    memory_table
+        How much of ``memory_client`` is for the table of components, which is written when workers
+        have let go of what they held.
     bytes_read, bytes_written, bytes_checkpoints
         Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
         less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
@@ -77,6 +86,8 @@ class Plan:
     bytes_checkpoints: int
     workers: int
     bytes_on_disk: int | None
+    memory_kept: int = 0
+    memory_table: int = 0
 
     @property
     def bytes_per_cell(self) -> float:
@@ -87,17 +98,19 @@ class Plan:
     @property
     def memory_total(self) -> int:
         """Peak resident bytes of client, scheduler and workers together."""
-        return self.memory_client + self.workers * self.memory_per_worker
+        at_work = self.memory_client - self.memory_table + self.workers * self.memory_per_worker
+        return max(at_work, self.memory_client + self.workers * WORKER_BYTES)
 
     def __str__(self) -> str:
         rows, columns = self.shape
         pieces = "blocks" if self.operation == INDEX else "tiles"
+        kept = f" ({_size(self.memory_kept)} of it by choice)" if self.memory_kept else ""
         lines = [
             f"{self.operation} of {rows} x {columns} cells",
             f"  {self.tiles} {pieces} of {self.tile} x {self.tile} cells, "
             f"written in shards of {self.shard} x {self.shard}",
             f"  {self.tasks} tasks",
-            f"  memory: {_size(self.memory_per_worker)} a worker, "
+            f"  memory: {_size(self.memory_per_worker)} a worker{kept}, "
             f"{_size(self.memory_client)} client and scheduler, "
             f"{_size(self.memory_total)} with {self.workers} worker(s)",
             f"  disk, uncompressed: {_size(self.bytes_read)} read, "
@@ -147,8 +160,13 @@ def plan(
     workers
         Number of workers of one thread each.
     **options
-        Components: ``components``, how many there will be; by default as many as in white noise,
-        one in ten cells. Memory and the table grow with them.
+        Components: ``components``, how many there will be; memory and the table grow with them.
+        By default it is estimated from some patches of the raster, for ``connectivity`` neighbours
+        (8); of a shape alone as many as in white noise, one in ten cells.
+
+        Distances and hops: ``memory_limit``, what a worker may use, in bytes or such as
+        ``"4 GiB"``; by default the limit of the active cluster's workers, or of those that
+        `cluster` would start here.
 
         An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
         ``levels``, ``cell_size``, ``nodata`` and ``sparsify``, as of `DistanceIndex.build`.
@@ -165,7 +183,7 @@ def plan(
 
     Notes
     -----
-    Only an index's raster is read, and only a part of it: see ``Plan.bytes_on_disk``. That takes a
+    Only rasters of an index and of components are read, and only a part of them. That takes a
     second or two.
 
     Examples
@@ -194,12 +212,18 @@ def plan(
         if tile is not None:
             raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
         return plan_index(raster, dtype=dtype, workers=workers, **options)
+    if operation == COMPONENTS:
+        check_choice("connectivity", options.get("connectivity", 8), (4, 8))
     if isinstance(raster, tuple):
         shape, cell = check_shape(raster), _cell_type(dtype)
     else:
         opened = open_raster(raster)
         shape, cell = opened.shape, opened.dtype
         tile = opened.tile if tile is None else tile
+        if operation == COMPONENTS and options.get("components") is None:
+            from orograph.planning.components import estimate_components
+
+            options["components"] = estimate_components(opened, options.get("connectivity", 8))
     layout = run_layout(shape, config.get("tile") if tile is None else tile)
     return _OPERATIONS[operation](shape, cell, layout, workers, **options)
 
@@ -226,25 +250,13 @@ def _tasks_of_pass(tree: Quadtree, layout: Layout) -> tuple[int, int]:
     return 2 * shards + 2 * above + 1, shards
 
 
-def _kept_tiles(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout) -> int:
-    """Bytes of tiles at a ragged edge, which are decoded apart from the result and kept a while."""
-    ragged = any(n % layout.tile for n in shape)
-    return min(LIMIT_BYTES, shape[0] * shape[1] * dtype.itemsize) if ragged else 0
-
-
 def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, workers: int) -> Plan:
     tree = Quadtree(shape, layout.tile)
     tasks, shards = _tasks_of_pass(tree, layout)
     tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
     shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
     border = 4 * (shape[0] + shape[1])
-    worker = (
-        WORKER_BYTES
-        + _kept_tiles(shape, dtype, layout)
-        + tile_cells * (2 * dtype.itemsize + 24)
-        + shard_cells * 3
-        + border * 160
-    )
+    worker = WORKER_BYTES + tile_cells * (2 * dtype.itemsize + 24) + shard_cells * 3 + border * 160
     return Plan(
         operation="minimum_spanning_forest",
         shape=shape,
@@ -269,18 +281,27 @@ def _relaxation(
     dtype: np.dtype[Any],
     layout: Layout,
     workers: int,
+    memory_limit: int | str | None = None,
 ) -> Plan:
     """What the frontier engine takes at the least: each tile visited once, by a task a shard.
 
     A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
     more on disk: more memory saves reading and is not needed. ``message`` is bytes a cell.
     """
+    limit = _memory_of_a_worker() if memory_limit is None else _bytes_of(memory_limit)
     tree = Quadtree(shape, layout.tile)
     shards = tree.count((layout.shard // layout.tile).bit_length() - 1)
     tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
     shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
     cells = shape[0] * shape[1]
     borders = tree.count(0) * 4 * layout.tile * 8
+    # a tile's home is that of its shard
+    states = min(cells, -(-shards // workers) * shard_cells) * STATE_BYTES
+    kept = min(limit // 2, states)
+    working = tile_cells * (2 * dtype.itemsize + 48) + shard_cells * 3 * message
+    if kept == states:
+        # that of the tile that is visited is among them, and writing gives back more than it takes
+        working = tile_cells * (2 * dtype.itemsize + 48 - STATE_BYTES)
     return Plan(
         operation=operation,
         shape=shape,
@@ -288,17 +309,45 @@ def _relaxation(
         shard=layout.shard,
         tiles=tree.count(0),
         tasks=2 * shards,
-        memory_per_worker=WORKER_BYTES
-        + LIMIT_BYTES
-        + tile_cells * (2 * dtype.itemsize + 48)
-        + shard_cells * 3 * message,
+        memory_per_worker=WORKER_BYTES + min(LIMIT_BYTES, cells * dtype.itemsize) + working + kept,
         memory_client=CLIENT_BYTES + 2 * borders,
         bytes_read=cells * dtype.itemsize,
         bytes_written=cells * message,
         bytes_checkpoints=cells * 8 + borders,
         workers=workers,
         bytes_on_disk=None,
+        memory_kept=kept,
     )
+
+
+def _bytes_of(memory_limit: int | str) -> int:
+    """Bytes that a user has named."""
+    from dask.utils import parse_bytes
+
+    try:
+        limit = parse_bytes(memory_limit)
+    except (ValueError, TypeError, AttributeError):
+        limit = 0
+    if limit < 1:
+        raise InputError(
+            f"memory_limit: {memory_limit!r}; give bytes, at least 1, or a size such as '4 GiB'"
+        )
+    return limit
+
+
+def _memory_of_a_worker() -> int:
+    """What a worker of the active cluster may use, or of one that would be started here."""
+    from dask.system import CPU_COUNT
+    from distributed.system import MEMORY_LIMIT
+
+    client = current_client()
+    if client is not None:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        # 0 stands for no limit but the machine's
+        limits = [worker["memory_limit"] or MEMORY_LIMIT for worker in workers]
+        if limits:
+            return min(limits)
+    return MEMORY_LIMIT // CPU_COUNT
 
 
 def _components(
@@ -307,6 +356,7 @@ def _components(
     layout: Layout,
     workers: int,
     components: int | None = None,
+    connectivity: int = 8,
 ) -> Plan:
     """What a pass takes that keeps all labels of a shard, and a row for each component."""
     tree = Quadtree(shape, layout.tile)
@@ -323,12 +373,12 @@ def _components(
     of_shard, of_band = (-(-count * part // cells) for part in (shard_cells, band_cells))
     worker = (
         WORKER_BYTES
-        + _kept_tiles(shape, dtype, layout)
         + tile_cells * (2 * dtype.itemsize + 16)
         + shard_cells * 13
-        + of_shard * 150
+        + of_shard * 130
         + border * 200
     )
+    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80
     return Plan(
         operation="connected_components",
         shape=shape,
@@ -337,10 +387,7 @@ def _components(
         tiles=tree.count(0),
         tasks=tasks,
         memory_per_worker=worker,
-        memory_client=CLIENT_BYTES
-        + tasks * TASK_BYTES
-        + of_band * 100
-        + min(count, TABLE_ROWS) * 260,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
         bytes_read=cells * dtype.itemsize,
         bytes_written=cells * 8 + count * (8 + 4 * 8),
         bytes_checkpoints=cells * 4
@@ -348,6 +395,7 @@ def _components(
         + 4 * shards * layout.shard * 60,
         workers=workers,
         bytes_on_disk=None,
+        memory_table=table,
     )
 
 
@@ -355,11 +403,13 @@ _OPERATIONS: dict[str, Callable[..., Plan]] = {
     "minimum_spanning_forest": _forest,
     "cost_distance": partial(_relaxation, "cost_distance", 8),
     "hop_distance": partial(_relaxation, "hop_distance", 4),
-    "connected_components": _components,
+    COMPONENTS: _components,
 }
 INDEX = "distance_index"
 _OPTIONS = {
-    "connected_components": ("components",),
+    COMPONENTS: ("components", "connectivity"),
+    "cost_distance": ("memory_limit",),
+    "hop_distance": ("memory_limit",),
     INDEX: (
         "elevation", "cost", "coefficients", "connectivity", "block", "levels", "cell_size",
         "nodata", "sparsify",

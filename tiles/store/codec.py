@@ -323,7 +323,8 @@ class _Reader:
         if kind == "n":
             return self._small(*rest)[()]
         if kind == "i":
-            return int(*rest, 16)
+            (digits,) = rest
+            return int(digits, 16)
         if kind == "f":
             return struct.unpack("<d", bytes.fromhex(*rest))[0]
         if kind == "c":

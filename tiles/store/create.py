@@ -316,11 +316,12 @@ def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     """The same rows in pieces of a whole chunk each, but for the last."""
     kept: list[NDArray[Any]] = []
     for piece in pieces:
-        kept.append(piece)
-        while sum(map(len, kept)) > TABLE_ROWS:
-            values = np.concatenate(kept)
-            yield values[:TABLE_ROWS]
-            kept = [values[TABLE_ROWS:]]
+        done = 0
+        while (missing := TABLE_ROWS - sum(map(len, kept))) < len(piece) - done:
+            yield np.concatenate([*kept, piece[done : done + missing]])
+            kept, done = [], done + missing
+        kept.append(piece[done:].copy())
+        del piece  # before the next is made
     yield np.concatenate(kept)
 
 

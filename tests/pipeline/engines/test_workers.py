@@ -30,9 +30,8 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph import first_worker
 from orograph.engines.executors import executor
-from orograph.execution import launch, watch
+from orograph.execution import first_worker, launch, watch
 from orograph.index.distance_index import DistanceIndex
 
 TOKEN = "0123456789abcdef" * 2
@@ -168,12 +167,6 @@ def in_process(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
         yield local, connected
 
 
-def build(out: Path, client: Client) -> Any:
-    """An index, as an object that is watched like a run."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(DistanceIndex.build, SMALL, out, block=4, client=client)
-
-
 MATRIX = np.random.default_rng(3).random((40, 40))
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, shard=16, **o),
@@ -221,10 +214,11 @@ def test_a_run_that_has_no_worker_says_so_once_and_goes_on_when_one_comes(
 
 @pytest.mark.usefixtures("impatient")
 def test_an_index_that_has_no_worker_says_so(tmp_path: Path) -> None:
+    DistanceIndex.build(SMALL, tmp_path / "compiled", block=4)
     with (
+        ThreadPoolExecutor(1) as pool,
         in_process(0) as (cluster, client),
         warnings.catch_warnings(record=True) as caught,
-        ThreadPoolExecutor(1) as pool,
     ):
         warnings.simplefilter("always")
         made = pool.submit(DistanceIndex.build, SMALL, tmp_path / "i", block=4, client=client)
@@ -302,7 +296,11 @@ def test_a_run_takes_the_backend_of_the_workers_that_come(
     def engine(self: Any, client: Any, handle: Any, cancelled: Any) -> Any:
         raise QueryContext(getattr(self, "distances", self).problem.backend)
 
-    for where in ("frontier.Frontier", "passes.Pass", "serving.Served"):
+    for where in (
+        "engines.frontier.driver.Frontier",
+        "engines.quadtree_pass.QuadtreePass",
+        "distance.allocation.DistanceThenAllocation",
+    ):
         monkeypatch.setattr(f"orograph.{where}.run", engine)
     monkeypatch.setattr(launch, "decide_backend", lambda *_: "cuda")
     with in_process(0) as (_, client), pytest.raises(QueryContext, match=r"^cuda$"):

@@ -187,15 +187,29 @@ def test_what_a_build_reads_and_copies(tmp_path: Path) -> None:
 
 
 WORKER = """
-import sys, numpy as np, orograph as og
+import sys, orograph as og
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 if __name__ == "__main__":
-    with og.cluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
-        og.DistanceIndex.build(sys.argv[1], sys.argv[2], block=256, client=client)
+    raster, out = sys.argv[1:]
+    options = dict(threads_per_worker=1, memory_limit="8 GiB", dashboard_address=None)
+    with og.cluster(n_workers=1, **options) as client:
+        {work}
         print(*client.run(peak).values(), peak())
 """
+
+
+def peaks_of(work: str, raster: Path, out: Path) -> list[int]:
+    """Peak resident bytes of a worker and of the client while they do some work."""
+    sent = subprocess.run(
+        [sys.executable, "-c", WORKER.format(work=work), str(raster), str(out)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return [int(peak) for peak in sent.stdout.split()]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
@@ -204,15 +218,22 @@ def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
     planned = og.plan("distance_index", (512, 1024), block=256)
     # compile the kernels here: that takes memory of its own
     DistanceIndex.build(rough((8, 8)), tmp_path / "small")
-    sent = subprocess.run(
-        [sys.executable, "-c", WORKER, str(tmp_path / "f"), str(tmp_path / "i")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    worker, client = map(int, sent.stdout.split())
+    work = "og.DistanceIndex.build(raster, out, block=256, client=client)"
+    worker, client = peaks_of(work, tmp_path / "f", tmp_path / "i")
     assert 0.6 < worker / planned.memory_per_worker < 1.05
     assert client < 1.1 * planned.memory_client
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
+def test_a_distance_takes_the_memory_that_was_planned(tmp_path: Path) -> None:
+    friction = rough((3072, 3072)).astype(np.float32)
+    og.ingest(friction, tmp_path / "f")
+    planned = og.plan("cost_distance", tmp_path / "f", memory_limit="8 GiB")
+    og.cost_distance(friction[:8, :8], [(0, 0)], out=tmp_path / "small")
+    work = "og.cost_distance(raster, [(1500, 1500)], out=out, client=client)"
+    worker, client = peaks_of(work, tmp_path / "f", tmp_path / "c")
+    assert worker == pytest.approx(planned.memory_per_worker, rel=0.15)
+    assert client == pytest.approx(planned.memory_client, rel=0.15)
 
 
 def test_a_plan_of_components_grows_with_how_many_there_are() -> None:
@@ -231,6 +252,41 @@ def test_a_plan_of_components_grows_with_how_many_there_are() -> None:
     assert large.memory_per_worker - usual.memory_per_worker < 30_000 * 6 * 200
 
 
+MASKS: dict[str, Array] = {
+    "noise": np.random.default_rng(0).random((1100, 900)) < 0.4,
+    "a checkerboard": np.indices((1000, 1000)).sum(axis=0) % 2,
+    "each cell a class": np.arange(1, 700 * 900 + 1).reshape(700, 900),
+    "a strip": np.arange(1, 5001).reshape(5000, 1) // 2 * 2,
+    "nothing": np.zeros((300, 300)),
+}
+
+
+@pytest.mark.parametrize("connectivity", [4, 8])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_components_are_counted_in_a_part_of_the_raster(mask: Array, connectivity: int) -> None:
+    found = og.connected_components(mask, connectivity=connectivity).attrs["component_count"]
+    planned = og.plan("connected_components", mask, connectivity=connectivity)
+    sent = og.plan("connected_components", mask, components=found)
+    assert planned.bytes_written == pytest.approx(sent.bytes_written, rel=0.02, abs=200)
+    assert planned.memory_total == pytest.approx(sent.memory_total, rel=0.02)
+
+
+def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
+    shape = 6144, 6144
+    plans = {
+        (limit, workers): og.plan("cost_distance", shape, memory_limit=limit, workers=workers)
+        for limit in ("100 MiB", "8 GiB")
+        for workers in (1, 3)
+    }
+    kept = {key: plan.memory_kept for key, plan in plans.items()}
+    assert kept["100 MiB", 1] == kept["100 MiB", 3] == 50 * 2**20
+    # distance and friction of all cells; three of nine shards for each of three workers
+    assert kept["8 GiB", 1] == 6144 * 6144 * 16 == 3 * kept["8 GiB", 3]
+    needed = [plan.memory_per_worker - plan.memory_kept for plan in plans.values()]
+    assert needed[0] == needed[1] >= needed[2] == needed[3]
+    assert "(576.0 MiB of it by choice)" in str(plans["8 GiB", 1])
+
+
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((500, 700)) < 0.4
     found = og.connected_components(mask, connectivity=4, out=tmp_path / "labels")
@@ -247,7 +303,16 @@ def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "an option of another operation": (
         "cost_distance", (9, 9), {"block": 8},
-        "block: no option of a plan of cost_distance, which has none; it is one of distance_index",
+        "block: no option of a plan of cost_distance, which has memory_limit; it is one",
+    ),
+    "a limit below nothing": (
+        "cost_distance", (9, 9), {"memory_limit": 0}, "memory_limit: 0; give bytes, at least 1",
+    ),
+    "a limit in words": (
+        "hop_distance", (9, 9), {"memory_limit": "much"}, "memory_limit: 'much'; give bytes",
+    ),
+    "components by 16 neighbours": (
+        "connected_components", (9, 9), {"connectivity": 16}, "connectivity: 16 is unknown",
     ),
     "no option at all": (
         "connected_components", (9, 9), {"blocks": 8},
@@ -294,6 +359,9 @@ def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "1 blocks of 256" in capsys.readouterr().out
     assert main(["plan", "connected_components", "--shape", "60", "50", "--components", "7"]) == 0
     assert "connected_components of 60 x 50 cells" in capsys.readouterr().out
+    limit = ["--memory-limit", "20 KiB"]
+    assert main(["plan", "hop_distance", "--shape", "60", "50", *limit]) == 0
+    assert "(10.0 KiB of it by choice)" in capsys.readouterr().out
     for wrong in ([str(tmp_path / "f"), "--shape", "9", "9"], [], ["--components", "7"]):
         assert main(["plan", "distance_index", *wrong]) == 1, wrong
         assert "orograph: " in capsys.readouterr().err

@@ -22,14 +22,16 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
@@ -429,6 +431,30 @@ def _gather(
     return Parts(order, mine, size, box)
 
 
+@overload
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = ...,
+    min_size: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = ...,
+    min_size: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def connected_components(
     classes: Any,
     *,
@@ -436,13 +462,14 @@ def connected_components(
     min_size: int = 1,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Number the connected components of a raster of classes, at any size.
 
     Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
@@ -459,7 +486,7 @@ def connected_components(
         Components of fewer cells become background and have no number.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -498,14 +525,15 @@ def connected_components(
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
     raster = open_raster(classes, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    backend = choose_backend("label_tile", backend, (raster,), options)
-    problem = Components(raster.nodata, connectivity, int(min_size), backend)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    chosen = choose_backend("label_tile", (raster,), options)
+    problem = Components(raster.nodata, connectivity, int(min_size), chosen)
     parameters = {
         "connectivity": connectivity,
         "min_size": int(min_size),
         "nodata": repr(raster.nodata),
     }
-    warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(backend) else None
-    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
-    return launch(order, options)
+    warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(chosen) else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
+    run = launch(job, options)
+    return run.result() if wait else run

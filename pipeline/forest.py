@@ -17,14 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles as halves
 from orograph.kernels.forest import tile as forest
@@ -282,6 +284,30 @@ def _concatenate(parts: Sequence[Edges]) -> Edges:
     )
 
 
+@overload
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def minimum_spanning_forest(
     elevation: Any,
     *,
@@ -289,13 +315,14 @@ def minimum_spanning_forest(
     connectivity: int = 8,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The minimum spanning forest of a grid of heights, exactly, at any size.
 
     The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
@@ -319,6 +346,9 @@ def minimum_spanning_forest(
     tile
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
+    shard
+        Cells a side of a shard, which one task reads and one task writes: ``tile`` times a power of
+        two; by default some 2048. The result does not depend on it.
     out
         Path of the Zarr store to write. Without it the result is in memory.
     overwrite
@@ -379,13 +409,14 @@ def minimum_spanning_forest(
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    backend = choose_backend("tile_forest", backend, (raster,), options)
-    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    chosen = choose_backend("tile_forest", (raster,), options)
+    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(backend) else None
-    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
-    return launch(order, options)
+    warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
+    run = launch(job, options)
+    return run.result() if wait else run
 
 
 def estimate_forest(

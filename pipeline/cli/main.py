@@ -274,7 +274,7 @@ def _client(options: argparse.Namespace) -> Any:
     return og.cluster(n_workers=options.workers)
 
 
-def _watch(run: og.Run, name: str) -> xr.Dataset:
+def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     """Show a progress bar until the run ends; return its result."""
     from tqdm import tqdm
 

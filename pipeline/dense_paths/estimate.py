@@ -12,7 +12,7 @@ from scipy import sparse
 from orograph.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
 from orograph.dense_paths.blocked import METHODS
 from orograph.dense_paths.edge_matrix import DTYPES, open_edges
-from orograph.execution.launch import check_choice
+from orograph.execution.options import check_choice
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, check_shape
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.create import Layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ from orograph.distance.problem import Distance, check_friction, is_source, longe
 from orograph.distance.sources import check_same_grid, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.errors import InputError
@@ -39,6 +41,52 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 DTYPES = ("float64", "float32", "int64")
+
+
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
 
 
 def cost_distance(
@@ -59,13 +107,14 @@ def cost_distance(
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least cost of reaching each cell from the nearest of the sources, over all paths.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
@@ -118,7 +167,7 @@ def cost_distance(
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -196,7 +245,7 @@ def cost_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Distance.on_rasters(
         named,
         CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
@@ -206,7 +255,7 @@ def cost_distance(
         max_cost=float(max_cost),
         sources=cells,
         targets=targets,
-        backend=choose_backend("open_tile", backend, rasters, options),
+        backend=choose_backend("open_tile", rasters, options),
     )
     parameters = {
         "parameters": repr(
@@ -221,24 +270,26 @@ def cost_distance(
     }
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
-    order = RunSpec(
+    job = raster_job(
         Frontier,
         problem,
         rasters,
         parameters,
         partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
+        options,
         least_tile=problem.halo_width,
     )
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         both = DistanceAndAllocation(problem, allocation, problem.backend)
-        order = replace(
-            order,
-            engine=DistanceThenAllocation,
+        job = replace(
+            job,
+            make_engine=DistanceThenAllocation,
             problem=both,
-            warm_up=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
+            compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
-    return launch(order, options)
+    run = launch(job, options)
+    return run.result() if wait else run
 
 
 @dataclass(frozen=True)

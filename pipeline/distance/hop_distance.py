@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,9 @@ from orograph.distance.problem import Distance, State, warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import CostModel
 from orograph.tiles.errors import InputError
@@ -100,6 +102,36 @@ class Hops(Distance):
         }
 
 
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def hop_distance(
     mask: Any,
     sources: Any,
@@ -110,13 +142,14 @@ def hop_distance(
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least number of steps from the nearest source to each passable cell.
 
     Parameters
@@ -131,7 +164,7 @@ def hop_distance(
         Cells farther away stay unreached.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -175,7 +208,7 @@ def hop_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Hops.on_mask(
         raster.shape,
         {name: r.nodata for name, r in named.items()},
@@ -183,7 +216,7 @@ def hop_distance(
         max_hops,
         sources=cells,
         targets=targets,
-        backend=choose_backend("open_tile", backend, rasters, options),
+        backend=choose_backend("open_tile", rasters, options),
     )
     parameters = {
         "parameters": repr((connectivity, max_hops, tuple(problem.nodata.values()), targets)),
@@ -192,5 +225,6 @@ def hop_distance(
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
-    order = RunSpec(Frontier, problem, rasters, parameters, compiled)
-    return launch(order, options)
+    job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
+    run = launch(job, options)
+    return run.result() if wait else run

@@ -15,7 +15,7 @@ from orograph.distance.cost_distance import (
     open_surface,
 )
 from orograph.distance.problem import Distance, longest_step
-from orograph.execution.launch import check_choice
+from orograph.execution.options import check_choice
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.errors import InputError

@@ -6,8 +6,9 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,10 @@ import numpy.typing as npt
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import current_client
-from orograph.execution.launch import RunOptions, where_to_work
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
-from orograph.index.build import build_index
+from orograph.index.build import index_job
 from orograph.index.path import corridor_of, trace_in
 from orograph.index.points import (
     QueryContext,
@@ -33,10 +35,13 @@ from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.overlap import refuse_overlap
+from orograph.tiles.store.storage import Location
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
+
+    from orograph.execution.run import Run
 
 MEMORY = 2**32
 
@@ -93,6 +98,56 @@ class DistanceIndex:
 
     # -- making and opening ------------------------------------------------------------------
 
+    @overload
+    @classmethod
+    def build(
+        cls,
+        friction: Any,
+        store: str | os.PathLike[str],
+        *,
+        elevation: Any = ...,
+        cost: str = ...,
+        coefficients: Mapping[str, float] | None = ...,
+        connectivity: int = ...,
+        block: int = ...,
+        levels: int = ...,
+        dtype: str = ...,
+        cell_size: float | tuple[float, float] | None = ...,
+        nodata: float | int | None = ...,
+        sparsify: bool = ...,
+        memory: int = ...,
+        overwrite: bool = ...,
+        resume: bool = ...,
+        wait: Literal[True] = ...,
+        backend: str | None = ...,
+        client: Client | None = ...,
+    ) -> DistanceIndex: ...
+
+    @overload
+    @classmethod
+    def build(
+        cls,
+        friction: Any,
+        store: str | os.PathLike[str],
+        *,
+        elevation: Any = ...,
+        cost: str = ...,
+        coefficients: Mapping[str, float] | None = ...,
+        connectivity: int = ...,
+        block: int = ...,
+        levels: int = ...,
+        dtype: str = ...,
+        cell_size: float | tuple[float, float] | None = ...,
+        nodata: float | int | None = ...,
+        sparsify: bool = ...,
+        memory: int = ...,
+        overwrite: bool = ...,
+        resume: bool = ...,
+        wait: Literal[False],
+        backend: str | None = ...,
+        client: Client | None = ...,
+    ) -> Run[DistanceIndex]: ...
+
     @classmethod
     def build(
         cls,
@@ -112,9 +167,10 @@ class DistanceIndex:
         memory: int = MEMORY,
         overwrite: bool = False,
         resume: bool = False,
+        wait: bool = True,
         backend: str | None = None,
         client: Client | None = None,
-    ) -> DistanceIndex:
+    ) -> DistanceIndex | Run[DistanceIndex]:
         """Make an index of a raster.
 
         Parameters
@@ -135,7 +191,7 @@ class DistanceIndex:
             same; see the notes for what it saves and costs.
         memory : int
             Bytes of matrices that questions may keep in memory.
-        overwrite, resume, backend, client
+        overwrite, resume, wait, backend, client
             As of `minimum_spanning_forest`.
 
         Returns
@@ -179,19 +235,19 @@ class DistanceIndex:
             nodata=nodata,
             sparsify=sparsify,
         )
-        rasters = wanted.rasters
-        for raster in rasters:
-            refuse_overlap(raster, store)
-        options = RunOptions(out=store, client=client)
-        backend = choose_backend("solve_blocks", backend, rasters, options)
-        client = where_to_work(rasters, options)
-        build_index(wanted, store, overwrite, resume, backend, client)
-        return cls.open(store, memory=memory, client=client)
+        for raster in wanted.rasters:
+            refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
+        options = RunOptions(None, store, overwrite, resume, client, backend)
+        chosen = choose_backend("solve_blocks", wanted.rasters, options)
+        client = where_to_work(wanted.rasters, options)
+        job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
+        run = launch(job, options)
+        return run.result() if wait else run
 
     @classmethod
     def open(
         cls,
-        store: str | os.PathLike[str],
+        store: Location,
         *,
         memory: int = MEMORY,
         client: Client | None = None,

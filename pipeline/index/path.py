@@ -13,8 +13,9 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.paths import LeastCostPath, least_cost_path
 from orograph.distance.problem import Sources
-from orograph.execution.launch import RunOptions, RunSpec, launch
-from orograph.execution.run import Run
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions
 from orograph.index.points import QueryContext
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
@@ -73,11 +74,9 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     )
     problem = replace(form.problem(lengths), sources=source)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
-    order = RunSpec(
-        DistanceThenAllocation, DistanceAndAllocation(problem, allocation), tuple(rasters), {}, None
-    )
-    result = launch(order, RunOptions())
-    assert not isinstance(result, Run)
+    both, options = DistanceAndAllocation(problem, allocation), RunOptions()
+    job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, options)
+    result = launch(job, options).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

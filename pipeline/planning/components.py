@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.launch import check_choice
+from orograph.execution.options import check_choice
 from orograph.kernels.backends import get_backend
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
 from orograph.tiles.errors import InputError

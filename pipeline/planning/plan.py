@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.clusters import current_client
-from orograph.execution.launch import check_choice, run_layout
+from orograph.execution.options import check_choice, run_layout
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree

@@ -33,11 +33,10 @@ from orograph.components import Components, Message, Parts, Summary
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
-from orograph.execution.launch import run_layout, task_level
+from orograph.execution.options import run_layout, task_level
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_encode
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink
 
 CONNECTIVITY = pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
@@ -800,11 +799,12 @@ def test_a_table_is_written_in_whole_chunks_a_row_of_shards_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orograph.tiles.store.create.TABLE_ROWS", 64)
-    monkeypatch.setattr("orograph.execution.launch.run_layout", lambda shape, tile: Layout(8, 16))
     classes = noise((117, 90), 0.4, 8)
     expected = oracle.connected_components(classes, connectivity=4)
     assert expected.count > 10 * 64
-    result = og.connected_components(classes, connectivity=4, tile=8, out=tmp_path / "labels.zarr")
+    result = og.connected_components(
+        classes, connectivity=4, tile=8, shard=16, out=tmp_path / "labels.zarr"
+    )
     assert_is(result, expected, connectivity=4)
     for name in ("component_size", "component_box"):
         column = zarr.open_array(tmp_path / "labels.zarr" / name)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.problem import Distance, is_source
+from orograph.distance.problem import Distance
+from orograph.distance.sources import is_source
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.execution.context import RunContext

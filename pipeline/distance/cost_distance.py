@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.allocation import (
     AllocationProblem,
@@ -19,19 +17,27 @@ from orograph.distance.allocation import (
     DistanceThenAllocation,
     source_labels,
 )
-from orograph.distance.problem import Distance, check_friction, is_source, longest_step, warm_up
-from orograph.distance.sources import check_same_grid, parse_sources, parse_targets
+from orograph.distance.arguments import (
+    DTYPES,
+    check_starts,
+    check_whole_lengths,
+    model_coefficients,
+    open_surface,
+)
+from orograph.distance.checks import longest_step
+from orograph.distance.problem import Distance, warm_up
+from orograph.distance.sources import is_source, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import may_use_numba
-from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
+from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+from orograph.tiles.raster.raster import ArrayRaster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from orograph.execution.run import Run
 
 OUTPUTS = ("cost", "back_direction", "allocation")
-DTYPES = ("float64", "float32", "int64")
 
 
 @overload
@@ -290,93 +295,3 @@ def cost_distance(
         )
     run = launch(job, options)
     return run.result() if wait else run
-
-
-@dataclass(frozen=True)
-class Surface:
-    """What is walked on."""
-
-    friction: Raster | None
-    elevation: Raster | None
-
-    @property
-    def named(self) -> dict[str, Raster]:
-        """Its rasters by name, friction first."""
-        both = {"friction": self.friction, "elevation": self.elevation}
-        return {name: raster for name, raster in both.items() if raster is not None}
-
-    @property
-    def rasters(self) -> tuple[Raster, ...]:
-        return tuple(self.named.values())
-
-    @property
-    def first(self) -> Raster:
-        return self.rasters[0]
-
-    def check(self, dtype: np.dtype[Any], longest: float) -> None:
-        """Refuse friction in memory that cannot be walked on; tiles check what is stored."""
-        if isinstance(self.friction, ArrayRaster):
-            whole = Window(0, 0, *self.friction.shape)
-            cells = self.friction.read(whole)
-            check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest)
-
-
-def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
-    model = MODELS[cost]
-    given = {"friction": friction, "elevation": elevation}
-    for name in model.needs:
-        if given[name] is None:
-            raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
-    surface = Surface(
-        open_raster(friction, nodata=nodata)
-        if friction is not None and "friction" in model.takes
-        else None,
-        open_raster(elevation) if "elevation" in model.takes else None,
-    )
-    for raster in surface.rasters[1:]:
-        check_same_grid("elevation", raster, surface.first)
-    return surface
-
-
-def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
-    names = MODELS[cost].coefficients
-    unknown = sorted(set(given or ()) - set(names))
-    if unknown:
-        raise InputError(
-            f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
-            f"{', '.join(names) or 'none'}"
-        )
-    for name, value in (given or {}).items():
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise InputError(f"coefficients: {name} is {value!r}; it must be a finite number")
-    chosen = tuple(float(value) for value in {**names, **(given or {})}.values())
-    check = MODELS[cost].check
-    try:
-        if check:
-            check(*chosen)
-    except ValueError as error:
-        raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
-    return chosen
-
-
-def check_starts(initial_cost: float | Sequence[float], dtype: np.dtype[Any]) -> None:
-    """Refuse initial costs that the dtype of distances does not hold."""
-    starts = np.asarray(initial_cost)
-    if dtype.kind == "i" and (starts % 1).any():
-        raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
-    most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
-    if (np.isfinite(starts) & (starts > most)).any():
-        raise InputError(f"initial_cost: {initial_cost}; in {dtype} it must be at most {most:g}")
-
-
-def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
-    if not MODELS[cost].integers:
-        raise InputError(
-            f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
-        )
-    used = lengths[{4: [0, 1], 8: [0, 1, 2], 16: [0, 1, 2, 3, 4]}[connectivity]]
-    if cost == "friction" and (used != np.rint(used)).any():
-        raise InputError(
-            f"dtype: 'int64' needs steps of whole length, here they are {used[:, 0].tolist()}; "
-            "use cell_size=1 with connectivity=4, or a float dtype"
-        )

@@ -1,23 +1,18 @@
-"""Breadth-first search levels over the passable cells of a raster, at any size.
-
-A hop is a step of cost one, so this is `orograph.distance.problem.Distance` in exact integers, on a
-surface of friction one with barriers where the mask says so.
-"""
+"""Breadth-first search levels over the passable cells of a raster, at any size."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.problem import Distance, State, warm_up
+from orograph.distance.hops import Hops
+from orograph.distance.problem import warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
@@ -25,12 +20,9 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import may_use_numba
-from orograph.kernels.relax.models import CostModel
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,66 +32,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-# the friction model in integers counts the friction of both ends: two for a step
-PER_HOP = 2
 MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
-
-
-@dataclass(frozen=True)
-class Hops(Distance):
-    """Hop distance as a problem of the frontier engine; its friction is the mask."""
-
-    name = "hop-distance"
-    by_mask = True
-
-    @classmethod
-    def on_mask(
-        cls,
-        shape: tuple[int, int],
-        nodata: Mapping[str, float | int | None],
-        connectivity: int,
-        max_hops: int | None = None,
-        **options: Any,
-    ) -> Hops:
-        """Return the problem on a mask; ``options`` are further fields of `Distance`."""
-        return cls(
-            model=CostModel("friction"),
-            dtype=np.dtype(np.int64),
-            connectivity=connectivity,
-            lengths=np.ones((5, 1)),
-            nodata=nodata,
-            cells=shape[0] * shape[1],
-            max_cost=math.inf if max_hops is None else float(PER_HOP * max_hops),
-            **options,
-        )
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """What is written."""
-        dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
-        attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
-        return (Variable("hops", dtype, None, attrs),)
-
-    def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Whatever a mask holds is passable or not."""
-
-    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """The tile's hops."""
-        (variable,) = self.outputs
-        found = state.tile.read_out(variable.dtype, -1, PER_HOP)
-        counts: dict[str, float] = {
-            "reached_cells": found.reached,
-            "unreached_cells": found.cut_off,
-            "impassable_cells": found.barriers,
-        }
-        return {variable.name: found.values}, counts
-
-    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """How many cells were reached, or not."""
-        return {
-            "connectivity": self.connectivity,
-            **{name: int(count) for name, count in counts.items()},
-        }
 
 
 @overload

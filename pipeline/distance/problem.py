@@ -14,32 +14,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.checks import check_friction, check_heights, longest_step
+from orograph.distance.sources import Sources, is_source
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
-from orograph.kernels.relax.pad import first_outside
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
-from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Single cells from which distances are counted, one entry each."""
-
-    rows: npt.NDArray[np.int64]
-    columns: npt.NDArray[np.int64]
-    costs: npt.NDArray[np.float64]
-    labels: npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -323,98 +313,3 @@ def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike]) -> None:
     nothing: Border = [None] * len(NEIGHBOURS)
     problem.visit(state, nothing, nothing, math.inf)
     problem.finish(state)
-
-
-def is_source(
-    values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
-) -> npt.NDArray[np.bool_]:
-    """Which cells of a raster of sources are sources."""
-    # in the dtype of the cells: float64 takes 2**53 + 1 for 2**53
-    wanted: npt.NDArray[np.bool_]
-    if targets is None:
-        wanted = values != 0
-    elif values.dtype.kind in "iu":
-        limits = np.iinfo(values.dtype)
-        exact = [int(v) for v in targets if v == int(v) and limits.min <= v <= limits.max]
-        wanted = np.isin(values, np.array(exact, values.dtype))
-    else:
-        wanted = np.isin(values, [float(v) for v in targets if v == float(v)])
-    return wanted & valid_cells(values, nodata)
-
-
-def longest_step(lengths: npt.NDArray[np.float64], connectivity: int) -> float:
-    """Return the greatest length of a step, of a table of lengths."""
-    return float(lengths[: {4: 2, 8: 3, 16: 5}[connectivity]].max())
-
-
-def check_friction(
-    cells: Array,
-    nodata: float | int | None,
-    frame: Window,
-    dtype: np.dtype[Any],
-    count: int,
-    longest: float,
-) -> None:
-    """Refuse friction that is negative, infinite or too large to be summed, saying where.
-
-    ``count`` is the number of cells of the grid: no path has more; ``longest`` is the length of
-    its longest step.
-    """
-    if dtype.kind == "i":
-        check_whole(cells, nodata, frame, "friction")
-        # the friction of four cells times the length of a step stays below
-        most: float = BARRIER // (8 * math.ceil(longest))
-    else:
-        most = float(np.finfo(dtype).max) / (8.0 * max(count, 1) * max(longest, 1.0))
-    if cells.dtype.kind == "f":
-        most = min(most, float(np.finfo(cells.dtype).max))
-    bad = first_outside(cells, nodata, most)
-    if bad >= 0:
-        _refuse(
-            bad,
-            cells,
-            frame,
-            "friction",
-            f"it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
-            f"{longest:g} long: mark barriers as nodata (NaN)",
-        )
-
-
-def check_heights(
-    cells: Array, nodata: float | int | None, frame: Window, dtype: np.dtype[Any]
-) -> None:
-    """Refuse heights whose differences the dtype of distances does not hold, saying where."""
-    if dtype.kind == "i":
-        check_whole(cells, nodata, frame, "elevation")
-        most: float = BARRIER // 8
-    else:
-        most = float(np.finfo(dtype).max) / 8
-    limits = np.iinfo(cells.dtype) if cells.dtype.kind in "iu" else np.finfo(cells.dtype)
-    if max(-float(limits.min), float(limits.max)) <= most:
-        return
-    bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
-    if bad.any():
-        must = f"it must be {-most:g} to {most:g} in {dtype}: mark what is no height as nodata"
-        _refuse(int(bad.argmax()), cells, frame, "elevation", must)
-
-
-def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: str) -> None:
-    """Refuse fractions where distances are integers."""
-    if cells.dtype.kind == "f":
-        with np.errstate(invalid="ignore"):
-            bad = np.isfinite(cells) & (cells != np.rint(cells))
-        if nodata is not None and not math.isnan(nodata):
-            bad &= cells != cells.dtype.type(nodata)
-        if bad.any():
-            _refuse(
-                int(bad.argmax()),
-                cells,
-                frame,
-                name,
-                "with dtype='int64' it must be whole: use a float dtype",
-            )
-
-
-def _refuse(index: int, cells: Array, frame: Window, name: str, must: str) -> None:
-    y, x = np.unravel_index(index, cells.shape)
-    raise InputError(f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}")

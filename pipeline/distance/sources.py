@@ -4,21 +4,52 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from orograph.distance.problem import Sources, is_source
 from orograph.tiles.crs import parse_crs, same_crs
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 
 SNAP_CELLS = 10
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Single cells from which distances are counted, one entry each."""
+
+    rows: npt.NDArray[np.int64]
+    columns: npt.NDArray[np.int64]
+    costs: npt.NDArray[np.float64]
+    labels: npt.NDArray[np.int64]
+
+
+def is_source(
+    values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
+) -> npt.NDArray[np.bool_]:
+    """Which cells of a raster of sources are sources."""
+    # in the dtype of the cells: float64 takes 2**53 + 1 for 2**53
+    wanted: npt.NDArray[np.bool_]
+    if targets is None:
+        wanted = values != 0
+    elif values.dtype.kind in "iu":
+        limits = np.iinfo(values.dtype)
+        exact = [int(v) for v in targets if v == int(v) and limits.min <= v <= limits.max]
+        wanted = np.isin(values, np.array(exact, values.dtype))
+    else:
+        wanted = np.isin(values, [float(v) for v in targets if v == float(v)])
+    return wanted & valid_cells(values, nodata)
 
 
 def snap_cells(snap: bool | int) -> int:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from orograph.distance.cost_distance import (
+from orograph.distance.arguments import (
     DTYPES,
     check_whole_lengths,
     model_coefficients,
     open_surface,
 )
-from orograph.distance.problem import Distance, longest_step
+from orograph.distance.checks import longest_step
+from orograph.distance.problem import Distance
 from orograph.execution.options import check_choice
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS, CostModel

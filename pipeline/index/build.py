@@ -8,7 +8,7 @@ what would save it. Tasks share nothing, and may be done again at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,6 +24,7 @@ from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.run import Progress, compute
 from orograph.index.arguments import BuildSpec
+from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form
 from orograph.index.store import IndexStore
 from orograph.kernels.backends import get_backend
@@ -38,10 +39,8 @@ from orograph.kernels.boundary.propagate import (
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
-from orograph.kernels.relax.models import BARRIER
-from orograph.tiles.grid.quadtree import Node, Place, Sides
+from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.sink import StoreSink
 from orograph.tiles.store.storage import Storage
@@ -51,28 +50,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
-
-
-def with_halo(window: Window, shape: tuple[int, int]) -> Window:
-    """A window and the cells around it that the grid has."""
-    return Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2).clip(shape)
-
-
-def costs_of(
-    problem: Distance, cells: Iterable[Array], window: Window, frame: Window, shape: tuple[int, int]
-) -> BlockCosts:
-    """What steps cost in a window of which, with more around it, ``frame``, cells are known."""
-    part = with_halo(window, shape)
-    place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
-    surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
-    return BlockCosts(surface.friction, surface.elevation, surface.rules)
-
-
-def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
-    """Cells of a raster as an index keeps them: barriers where there is nothing."""
-    stored = np.full(cells.shape, BARRIER if dtype.kind == "i" else np.nan, dtype)
-    np.copyto(stored, cells, where=valid_cells(cells, nodata), casting="unsafe")
-    return stored
 
 
 @dataclass(frozen=True)

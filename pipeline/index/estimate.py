@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.index.arguments import BLOCK, LEVELS, BuildSpec, check_form, wanted_index
-from orograph.index.build import as_stored, costs_of, warm_up, with_halo
+from orograph.index.build import warm_up
+from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form, encode_block, encode_record
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.blocks import block_matrix

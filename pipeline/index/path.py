@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,11 +13,10 @@ from orograph.distance.allocation import (
     DistanceThenAllocation,
 )
 from orograph.distance.paths import LeastCostPath, least_cost_path
-from orograph.distance.problem import Sources
+from orograph.distance.sources import Sources
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
-from orograph.index.points import QueryContext
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices
@@ -24,6 +24,9 @@ from orograph.kernels.boundary.propagate import unreached
 from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster
+
+if TYPE_CHECKING:
+    from orograph.index.points import QueryContext
 
 
 def corridor_of(blocks: Blocks, start: Indices, end: Indices, asked: QueryContext) -> list[int]:

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from orograph.distance.problem import is_source
-from orograph.distance.sources import parse_sources, snap_cells
+from orograph.distance.sources import is_source, parse_sources, snap_cells
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import cluster_failures
 from orograph.execution.watch import Watch

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.index.build import costs_of, with_halo
+from orograph.index.costs import costs_of, with_halo
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.index.build import as_stored, costs_of, make_block, with_halo
+from orograph.index.build import make_block
+from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.store import PENDING, IndexStore
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window

@@ -20,8 +20,9 @@ from orograph.components import (
     Summary,
     compile_kernels,
 )
-from orograph.distance.hop_distance import Hops
-from orograph.distance.problem import Sources, warm_up
+from orograph.distance.hops import Hops
+from orograph.distance.problem import warm_up
+from orograph.distance.sources import Sources
 from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import forget

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.hop_distance import PER_HOP
+from orograph.distance.hops import PER_HOP
 from orograph.engines.executors import Executor
 from orograph.engines.frontier.protocol import Border
 from orograph.kernels.backends import NumbaBackend

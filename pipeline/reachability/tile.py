@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.hop_distance import PER_HOP, Hops
+from orograph.distance.hops import PER_HOP, Hops
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.engines.tile_states import Tile, TileStates
 from orograph.execution.context import RunContext

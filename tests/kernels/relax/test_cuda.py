@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import orograph as og
-from orograph.distance.problem import Distance, Sources
+from orograph.distance.problem import Distance
+from orograph.distance.sources import Sources
 from orograph.engines.tile_states import StateCache
 from orograph.kernels.relax import border as border
 from orograph.kernels.relax import cuda as relax_cuda

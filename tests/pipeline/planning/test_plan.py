@@ -16,7 +16,7 @@ from scipy import sparse
 import orograph as og
 from orograph.cli.main import main
 from orograph.dense_paths import blocked
-from orograph.index.build import with_halo
+from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
 from orograph.planning.plan import ESTIMATES

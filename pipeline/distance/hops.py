@@ -1,0 +1,82 @@
+"""Hop distance as a problem of the frontier engine.
+
+A hop is a step of cost one, so this is `orograph.distance.problem.Distance` in exact integers, on a
+surface of friction one with barriers where the mask says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.problem import Distance, State
+from orograph.kernels.relax.models import CostModel
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+
+# the friction model in integers counts the friction of both ends: two for a step
+PER_HOP = 2
+
+
+@dataclass(frozen=True)
+class Hops(Distance):
+    """Hop distance as a problem of the frontier engine; its friction is the mask."""
+
+    name = "hop-distance"
+    by_mask = True
+
+    @classmethod
+    def on_mask(
+        cls,
+        shape: tuple[int, int],
+        nodata: Mapping[str, float | int | None],
+        connectivity: int,
+        max_hops: int | None = None,
+        **options: Any,
+    ) -> Hops:
+        """Return the problem on a mask; ``options`` are further fields of `Distance`."""
+        return cls(
+            model=CostModel("friction"),
+            dtype=np.dtype(np.int64),
+            connectivity=connectivity,
+            lengths=np.ones((5, 1)),
+            nodata=nodata,
+            cells=shape[0] * shape[1],
+            max_cost=math.inf if max_hops is None else float(PER_HOP * max_hops),
+            **options,
+        )
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written."""
+        dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
+        attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
+        return (Variable("hops", dtype, None, attrs),)
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Whatever a mask holds is passable or not."""
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """The tile's hops."""
+        (variable,) = self.outputs
+        found = state.tile.read_out(variable.dtype, -1, PER_HOP)
+        counts: dict[str, float] = {
+            "reached_cells": found.reached,
+            "unreached_cells": found.cut_off,
+            "impassable_cells": found.barriers,
+        }
+        return {variable.name: found.values}, counts
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """How many cells were reached, or not."""
+        return {
+            "connectivity": self.connectivity,
+            **{name: int(count) for name, count in counts.items()},
+        }

@@ -13,6 +13,8 @@ O(border); no list of all components is ever made on the way.
 
 Source: M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018,
 for the pairwise merge of parent arrays; here up a tree, over borders alone.
+
+One idea, long: all functions of the sweep share one numbering, so they stand together.
 """
 
 from __future__ import annotations

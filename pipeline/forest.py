@@ -28,7 +28,7 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions, check_choice
 from orograph.kernels.backends import get_backend, may_use_numba
-from orograph.kernels.forest import nibbles as halves
+from orograph.kernels.forest import nibbles
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
@@ -251,7 +251,7 @@ class Forest:
 def compile_kernels(dtype: np.dtype[Any], weight: str) -> None:
     """Compile, or load from the cache, what tiles of this dtype need."""
     forest.compile_kernels(dtype, weight)
-    halves.compile_kernels()
+    nibbles.compile_kernels()
 
 
 def _count_bits(mask: npt.NDArray[np.uint8]) -> int:

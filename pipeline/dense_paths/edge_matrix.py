@@ -111,7 +111,7 @@ class EdgeMatrix:
     def statistics(self) -> EdgeStatistics:
         """Look at all edges once."""
         if sparse.issparse(self.values):
-            return self._sparse_facts()
+            return self._sparse_statistics()
         edges, least, greatest, checksum = 0, 0.0, 0.0, 0
         # whole chunks of what is stored, so that each is decoded once
         high, wide = (
@@ -131,7 +131,7 @@ class EdgeMatrix:
                     greatest = max(greatest, abs(float(there.min())), float(there.max()))
         return EdgeStatistics(edges, least, greatest, checksum)
 
-    def _sparse_facts(self) -> EdgeStatistics:
+    def _sparse_statistics(self) -> EdgeStatistics:
         coo = self.values.tocoo()
         lengths = self._lengths(coo.data, slice(0, self.n), slice(0, self.n))
         there = self.reach(lengths)

@@ -108,7 +108,7 @@ class _Threads:
 
 
 @dataclass
-class _Call:
+class _Task:
     """A task under way: where it was sent, and how to send it again."""
 
     worker: str | None
@@ -135,7 +135,7 @@ class _Cluster:
         self._client = client
         self._layers = Layers(problem, token)
         self._numbers = itertools.count()
-        self._running: dict[int, _Call] = {}
+        self._running: dict[int, _Task] = {}
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self._threads: dict[str, int] = {}
         self._workers: list[str] = []
@@ -164,7 +164,7 @@ class _Cluster:
         if not self._workers:
             # a task that waits for any worker makes a cluster that adapts start one
             return [] if self._running else [None]
-        load = Counter(call.worker for call in self._running.values())
+        load = Counter(task.worker for task in self._running.values())
         # one more than a worker can do at a time: it need not wait for the driver between them
         rooms = [
             (number, worker)
@@ -175,23 +175,23 @@ class _Cluster:
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
-        self._running[ticket] = _Call(worker, stage, function, arguments)
+        self._running[ticket] = _Task(worker, stage, function, arguments)
         self._send(ticket)
         return ticket
 
     def _send(self, ticket: int) -> None:
         """Send a copy of a task to its worker."""
-        call, number = self._running[ticket], next(self._numbers)
+        task, number = self._running[ticket], next(self._numbers)
         with cluster_failures():
             future = self._client.submit(
-                call.function,
-                *call.arguments,
-                key=(self._layers.name(call.stage), number),
-                workers=None if call.worker is None else [call.worker],
-                allow_other_workers=call.worker is not None,
+                task.function,
+                *task.arguments,
+                key=(self._layers.name(task.stage), number),
+                workers=None if task.worker is None else [task.worker],
+                allow_other_workers=task.worker is not None,
                 pure=False,
             )
-            call.copies[number] = future
+            task.copies[number] = future
             loop = cast("Any", self._client.loop).asyncio_loop
             asyncio.run_coroutine_threadsafe(self._deliver(ticket, number, future), loop)
 
@@ -226,12 +226,12 @@ class _Cluster:
             arrived = self._arrived.get(timeout=POLL_SECONDS)
             while True:
                 ticket, number, result, error = arrived
-                call = self._running.get(ticket)
-                if call is not None and number in call.copies:
+                task = self._running.get(ticket)
+                if task is not None and number in task.copies:
                     if error is not None:
                         raise error
                     del self._running[ticket]
-                    self._release(call)
+                    self._release(task)
                     results.append((ticket, result))
                 arrived = self._arrived.get_nowait()
         return results
@@ -246,20 +246,20 @@ class _Cluster:
         if silent:
             # nothing for long: whatever the scheduler believes, a second copy does no harm
             self._heard, self._patience = time.monotonic(), 2 * self._patience
-        for ticket, call in self._running.items():
-            lost = call.worker is not None and call.worker not in self._workers
+        for ticket, task in self._running.items():
+            lost = task.worker is not None and task.worker not in self._workers
             if not self._workers or not (lost or silent):
                 continue
             if lost:
-                self._release(call)
-                call.losses += 1
-                if call.losses > dask.config.get("distributed.scheduler.allowed-failures"):
+                self._release(task)
+                task.losses += 1
+                if task.losses > dask.config.get("distributed.scheduler.allowed-failures"):
                     raise RunError(
-                        KILLS_ITS_WORKERS.format(f"{call.stage}: {call.losses} workers are gone")
+                        KILLS_ITS_WORKERS.format(f"{task.stage}: {task.losses} workers are gone")
                     )
             # not where it has waited in vain, if there is another
-            others = [w for w in self._workers if w != call.worker] or self._workers
-            call.worker = others[ticket % len(others)]
+            others = [w for w in self._workers if w != task.worker] or self._workers
+            task.worker = others[ticket % len(others)]
             self._send(ticket)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -269,14 +269,14 @@ class _Cluster:
                     function, *arguments, on_error="ignore", callback_timeout=SECONDS_TO_FORGET
                 )
 
-    def _release(self, call: _Call) -> None:
-        for future in call.copies.values():
+    def _release(self, task: _Task) -> None:
+        for future in task.copies.values():
             future.release()
-        call.copies.clear()
+        task.copies.clear()
 
     def close(self) -> None:
         """Let go of what is still running."""
-        for call in self._running.values():
-            self._release(call)
+        for task in self._running.values():
+            self._release(task)
         self._running.clear()
         self._messages.interval = self._usual_interval

@@ -1,4 +1,7 @@
-"""A distance index over a raster: made once, asked many times."""
+"""A distance index over a raster: built once, queried many times.
+
+One idea, long: one public class, each of whose methods says what it takes, returns and raises.
+"""
 
 from __future__ import annotations
 
@@ -431,9 +434,9 @@ class DistanceIndex:
         """
         part = self._window(window)
         cells = cells_of_sources(self._store, sources, snap)
-        asked = QueryContext()
-        found = field_of(self._blocks, cells, part, asked)
-        self._tell(asked)
+        context = QueryContext()
+        found = field_of(self._blocks, cells, part, context)
+        self._tell(context)
         return found
 
     def path(self, start: Any, end: Any, *, snap: bool | int = False) -> LeastCostPath:
@@ -465,9 +468,9 @@ class DistanceIndex:
         for name, cells in zip(("start", "end"), ends, strict=True):
             if len(cells) != 1:
                 raise InputError(f"{name}: {len(cells)} points; give one")
-        asked = QueryContext()
-        blocks = corridor_of(self._blocks, ends[0][0], ends[1][0], asked)
-        self._tell(asked)
+        context = QueryContext()
+        blocks = corridor_of(self._blocks, ends[0][0], ends[1][0], context)
+        self._tell(context)
         if not blocks:
             raise InputError(f"end: there is no way from {start} to {end}; are barriers between?")
         return trace_in(self._store, blocks, ends[0][0], ends[1][0])
@@ -516,9 +519,9 @@ class DistanceIndex:
         end_cells, end = start_cells, start
         if targets is not None:
             end_cells, end = cells_of_points(self._store, targets, snap, "targets")
-        asked = QueryContext(self._client or current_client())
-        costs = table_of(self._blocks, start_cells, end_cells, nearest, asked)
-        self._tell(asked)
+        context = QueryContext(self._client or current_client())
+        costs = table_of(self._blocks, start_cells, end_cells, nearest, context)
+        self._tell(context)
         return start, end, costs
 
     def _window(self, window: Window | tuple[int, int, int, int] | None) -> Window:
@@ -540,15 +543,15 @@ class DistanceIndex:
             )
         return part
 
-    def _tell(self, asked: QueryContext) -> None:
+    def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
             self._all_bytes = self._store.bytes("matrices/c")
         self._touched = QueryStats(
-            blocks=len(asked.read),
-            bytes=sum(asked.read.values()),
+            blocks=len(context.read),
+            bytes=sum(context.read.values()),
             all_blocks=self._store.form.count,
             all_bytes=self._all_bytes,
-            visits=asked.visits,
+            visits=context.visits,
         )
 
 

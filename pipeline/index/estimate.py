@@ -42,7 +42,7 @@ KERNEL_BYTES = 45 * MIB
 # While one is made or written, in matrices of the stored blocks' size: two halves, their whole and
 # the products between; then the record, packed, and packed with its checksum.
 MATRICES = 3.4
-MATRICES_THINNED = 5.4  # and while sums are left out
+MATRICES_SPARSIFIED = 5.4  # and while sums are left out
 LARGEST_SAMPLE = 512  # cells a side
 LOOKED_AT, CELLS_LOOKED_AT = 512, 2**26  # blocks, and cells of them
 TILES = 32  # of which the rasters' cells are compressed
@@ -135,7 +135,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
         + shard
         + block
         + kept
-        + int((MATRICES_THINNED if form.sparsify else MATRICES) * border * border * itemsize),
+        + int((MATRICES_SPARSIFIED if form.sparsify else MATRICES) * border * border * itemsize),
         memory_client=CLIENT_BYTES + down * across * TASK_BYTES,
         bytes_read=read_cells * sum(read),
         bytes_written=form.bytes_uncompressed,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orograph.index.points import QueryContext
 
 
-def corridor_of(blocks: Blocks, start: Indices, end: Indices, asked: QueryContext) -> list[int]:
+def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryContext) -> list[int]:
     """The blocks that a least way from one cell to another may pass."""
     number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
     rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
@@ -44,7 +44,7 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, asked: QueryContex
     propagation.start(0, number_a, leaving.border)
     arrivals = Arrivals(propagation, {number_b: [(0, arriving.border)]}, costs, 1, 1)
     propagation.spread(arrivals)
-    asked.count(propagation.read, propagation.visits)
+    context.count(propagation.read, propagation.visits)
     least = float(arrivals.table()[0, 0])
     if least >= nothing:
         return []

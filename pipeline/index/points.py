@@ -136,7 +136,7 @@ def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
 
 
 def table_of(
-    blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, asked: QueryContext
+    blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, context: QueryContext
 ) -> Array:
     """Costs from some cells to others, (starts, ends).
 
@@ -162,7 +162,7 @@ def table_of(
         for number, cells in cells_towards.items()
         if len(cells)
     ]
-    found = asked.share(blocks, lift, tasks + back)
+    found = context.share(blocks, lift, tasks + back)
     leaving: dict[tuple[int, int], SourceBorder] = {}
     arriving: dict[tuple[int, int], SourceBorder] = {}
     for part in found[: len(tasks)]:
@@ -194,13 +194,13 @@ def table_of(
         for group, wanted in zip(groups, columns, strict=True)
     ]
     table = np.empty((len(starts), len(ends)), form.dtype)
-    results = asked.share(blocks, from_group, work)
+    results = context.share(blocks, from_group, work)
     for group, wanted, (rows, read, visits) in zip(groups, columns, results, strict=True):
         table[np.ix_(group, wanted)] = rows
         if halved:
             others = wanted[len(group) :]
             table[np.ix_(others, group)] = rows[:, len(group) :].T
-        asked.count(read, visits)
+        context.count(read, visits)
     return table
 
 
@@ -214,7 +214,7 @@ def _renumbered(targets: Targets, wanted: Indices) -> Targets:
     return {block: near for block, near in kept.items() if near}
 
 
-def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryContext) -> xr.Dataset:
+def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryContext) -> xr.Dataset:
     """Return the cost of each cell of a window from the nearest of some sources."""
     import xarray as xr
 
@@ -238,7 +238,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryConte
         )
     else:
         propagation.spread()
-    asked.count(propagation.read, propagation.visits)
+    context.count(propagation.read, propagation.visits)
     problem = form.problem(store.lengths)
     (cost,) = problem.outputs
     blank = nothing.dtype.type(cost.fill_value)

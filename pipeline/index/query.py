@@ -341,7 +341,7 @@ def from_group(
     Parameters
     ----------
     blocks : Blocks
-    sources : of Lifted
+    sources : of SourceBorder
     targets : dict
         For each block the targets in it: number, cell, and the way from the border.
     count : int

@@ -178,10 +178,10 @@ class Search:
 
     def _trace(self, length: int) -> Array:
         """The cells of the way, from the first end to the second."""
-        halves = (length // 2, length - length // 2)
-        for end, half in enumerate(halves):
-            if self._levels[end] < half:
-                self._advance(end, float(half), beyond_proof=True)
+        lengths = (length // 2, length - length // 2)
+        for end, part in enumerate(lengths):
+            if self._levels[end] < part:
+                self._advance(end, float(part), beyond_proof=True)
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
         middle = divmod(index, self._run.context.tree.shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))

@@ -22,7 +22,7 @@ from orograph.kernels.boundary.elimination import BlockCosts, check_block
 from orograph.kernels.boundary.steps import Step, last_uses, room, steps_of
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
-from orograph.kernels.relax.cuda import definitions
+from orograph.kernels.relax.definitions import definitions
 from orograph.tiles.errors import BackendError
 
 Array = npt.NDArray[Any]

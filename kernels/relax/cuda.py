@@ -28,8 +28,8 @@ from orograph.kernels.relax.border import (
     last_sent,
     set_halo,
 )
+from orograph.kernels.relax.definitions import definitions, warp_bytes
 from orograph.kernels.relax.lanes import LANES
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, Rules
 from orograph.kernels.relax.pad import ReadOut
 from orograph.kernels.relax.pad_cuda import read_out
 from orograph.kernels.relax.resident import Exchange, next_above
@@ -44,7 +44,6 @@ TARGET = 1056  # blocks of the tile worked on in a round, where there are more
 FIRST_BATCH, LAST_BATCH = 8, 64  # rounds between two looks at the counters
 SHARE = 0.5  # of the memory that is free when a run begins
 
-_TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
 # control words of relax.cu
 _COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS = 0, 3, 9, 10, 14, 15, 16
@@ -177,7 +176,7 @@ class DeviceTile:
         grid = cuda.blocks_for(min(MOST_WARPS[state.dist.itemsize], blocks), warps)
         tail = (self._value(limit), self._value(rules.limit))
         tail += self._ints(rules.reverse, TARGET)
-        shared = warps * _warp_bytes(rules)
+        shared = warps * warp_bytes(rules)
         rounds, batch = 0, FIRST_BATCH
         while True:
             for _ in range(batch):
@@ -338,34 +337,6 @@ def memory_for_tiles(device: cuda.Device | None = None) -> int:
     return int(SHARE * (free + device.array_module.get_default_memory_pool().free_bytes()))
 
 
-def definitions(rules: Rules) -> dict[str, object]:
-    """What relax.cu is compiled with for a tile."""
-    return {
-        "VALUE": _TYPES[rules.factors.dtype.name],
-        "INTEGER": int(rules.integer),
-        "MODEL": rules.model,
-        "SYMMETRIC": int(rules.symmetric),
-        "COEFFICIENTS": rules.coefficients.size,
-        "FRICTION": int(rules.has_friction),
-        "STEPS": rules.steps,
-        "UNIFORM": int(_uniform(rules)),
-        "WARPS": 2 if 2 * _warp_bytes(rules) <= cuda.STATIC_SHARED else 1,
-    }
-
-
-def _uniform(rules: Rules) -> bool:
-    """Whether lengths are the same in all rows, or do not count."""
-    return rules.uniform or rules.model == ABSOLUTE_DIFFERENCE
-
-
-def _warp_bytes(rules: Rules) -> int:
-    """Shared memory of a warp, as relax.cu lays it out."""
-    span = LANES + 2 * rules.reach
-    planes = 1 + int(rules.has_friction) + int(rules.has_elevation)
-    lengths = 0 if _uniform(rules) else 5 * span
-    return int((planes * span * (span | 1) + lengths) * rules.factors.itemsize)
-
-
 def _first_kept(bound: float, state: TileState) -> Any:
     """The bound in the state's dtype, as `orograph.kernels.relax.tile.relax` takes it."""
     limit = state.rules.unreached
@@ -426,4 +397,4 @@ def probe_border(
     return DeviceTile(state, device).probe_border(sent)[1]
 
 
-__all__ = ["DeviceTile", "definitions", "probe_border", "relax", "wake"]
+__all__ = ["DeviceTile", "probe_border", "relax", "wake"]

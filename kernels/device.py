@@ -1,10 +1,10 @@
 """Where CUDA kernels run: on the process's GPU, through CuPy.
 
-The host's side of a CUDA twin asks a `Device` for memory and launches kernels on it, and knows
+The host's side of a CUDA kernel asks a `Device` for memory and launches kernels on it, and knows
 nothing else of the machine. So the same code, and the same ``.cu`` files, run on a GPU and, in the
 tests, on a CPU. A module is compiled once a process for each set of definitions, by NVRTC for the
 device at hand, without fused multiply-add: results must be the same to the bit as those of the
-Numba twins. CuPy's own ``RawModule`` will not do: it lets single precision flush subnormal numbers
+Numba ones. CuPy's own ``RawModule`` will not do: it lets single precision flush subnormal numbers
 to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
 """
 
@@ -36,7 +36,7 @@ Buffer = Any
 
 
 class Device(Protocol):
-    """What the host's side of a CUDA twin needs."""
+    """What the host's side of a CUDA kernel needs."""
 
     @property
     def array_module(self) -> Any:

@@ -47,11 +47,12 @@ MOVES = np.array(
     [(0, 1), (0, -1)] + [(s * dy, -s * dx) for dy, dx in STEPS[16] for s in (1, -1)], np.int64
 )
 
-# Planes of the workspace. A twin (transposed) follows its plane.
+# Planes of the workspace. Each is followed by its transposed plane.
 DISTANCE, FRICTION_PLANE, ELEVATION, LENGTHS, WEIGHTS = 0, 2, 4, 6, 7
-FORWARD, BACKWARD, FORWARD_TWIN, BACKWARD_TWIN = WEIGHTS, WEIGHTS + 7, WEIGHTS + 14, WEIGHTS + 21
+FORWARD, BACKWARD = WEIGHTS, WEIGHTS + 7
+FORWARD_TRANSPOSED, BACKWARD_TRANSPOSED = WEIGHTS + 14, WEIGHTS + 21
 PLANES = WEIGHTS + 28
-TWIN_LENGTHS = 8  # row of the LENGTHS plane where the twin's lengths start
+TRANSPOSED_LENGTHS = 8  # row of the LENGTHS plane where the lengths of the transposed plane start
 
 
 @compiled
@@ -272,7 +273,7 @@ def _transpose_tile(typingctx, ws, source, target):
 
 @compiled
 def transpose(ws, source, target, rows, lanes):
-    """Copy what a plane holds in the rows and lanes of two masks (rounded to 8) to its twin."""
+    """Copy rows and lanes of a plane, by two masks (rounded to 8), to its transposed plane."""
     for i in range(0, LANES, 8):
         if (rows >> i) & 255:
             for j in range(0, LANES, 8):

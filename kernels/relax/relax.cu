@@ -215,8 +215,9 @@ struct Marks {
   unsigned rows, lanes;
 };
 
-// The edges into a row, or, if TWIN, into a column; and where the values come from that they carry.
-template <bool TWIN, bool FORWARD> struct Row {
+// The edges into a row, or, if TRANSPOSED, into a column; and where the values come from that they
+// carry.
+template <bool TRANSPOSED, bool FORWARD> struct Row {
   // from its cell at a lane the edge k goes back by so many rows and lanes
   static __device__ __forceinline__ constexpr int along(int k) {
     return FORWARD ? -step_dy(k) : step_dy(k);
@@ -225,14 +226,15 @@ template <bool TWIN, bool FORWARD> struct Row {
     return FORWARD ? step_dx(k) : -step_dx(k);
   }
   static __device__ __forceinline__ int at(int row, int lane) {
-    return TWIN ? (lane + REACH) * STRIDE + row + REACH : (row + REACH) * STRIDE + lane + REACH;
+    return TRANSPOSED ? (lane + REACH) * STRIDE + row + REACH
+                      : (row + REACH) * STRIDE + lane + REACH;
   }
   static __device__ __forceinline__ void weigh(
       const Surface& s, int row, int lane, VALUE* weights) {
-    const int y = (TWIN ? lane : row) + REACH, x = (TWIN ? row : lane) + REACH;
+    const int y = (TRANSPOSED ? lane : row) + REACH, x = (TRANSPOSED ? row : lane) + REACH;
 #pragma unroll
     for (int k = 0; k < STEPS; ++k) {
-      const int dy = TWIN ? across(k) : along(k), dx = TWIN ? along(k) : across(k);
+      const int dy = TRANSPOSED ? across(k) : along(k), dx = TRANSPOSED ? along(k) : across(k);
       weights[k] = edge(s, y + dy, x + dx, -dy, -dx);
     }
   }
@@ -247,11 +249,11 @@ template <bool TWIN, bool FORWARD> struct Row {
 // out of the halo's columns is looked at when the block is swept the other way, whose first run
 // starts there. A row or lane that is none of the block's is computed as well, and kept by nobody;
 // one lane beyond the last column the halo's values lie, and further on nothing has been reached.
-template <bool TWIN, bool FORWARD>
+template <bool TRANSPOSED, bool FORWARD>
 __device__ __forceinline__ Marks sweep(
     VALUE* dist, const Surface& s, unsigned dirty, bool halo, int count, int breadth, VALUE limit,
     unsigned& work) {
-  typedef Row<TWIN, FORWARD> Row;
+  typedef Row<TRANSPOSED, FORWARD> Row;
   constexpr int ASIDE = FORWARD ? 1 : -1;
   constexpr unsigned WHOLE = (1u << GROUP) - 1;
   const int lane = threadIdx.x;

@@ -11,10 +11,10 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import weigh_slopes
 from orograph.kernels.relax.lanes import (
     BACKWARD,
-    BACKWARD_TWIN,
+    BACKWARD_TRANSPOSED,
     ELEVATION,
     FORWARD,
-    FORWARD_TWIN,
+    FORWARD_TRANSPOSED,
     FRICTION_PLANE,
     HALO,
     LANES,
@@ -22,7 +22,7 @@ from orograph.kernels.relax.lanes import (
     STEP_DX,
     STEP_DY,
     STRIDE,
-    TWIN_LENGTHS,
+    TRANSPOSED_LENGTHS,
     at,
     lanes,
     weigh_differences,
@@ -30,18 +30,18 @@ from orograph.kernels.relax.lanes import (
 )
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
 
-# Row of the length table, for the edges of a plane and of its twin.
+# Row of the length table, for the edges of a plane and of its transposed plane.
 _CLASS = np.array([[1, 2, 2, 4, 4, 3, 3], [0, 2, 2, 3, 3, 4, 4]])
 
 
 @compiled
-def fill_lengths(ws, twin, row, rules):
-    """Lay out the lengths of a row's edges lane by lane (twin: of a block's, from its row 0)."""
-    kinds = _CLASS[1 if twin else 0]
+def fill_lengths(ws, transposed, row, rules):
+    """Lay out the lengths of a row's edges by lane (transposed: of a block's, from its row 0)."""
+    kinds = _CLASS[1 if transposed else 0]
     for k in range(rules.steps):
-        start = at(LENGTHS, k + (TWIN_LENGTHS if twin else 0))
+        start = at(LENGTHS, k + (TRANSPOSED_LENGTHS if transposed else 0))
         lengths = rules.factors[kinds[k]]
-        if twin and not rules.uniform:
+        if transposed and not rules.uniform:
             # an edge up to two lanes ahead is kept at its later row of the raster
             ahead = max(0, STEP_DX[k])
             for x in range(STRIDE):
@@ -94,21 +94,21 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 
 @compiled(error_model="numpy")
-def _weigh_lanes(ws, twin, row, low, high, mean, rules):
+def _weigh_lanes(ws, transposed, row, low, high, mean, rules):
     count = high - low
-    f = at(FRICTION_PLANE + (1 if twin else 0), row) + low
-    z = at(ELEVATION + (1 if twin else 0), row) + low
-    ahead = FORWARD_TWIN if twin else FORWARD
+    f = at(FRICTION_PLANE + (1 if transposed else 0), row) + low
+    z = at(ELEVATION + (1 if transposed else 0), row) + low
+    ahead = FORWARD_TRANSPOSED if transposed else FORWARD
     back = ahead
     if not rules.symmetric:
-        back = BACKWARD_TWIN if twin else BACKWARD
+        back = BACKWARD_TRANSPOSED if transposed else BACKWARD
         if rules.reverse:
             ahead, back = back, ahead
     for k in range(rules.steps):
         dy = STEP_DY[k]
         dx = STEP_DX[k]
         step = dx - dy * STRIDE
-        length = lanes(ws, at(LENGTHS, k + (TWIN_LENGTHS if twin else 0)) + low, count)
+        length = lanes(ws, at(LENGTHS, k + (TRANSPOSED_LENGTHS if transposed else 0)) + low, count)
         out = lanes(ws, at(ahead + k, row) + low, count)
         if rules.model == ABSOLUTE_DIFFERENCE:
             zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
@@ -145,7 +145,7 @@ def _weigh_lanes(ws, twin, row, low, high, mean, rules):
 
 
 @compiled
-def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
+def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
     """Weigh the edges of the eight rows around a row; the rows that are ready now, as a mask.
 
     The block has ``count`` rows; ``place`` is which row of the padded rasters its row 0 is, and its
@@ -157,12 +157,12 @@ def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
     last = min(first + 8, count + rules.reach)
     plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
     quick = plain and rules.steps < 7 and not rules.integer
-    weights = FORWARD_TWIN if twin else FORWARD
-    lengths = TWIN_LENGTHS if twin else 0
-    f = FRICTION_PLANE + (1 if twin else 0)
-    z = ELEVATION + (1 if twin else 0)
+    weights = FORWARD_TRANSPOSED if transposed else FORWARD
+    lengths = TRANSPOSED_LENGTHS if transposed else 0
+    f = FRICTION_PLANE + (1 if transposed else 0)
+    z = ELEVATION + (1 if transposed else 0)
     for row in range(first, last):
-        if not (twin or rules.uniform):
+        if not (transposed or rules.uniform):
             fill_lengths(ws, False, top + row, rules)
         if quick:
             for k in range(rules.steps):
@@ -173,11 +173,11 @@ def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
                 else:
                     weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
         else:
-            _weigh_lanes(ws, twin, row, 0, LANES, mean, rules)
-        if row >= count and not twin:
-            _weigh_lanes(ws, twin, row, -rules.reach, 0, mean, rules)
-            _weigh_lanes(ws, twin, row, LANES, LANES + rules.reach, mean, rules)
-        if rules.reach == 2 and width < LANES and not twin:
+            _weigh_lanes(ws, transposed, row, 0, LANES, mean, rules)
+        if row >= count and not transposed:
+            _weigh_lanes(ws, transposed, row, -rules.reach, 0, mean, rules)
+            _weigh_lanes(ws, transposed, row, LANES, LANES + rules.reach, mean, rules)
+        if rules.reach == 2 and width < LANES and not transposed:
             _bar_beyond(ws, row, count, width, rules)
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))
 

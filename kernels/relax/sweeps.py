@@ -19,11 +19,11 @@ from numba import uint64
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.lanes import (
     BACKWARD,
-    BACKWARD_TWIN,
+    BACKWARD_TRANSPOSED,
     DISTANCE,
     ELEVATION,
     FORWARD,
-    FORWARD_TWIN,
+    FORWARD_TRANSPOSED,
     FRICTION_PLANE,
     HALO,
     LANES,
@@ -66,13 +66,13 @@ def make_workspace(like, rules):
 
 @compiled
 def _load(ws, plane, raster, top, left, height, width, reach, nothing):
-    """Copy a block and its halo into a plane and its twin; ``nothing`` where neither is.
+    """Copy a block and its halo into a plane and its transposed one; elsewhere ``nothing``.
 
-    The halo's corners go into the plane, not the twin: each edge into the block needs to be in one.
-    A block of fewer than LANES rows or columns has its halo where transposing passes, so distances
-    have it in both. Only the block's own cells must be lowered: so the costs beyond the last column
-    in the plane and beyond the last row in the twin are ``nothing``; a knight's move past a corner
-    needs the former, and `weigh_rows` bars the edges instead.
+    The halo's corners go into the plane, not the transposed one: each edge into the block needs to
+    be in one. A block of fewer than LANES rows or columns has its halo where transposing passes, so
+    distances have it in both. Only the block's own cells must be lowered: so the costs beyond the
+    last column in the plane and beyond the last row in the transposed one are ``nothing``; a
+    knight's move past a corner needs the former, and `weigh_rows` bars the edges instead.
     """
     for i in range(-reach, height + reach):
         y = top + reach + i
@@ -147,16 +147,16 @@ def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
 
 
 @compiled
-def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
+def _sweep(ws, transposed, forward, dirty, count, ready, mean, rules, place):
     """Carry values from the dirty rows across the block.
 
     Returns the rows lowered (as a mask, bit HALO is row 0), the lanes lowered, the rows whose
     weights are ready, and the number of rows worked on.
     """
-    plane = DISTANCE + (1 if twin else 0)
-    weights = FORWARD_TWIN if twin else FORWARD
+    plane = DISTANCE + (1 if transposed else 0)
+    weights = FORWARD_TRANSPOSED if transposed else FORWARD
     if not (forward or rules.symmetric):
-        weights = BACKWARD_TWIN if twin else BACKWARD
+        weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
     inside = ((np.int64(1) << count) - 1) << HALO
     rows = np.int64(0)
     lanes = np.int64(0)
@@ -169,7 +169,7 @@ def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
         if forward:
             row = lowest_bit(pending) - HALO
             if not (ready >> (row + HALO)) & 1:
-                ready = weigh_rows(ws, twin, row, count, ready, place, mean, rules)
+                ready = weigh_rows(ws, transposed, row, count, ready, place, mean, rules)
             lowered = lower_forward(
                 ws,
                 rules.steps,
@@ -182,7 +182,7 @@ def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
             row = highest_bit(pending) - HALO
             for q in range(1, rules.reach + 1):
                 if not (ready >> (row + q + HALO)) & 1:
-                    ready = weigh_rows(ws, twin, row + q, count, ready, place, mean, rules)
+                    ready = weigh_rows(ws, transposed, row + q, count, ready, place, mean, rules)
             lowered = lower_backward(
                 ws,
                 rules.steps,
@@ -205,9 +205,9 @@ def _sweep(ws, twin, forward, dirty, count, ready, mean, rules, place):
 
 
 @compiled
-def _probe_far(ws, twin, forward, target, edge_row, source, nothing):
+def _probe_far(ws, transposed, forward, target, edge_row, source, nothing):
     """The least value by which a row lowers one two rows away (knight's moves alone)."""
-    plane = DISTANCE + (1 if twin else 0)
+    plane = DISTANCE + (1 if transposed else 0)
     best = nothing
     for k in range(5, 7):
         weights = at(edge_row[0] + k, edge_row[1])
@@ -252,13 +252,13 @@ def _spare_corner(ws, first, width, reach):
 
 
 @compiled
-def _probe_side(ws, twin, forward, count, rules):
+def _probe_side(ws, transposed, forward, count, rules):
     """The least value by which the block lowers the halo along one of its sides.
 
     Every visit has swept inwards from all four sides, so the weights are there.
     """
-    plane = DISTANCE + (1 if twin else 0)
-    weights = FORWARD_TWIN if twin else FORWARD
+    plane = DISTANCE + (1 if transposed else 0)
+    weights = FORWARD_TRANSPOSED if transposed else FORWARD
     nothing = rules.unreached
     if forward:
         best = probe_forward(
@@ -266,18 +266,20 @@ def _probe_side(ws, twin, forward, count, rules):
         )
         if rules.reach == 2:
             row = count + 1
-            best = min(best, _probe_far(ws, twin, True, row, (weights, row), row - 2, nothing))
+            best = min(
+                best, _probe_far(ws, transposed, True, row, (weights, row), row - 2, nothing)
+            )
         return best
     if not rules.symmetric:
-        weights = BACKWARD_TWIN if twin else BACKWARD
+        weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
     best = probe_backward(ws, rules.steps, at(plane, -1), at(plane, 0), at(weights, 0), nothing)
     if rules.reach == 2:
-        best = min(best, _probe_far(ws, twin, False, -2, (weights, 0), 0, nothing))
+        best = min(best, _probe_far(ws, transposed, False, -2, (weights, 0), 0, nothing))
     return best
 
 
 @compiled
-def _sweep_both_ways(ws, twin, ahead, back, count, ready, mean, rules, place, tally):
+def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, place, tally):
     """Carry values forward from the dirty rows ``ahead``, then backward from ``back`` and these.
 
     Returns the rows and the lanes lowered, the rows whose weights are ready, and the dirty rows
@@ -287,11 +289,15 @@ def _sweep_both_ways(ws, twin, ahead, back, count, ready, mean, rules, place, ta
     lanes = np.int64(0)
     again = np.int64(0)
     if ahead:
-        rows, lanes, ready, work = _sweep(ws, twin, True, ahead, count, ready, mean, rules, place)
+        rows, lanes, ready, work = _sweep(
+            ws, transposed, True, ahead, count, ready, mean, rules, place
+        )
         back |= rows
         tally[2] += work
     if back:
-        again, more, ready, work = _sweep(ws, twin, False, back, count, ready, mean, rules, place)
+        again, more, ready, work = _sweep(
+            ws, transposed, False, back, count, ready, mean, rules, place
+        )
         rows |= again
         lanes |= more
         tally[2] += work
@@ -317,7 +323,7 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
         rightward |= all_columns
         leftward |= all_columns
     ready = np.int64(0)
-    ready_twin = np.int64(0)
+    ready_transposed = np.int64(0)
     while down | up | rightward | leftward:
         tally[1] += 1
         rows, columns, ready, down = _sweep_both_ways(
@@ -331,8 +337,8 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
             changed_columns |= columns
             rightward |= columns
             leftward |= columns
-        columns, rows, ready_twin, rightward = _sweep_both_ways(
-            ws, True, rightward, leftward, width, ready_twin, mean, rules, place, tally
+        columns, rows, ready_transposed, rightward = _sweep_both_ways(
+            ws, True, rightward, leftward, width, ready_transposed, mean, rules, place, tally
         )
         leftward = np.int64(0)
         if columns:

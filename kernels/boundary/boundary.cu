@@ -50,7 +50,7 @@
 constexpr int LEAF = 16;            // as in dissection.py: most cells of a leaf
 constexpr int LEAVES = 4;           // warps of a thread block, one leaf each
 constexpr int STEP = 64;            // as in minplus/closure.py: vertices of a step
-constexpr int STRIDE_OF_STEPS = 256;  // the same, for a long line
+constexpr int LARGE_STEP = 256;  // the same, for a long line
 constexpr int CHUNK = 16;           // rows or columns of a panel that are copied together
 constexpr int SPAN = 4;             // rows and columns per thread
 constexpr int TILE = LANES * SPAN;
@@ -58,21 +58,21 @@ constexpr int THREADS = LANES * LANES;
 constexpr int DEPTH = 16;           // cells of a line whose rows are in shared memory at a time
 constexpr bool SYMMETRIC = MODEL < 2;
 static_assert(LANES < 16 || TILE == STEP, "pass_lines: a diagonal is a tile");
-static_assert(CHUNK * STRIDE_OF_STEPS <= STEP * STEP, "a panel takes the place of a diagonal");
+static_assert(CHUNK * LARGE_STEP <= STEP * STEP, "a panel takes the place of a diagonal");
 
 extern __shared__ unsigned char dynamic_shared[];
 
 // Operands of sums: integer barriers are raised to 2^61, so that no sum is below 2^60.
-__device__ __forceinline__ VALUE nothing() {
+__device__ __forceinline__ VALUE infinity() {
 #if INTEGER
   return int64(1) << 61;
 #else
   return unreached();
 #endif
 }
-__device__ __forceinline__ VALUE packed(VALUE value) {
+__device__ __forceinline__ VALUE lift(VALUE value) {
 #if INTEGER
-  return value >= barrier() ? nothing() : value;
+  return value >= barrier() ? infinity() : value;
 #else
   return value;
 #endif
@@ -299,9 +299,9 @@ __device__ __forceinline__ void close(VALUE* a, int n) {
     for (int t = threadIdx.x; t < n * n; t += blockDim.x) {
       int i = t / n, j = t % n;
       if (i == k || j == k) continue;  // neither changes
-      VALUE first = packed(a[i * n + k]);
-      if (!(first < nothing())) continue;
-      VALUE total = first + packed(a[k * n + j]);
+      VALUE first = lift(a[i * n + k]);
+      if (!(first < infinity())) continue;
+      VALUE total = first + lift(a[k * n + j]);
       if (total < a[t]) a[t] = total;
     }
   }
@@ -375,13 +375,13 @@ pass_lines(VALUE* lines, int m, int k, int rest) {
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
-      held[i][j] = y < m && x < m ? line[y * m + x] : nothing();
+      held[i][j] = y < m && x < m ? line[y * m + x] : infinity();
     }
   lower_tile(
       held, min(STEP, m - k),
-      [&](int i, int s) { return top + i < m ? packed(line[(top + i) * m + k + s]) : nothing(); },
+      [&](int i, int s) { return top + i < m ? lift(line[(top + i) * m + k + s]) : infinity(); },
       [&](int s, int j) {
-        return left + j < m ? packed(line[(k + s) * m + left + j]) : nothing();
+        return left + j < m ? lift(line[(k + s) * m + left + j]) : infinity();
       });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
@@ -398,7 +398,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
     __syncthreads();
     for (int t = threadIdx.x; t < m * CHUNK; t += blockDim.x) {
       int j = x + t % CHUNK;
-      panel[t] = j < n ? packed(a[(k + t / CHUNK) * stride + j]) : nothing();
+      panel[t] = j < n ? lift(a[(k + t / CHUNK) * stride + j]) : infinity();
     }
     __syncthreads();
     for (int t = threadIdx.x; t < m * CHUNK; t += blockDim.x) {
@@ -406,7 +406,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
       if (j >= n || (j >= k && j < k + m)) continue;
       VALUE least = a[i * stride + j];
       for (int s = 0; s < m; ++s)
-        least = lesser(packed(a[i * stride + k + s]) + panel[s * CHUNK + t % CHUNK], least);
+        least = lesser(lift(a[i * stride + k + s]) + panel[s * CHUNK + t % CHUNK], least);
       a[i * stride + j] = least;
     }
   }
@@ -414,7 +414,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
     __syncthreads();
     for (int t = threadIdx.x; t < CHUNK * m; t += blockDim.x) {
       int i = y + t / m;
-      panel[t] = i < n ? packed(a[i * stride + k + t % m]) : nothing();
+      panel[t] = i < n ? lift(a[i * stride + k + t % m]) : infinity();
     }
     __syncthreads();
     for (int t = threadIdx.x; t < CHUNK * m; t += blockDim.x) {
@@ -422,7 +422,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
       if (i >= n || (i >= k && i < k + m)) continue;
       VALUE least = a[i * stride + j];
       for (int s = 0; s < m; ++s)
-        least = lesser(panel[t / m * m + s] + packed(a[(k + s) * stride + j]), least);
+        least = lesser(panel[t / m * m + s] + lift(a[(k + s) * stride + j]), least);
       a[i * stride + j] = least;
     }
   }
@@ -432,19 +432,19 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
     if ((i >= k && i < k + m) || (j >= k && j < k + m)) continue;
     VALUE least = a[i * stride + j];
     for (int s = 0; s < m; ++s)
-      least = lesser(packed(a[i * stride + k + s]) + packed(a[(k + s) * stride + j]), least);
+      least = lesser(lift(a[i * stride + k + s]) + lift(a[(k + s) * stride + j]), least);
     a[i * stride + j] = least;
   }
   __syncthreads();
 }
 
-// One thread block per line of more than 2 STRIDE_OF_STEPS cells: compute its closure in large
+// One thread block per line of more than 2 LARGE_STEP cells: compute its closure in large
 // steps, and each large step in small steps. Dynamic shared memory: STEP**2 elements.
 extern "C" __global__ void close_long_lines(VALUE* lines, int m) {
   VALUE* held = reinterpret_cast<VALUE*>(dynamic_shared);
   VALUE* line = lines + int64(blockIdx.x) * m * m;
-  for (int first = 0; first < m; first += STRIDE_OF_STEPS) {
-    int size = min(STRIDE_OF_STEPS, m - first);
+  for (int first = 0; first < m; first += LARGE_STEP) {
+    int size = min(LARGE_STEP, m - first);
     VALUE* square = line + int64(first) * (m + 1);
     for (int k = 0; k < size; k += STEP) {
       int steps = min(STEP, size - k);
@@ -474,12 +474,12 @@ carry_lines(const VALUE* lines, const VALUE* from_line, int n, int m, VALUE* wor
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
-      held[i][j] = y < m && x < n ? from[y * n + x] : nothing();
+      held[i][j] = y < m && x < n ? from[y * n + x] : infinity();
     }
   lower_tile(
       held, m,
-      [&](int i, int k) { return top + i < m ? packed(line[(top + i) * m + k]) : nothing(); },
-      [&](int k, int j) { return left + j < n ? packed(from[k * n + left + j]) : nothing(); });
+      [&](int i, int k) { return top + i < m ? lift(line[(top + i) * m + k]) : infinity(); },
+      [&](int k, int j) { return left + j < n ? lift(from[k * n + left + j]) : infinity(); });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
@@ -517,8 +517,8 @@ join_halves(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int
   }
   lower_tile(
       held, m,
-      [&](int i, int k) { return top + i < n ? packed(to[(top + i) * m + k]) : nothing(); },
-      [&](int k, int j) { return left + j < n ? packed(from[k * n + left + j]) : nothing(); });
+      [&](int i, int k) { return top + i < n ? lift(to[(top + i) * m + k]) : infinity(); },
+      [&](int k, int j) { return left + j < n ? lift(from[k * n + left + j]) : infinity(); });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
@@ -545,7 +545,7 @@ extern "C" __global__ void join_small(const VALUE* firsts, int na, const VALUE* 
     int s = t / n, p = t % n;
     VALUE least = from_line[t];
     for (int k = 0; k < m; ++k)
-      least = lesser(packed(line[s * m + k]) + packed(from_line[k * n + p]), least);
+      least = lesser(lift(line[s * m + k]) + lift(from_line[k * n + p]), least);
     work[t] = least;
   }
   __syncthreads();
@@ -562,7 +562,7 @@ extern "C" __global__ void join_small(const VALUE* firsts, int na, const VALUE* 
     }
     VALUE least = within(h, find_cell(inside, n, i), find_cell(inside, n, j));
     for (int k = 0; k < m; ++k)
-      least = lesser(packed(to_line[i * m + k]) + packed(work[k * n + j]), least);
+      least = lesser(lift(to_line[i * m + k]) + lift(work[k * n + j]), least);
     whole[i * n + j] = least;
     if (SYMMETRIC) whole[j * n + i] = least;
   }

@@ -20,7 +20,7 @@ from orograph.kernels.boundary.dissection import LEAF, Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
 from orograph.kernels.boundary.steps import Step, last_uses, peak_elements, steps_of
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
+from orograph.kernels.minplus.closure import LARGE_STEP, STEP
 from orograph.kernels.relax.cuda import definitions
 from orograph.tiles.errors import BackendError
 
@@ -194,7 +194,7 @@ class ResidentCosts:
         """Compute closures of lines of m cells, in the steps of `minplus.closure.close`."""
         shared = min(m, STEP) ** 2 * self.dtype.itemsize
         threads = 256 if m > LEAF else 32
-        if m > 2 * STRIDE_OF_STEPS:
+        if m > 2 * LARGE_STEP:
             self._launch("close_long_lines", (parts,), 256, (lines,), (m,), (), shared=shared)
             return
         tiles = -(-m // STEP)

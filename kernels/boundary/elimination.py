@@ -47,7 +47,7 @@ from orograph.kernels.boundary.dissection import (
 )
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.closure import close
-from orograph.kernels.minplus.lanes import stand_apart
+from orograph.kernels.minplus.lanes import noinline
 from orograph.kernels.minplus.product import product
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.models import (
@@ -162,7 +162,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
     that are barred. The values are those of `edge`. The expression for friction is repeated here
     because LLVM vectorises it; a call of `edge` takes as long as fifty of its evaluations.
     """
-    stand_apart()
+    noinline()
     cost = np.empty(1, weights.dtype)
     if rules.model == FRICTION:
         kind = EAST_WEST if dy == 0 else (NORTH_SOUTH if dx == 0 else DIAGONAL)
@@ -188,7 +188,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
 @compiled
 def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, symmetric, four):
     """Write the distances of all pairs of a leaf's cells; rows of ``whole`` hold ``LEAF`` cells."""
-    stand_apart()
+    noinline()
     for i in range(LEAF * LEAF):
         whole[i] = unreached
     for i in range(count):
@@ -221,7 +221,7 @@ def gather_half(out, n, left, right, half, size, runs, line, below):
     line in the half. ``out`` is lowered to the half's distances. ``below``: the matrix is symmetric
     and only the triangle below its diagonal is used.
     """
-    stand_apart()
+    noinline()
     m = line.size
     for r in range(0, runs.size, 3):
         p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
@@ -247,7 +247,7 @@ def gather_half(out, n, left, right, half, size, runs, line, below):
 @compiled
 def pass_line(out, n, line, m, left, right, work, symmetric):
     """Lower n x n distances by paths through a line of m: ``left`` n x m, ``right`` m x n."""
-    stand_apart()
+    noinline()
     # not literals, for which Numba would compile another version of `product`
     start, no = m - m, m < 0
     close(line, start, m, m, no, line[0] - line[0], None, start, start)

@@ -32,10 +32,10 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
     BARRIER,
     TILE_ROWS,
+    infinity,
+    lift,
     lower_unsigned,
-    nothing,
-    packed,
-    stand_apart,
+    noinline,
     tile_columns,
 )
 from orograph.kernels.relax.edge_costs import edge
@@ -75,7 +75,7 @@ def copy_lower_triangle(matrix: Array, out: Array) -> None:
 @compiled
 def _pack_panels(stored, n, symmetric, out):
     """Pack a stored matrix: element (panel, k, r) is the cost from k to cell r of the panel."""
-    stand_apart()
+    noinline()
     tall = TILE_ROWS
     for first in range(0, n, tall):
         panel = first * n
@@ -84,20 +84,20 @@ def _pack_panels(stored, n, symmetric, out):
             j = first + r
             if r >= rows:
                 for k in range(n):
-                    out[uint64(panel + k * tall + r)] = nothing(stored)
+                    out[uint64(panel + k * tall + r)] = infinity(stored)
             elif symmetric:
                 row = j * (j + 1) // 2
                 for k in range(j + 1):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(row + k)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(row + k)])
             else:
                 for k in range(n):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(k * n + j)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(k * n + j)])
         if symmetric:
             # above the diagonal: the panel's cells are consecutive in row k
             for k in range(first + 1, n):
                 row = k * (k + 1) // 2 + first
                 for r in range(min(rows, k - first)):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(row + r)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(row + r)])
 
 
 def pack_panels(stored: Array, cells: int, symmetric: bool) -> Array:
@@ -120,7 +120,7 @@ def pack_panels(stored: Array, cells: int, symmetric: bool) -> Array:
 @compiled
 def _visit(panels, n, held, fresh, gap):
     """Lower the values of a block by paths from new ones; ``gap``: see ``GAP``."""
-    stand_apart()
+    noinline()
     lanes, tall_n, wide = held.shape
     flat = held.reshape(-1)
     before = np.empty(lanes * n * wide, held.dtype)
@@ -140,7 +140,7 @@ def _visit(panels, n, held, fresh, gap):
         for run in range(count[p]):
             start = p * tall_n * wide
             for i in range(runs[p, run, 0] * wide, runs[p, run, 1] * wide):
-                before[uint64(p * n * wide + i)] = packed(flat[uint64(start + i)])
+                before[uint64(p * n * wide + i)] = lift(flat[uint64(start + i)])
     tall = TILE_ROWS
     for first in range(0, tall_n, tall):
         for p in range(lanes):
@@ -174,10 +174,10 @@ def visit(panels: Array, cells: int, held: Array, fresh: Array) -> None:
 @compiled
 def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
     """Lower another block's values along edges; return the least value that was lowered."""
-    stand_apart()
+    noinline()
     lanes, _, wide = held.shape
     # per column, so that the columns of a lane are processed as vectors
-    least = np.full(wide, nothing(costs))
+    least = np.full(wide, infinity(costs))
     lowered = np.empty(wide, held.dtype)
     for p in range(lanes):
         limit = bound[p]
@@ -190,11 +190,11 @@ def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
                 old = there[uint64(r)]
                 better = (value < old) & (value < limit[uint64(r)])
                 there[uint64(r)] = value if better else old
-                lowered[uint64(r)] = value if better else nothing(costs)
+                lowered[uint64(r)] = value if better else infinity(costs)
             new = False
             for r in range(wide):
                 low = lowered[uint64(r)]
-                new |= low < nothing(costs)
+                new |= low < infinity(costs)
                 least[uint64(r)] = low if low < least[uint64(r)] else least[uint64(r)]
             if new:
                 fresh[p, ends[uint64(e), 1]] = 1
@@ -234,7 +234,7 @@ def relax_edges(
 
 @compiled
 def _relax_target(held, rest, out):
-    stand_apart()
+    noinline()
     lanes, _, wide = held.shape
     for p in range(lanes):
         least = out[p]

@@ -230,7 +230,7 @@ def test_both_files_agree() -> None:
     assert int(values["LEAVES"]) == boundary_cuda.LEAVES
     assert int(values["SPAN"]) == boundary_cuda.SPAN
     assert int(values["STEP"]) == minplus_closure.STEP
-    assert int(values["STRIDE_OF_STEPS"]) == minplus_closure.STRIDE_OF_STEPS
+    assert int(values["LARGE_STEP"]) == minplus_closure.LARGE_STEP
     across = boundary_cuda.MAX_BORDER // (16 * boundary_cuda.SPAN)
     assert across * across < 2**16
 

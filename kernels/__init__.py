@@ -1,1 +1,1 @@
-"""Numba kernels and their CUDA twins; they know arrays, and neither Dask nor Zarr."""
+"""Numba kernels and their CUDA counterparts; they use arrays, and neither Dask nor Zarr."""

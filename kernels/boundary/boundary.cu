@@ -10,15 +10,16 @@
 // *gather_line* copies the operands of joining two halves at a line of cells, as `gather_half`
 // does: the paths from the kept cells to the line, from the line to them, and along the line.
 // *gather_seam* does so for two blocks that share no cell, as `_merge` does: it extends paths
-// across the seam, whose edge costs *weigh_seam* computes. *close_diagonals, pass_lines.* Compute
-// the closure of a line in the steps of `close` in minplus/closure.py, so that sums of floats
-// associate as there. *close_long_lines* takes the steps of `close` for long lines, in one thread
-// block. *carry_lines.* From the line's cells, along the line, to kept cells. *join_halves.* The
-// matrix of the whole: M = min(A, B, to the line (+) along and from it), by register tiles as in
-// minplus.cu. If costs are symmetric, the triangle below the diagonal is computed and written
-// twice. *join_small* does all this for a small part, in shared memory. George, "Nested dissection
-// of a regular finite element mesh", doi:10.1137/0710032; Carre, doi:10.1093/imamat/7.3.273;
-// closures: Venkataraman et al., doi:10.1145/996546.996553.
+// across the seam, whose edge costs *weigh_seam* computes.
+// *close_diagonals, pass_lines.* Compute the closure of a line in the steps of `close` in
+// minplus/closure.py, so that sums of floats associate as there. *close_long_lines* takes the steps
+// of `close` for long lines, in one thread block.
+// *carry_lines.* From the line's cells, along the line, to kept cells.
+// *join_halves.* The matrix of the whole: M = min(A, B, to the line (+) along and from it), by
+// register tiles as in minplus.cu. If costs are symmetric, the triangle below the diagonal is
+// computed and written twice. *join_small* does all this for a small part, in shared memory.
+// George, "Nested dissection of a regular finite element mesh", doi:10.1137/0710032; Carre,
+// doi:10.1093/imamat/7.3.273; closures: Venkataraman et al., doi:10.1145/996546.996553.
 //
 // Arrays. Rasters have a halo of one cell. ``places``, int32 (blocks, 2): row and column of each
 // block's first cell, in coordinates without the halo. ``nodes``, int32 (k, 4), the parts of a

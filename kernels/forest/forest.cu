@@ -18,14 +18,15 @@
 //      their minimum spanning forest are not in the forest of the grid. The others are listed; they
 //      are fewer than the halo cells (contract_squares).
 // Each cell on a square's perimeter then has a parent: the halo cell that represents its component,
-// which lies on the perimeter of another square. Edges along a path of parents descend. The path
-// therefore ends at a border cell, or at two components that chose the same edge; the smaller
+// which lies on the perimeter of another square. The edges along a path of parents decrease, so
+// the path ends at a border cell, or at two components that chose the same edge; the smaller
 // perimeter cell of the two is the root (number_roots, lead_perimeters). Boruvka rounds on the
 // listed edges between roots complete the forest (propose_edges, hook_components). First only
 // components without a border cell choose, and the chosen edges are final. Then all components
 // choose, and the chosen edges are tentative.
-// Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges with implicit path compression,
-// and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
+// Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges whose representatives
+// are looked up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher,
+// doi:10.1145/3581784.3607093.
 //
 // Arrays. values (height, width), mask (height, stride) with stride a multiple of 4, both C order.
 // link: 4 SIDE perimeter cells per square, by row-major index of the square. a, b, high, low, tag:

@@ -11,10 +11,12 @@
 // it touches above, without a find; the other pairs are united. Output of a block: for each cell
 // the first cell of its component in the block (its *node*), as a 16-bit index in the block; for
 // each node its own index in the tile, in the place of its label; and one bit per cell, set for
-// nodes. *join_blocks.* The same pairs across the edges of blocks, one thread per cell of an edge.
+// nodes.
+// *join_blocks.* The same pairs across the edges of blocks, one thread per cell of an edge.
 // *count_roots, add_counts, number_roots.* A scan over the nodes' bits numbers those that are
-// roots; a root's number replaces its label. No thread block waits for another. *write_labels.*
-// Each node climbs to its number, and the cells of the block are set to the number of their node.
+// roots; a root's number replaces its label. No thread block waits for another.
+// *write_labels.* Each node climbs to its number, and the cells of the block are set to the number
+// of their node.
 // *measure.* Sizes and boxes: in shared memory for each node, then one update per node in the tile.
 //
 // Runs by ballot as nodes: Hennequin, Lacassagne, Cabaret, Meunier (2018),
@@ -22,14 +24,14 @@
 // doi:10.1016/j.cpc.2015.04.015, and Allegretti, Bolelli, Grana (2020),
 // doi:10.1109/TPDS.2019.2934683.
 //
-// Arrays: classes (height, width) of unsigned words of WORD_BITS; labels (height, width)
-// unsigned 32 bits; local (height, width) 16 bits; nodes and roots (height, width / 32 rounded
-// up) 32 bits. Cells are fewer than 2^31, so an index fits 31 bits; a label with the highest bit
-// set is the index of a parent, not yet a number. Traffic: 1 + 2 bytes per cell in the first pass,
-// 2 + 4 in the last one. Atomics: minimum on parents (shared, then labels), and in measure 64-bit
-// addition, minimum and maximum. Loops end because parents are never greater than their children.
-// The root of a component is its first cell for any order of the threads, so its number, size and
-// box do not depend on the order either.
+// Arrays: classes (height, width) of unsigned words of WORD_BITS; labels (height, width) unsigned
+// 32 bits; local (height, width) 16 bits; nodes and roots (height, width / 32 rounded up) 32 bits.
+// Cells are fewer than 2^31, so an index fits 31 bits; a label with the highest bit set is the
+// index of a parent, not yet a number. Traffic: 1 + 2 bytes per cell in the first pass, 2 + 4 in
+// the last one. Atomics: minimum on parents (shared, then labels), and in measure 64-bit addition,
+// minimum and maximum. Loops end because parents are never greater than their children. The root of
+// a component is its first cell for any order of the threads, so its number, size and box do not
+// depend on the order either.
 // variant: -DWORD_BITS=16
 // variant: -DWORD_BITS=32
 // variant: -DWORD_BITS=64

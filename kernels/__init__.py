@@ -1,1 +1,1 @@
-"""Numba kernels and their CUDA counterparts; they know arrays, and neither Dask nor Zarr."""
+"""Numba kernels and their CUDA counterparts; they use arrays, and neither Dask nor Zarr."""

@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Place of the lowest bit that is set, of a uint64 that is not 0."""
+    """Return the index of the lowest set bit of a uint64 that is not 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -21,7 +21,7 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 @intrinsic
 def count_bits(typingctx: Any, word: Any) -> Any:
-    """How many bits of a uint64 are set."""
+    """Return the number of set bits of a uint64."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctpop(args[0])

@@ -1,13 +1,13 @@
-"""The decorator of all compiled functions: Numba, with a cache on disk that cannot be stale.
+"""The decorator of all compiled functions: Numba with a disk cache that is never stale.
 
-Numba compiles into a function whatever it calls and every constant that it reads, and looks at the
-function's own file alone to see whether its cache is fresh. Here the names of the cached files hold
-a digest of all Python files of this folder and the folders in it: after any change there nothing
-older is read. So a compiled function and what it uses may stand in different files of this folder,
-but nothing compiled may come from outside it.
+Numba compiles the functions that a function calls and the constants that it reads into it, but
+checks only the function's own file to decide whether its cache is valid. Here the names of the
+cached files contain a digest of all Python files of this folder and its subfolders, so a change of
+any of them invalidates the cache. A compiled function may therefore use functions and constants
+from other files of this folder, but none from outside it.
 
-Where the cache lies is Numba's choice: ``NUMBA_CACHE_DIR``, else ``__pycache__`` beside the source,
-else the user's cache folder. If none can be written, functions are compiled anew in each process.
+Numba chooses the cache folder: ``NUMBA_CACHE_DIR``, else ``__pycache__`` beside the source, else
+the user's cache folder. If none is writable, functions are compiled in each process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @cache
 def source_digest() -> str:
-    """Digest of the names and texts of all Python files here; raises RuntimeError without any."""
+    """Return a digest of the names and texts of all Python files here; RuntimeError without any."""
     folder = Path(__file__).parent
     digest = hashlib.sha256()
     files = sorted(folder.rglob("*.py"))
@@ -40,7 +40,7 @@ def source_digest() -> str:
 
 
 class _Files(caching.CompileResultCacheImpl):
-    """Where and by which names a function is cached: Numba's, with the digest."""
+    """Numba's cache files of a function, with the digest in their names."""
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
         base = super().get_filename_base(fullname, abiflags)
@@ -49,7 +49,7 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """Cache of one function."""
+    """Cache of one function, which deletes files of older digests."""
 
     _impl_class = _Files
 
@@ -66,24 +66,26 @@ def compiled(function: Function) -> Function: ...
 @overload
 def compiled(*, error_model: Literal["python", "numpy"]) -> Callable[[Function], Function]: ...
 def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = "python") -> Any:
-    """Compile a function when it is called, for the types of its arguments; without the GIL.
+    """Return a function that Numba compiles at its first call for each set of argument types.
+
+    The compiled function releases the GIL.
 
     Parameters
     ----------
     function : callable
-        Left out where the decorator is called: ``@compiled(error_model="numpy")``.
+        Omitted in the form ``@compiled(error_model="numpy")``.
     error_model : {"python", "numpy"}
-        Whether a division by zero raises, or gives infinity or NaN and so may take vectors.
+        Whether a division by zero raises, or returns infinity or NaN, which allows vectorisation.
 
     Notes
     -----
-    Never ``fastmath`` and never ``parallel``: bits must not depend on the compiler, and Dask
-    brings the parallelism.
+    Without ``fastmath``, because results must not depend on the compiler, and without ``parallel``,
+    because Dask provides the parallelism.
     """
 
     def decorate(function: Any) -> Any:
         dispatcher: Any = njit(nogil=True, error_model=error_model)(function)
-        with suppress(RuntimeError):  # there is no folder to write to
+        with suppress(RuntimeError):  # no folder is writable
             dispatcher._cache = _Cache(function)
         return dispatcher
 

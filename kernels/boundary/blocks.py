@@ -1,4 +1,4 @@
-"""Boundary matrices of the blocks of an index: by elimination up to a size, then merged."""
+"""Boundary matrices of the blocks of an index: elimination up to a block size, then merging."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Array = npt.NDArray[Any]
 def solve_blocks(
     costs: BlockCosts, parts: Sequence[Rectangle], block: int
 ) -> Iterator[tuple[int, Array]]:
-    """The boundary matrices of parts of a raster, one after the other.
+    """Yield the boundary matrices of parts of a raster.
 
     Parameters
     ----------
     costs : BlockCosts
-        Of the raster.
+        The raster and its cost rules.
     parts : sequence of Rectangle
-        Counted without the halo.
+        In coordinates without the halo.
     block : int
-        Cells a side up to which elimination is used; larger parts are merged from such blocks as
-        the quadtree has it.
+        Largest side, in cells, of a block that is solved by elimination. Larger parts are merged
+        from such blocks, cut as in the quadtree.
 
     Yields
     ------
     int
-        Place in ``parts``; in whatever order.
+        Index in ``parts``; in any order.
     (n, n) array
-        As `orograph.kernels.boundary.elimination.boundary_matrix`.
+        As from `orograph.kernels.boundary.elimination.boundary_matrix`.
     """
     for number, part in enumerate(parts):
         yield number, block_matrix(costs, part, block)
 
 
 def block_matrix(costs: BlockCosts, part: Rectangle, block: int) -> Array:
-    """The boundary matrix of one part."""
+    """Return the boundary matrix of one part."""
     return _solve(costs, part, block)[1]
 
 
@@ -49,7 +49,7 @@ def _solve(costs: BlockCosts, part: Rectangle, block: int) -> tuple[Rectangle, A
     top, left, height, width = part
     if max(height, width) <= block:
         return part, boundary_matrix(costs, part)
-    # cut where the quadtree does; of a quadrant's two cuts the one across the longer side first
+    # cut as in the quadtree, first across the longer side
     half = block
     while 2 * half < max(height, width):
         half *= 2

@@ -1,36 +1,39 @@
-// Boundary distances of many blocks of cells a launch, by nested dissection.
+// Boundary matrices of many blocks of cells per launch, by nested dissection.
 //
-// The twin of boundary.py and boundary_merge.py, with their bits. How a block is halved, and in which order lines are
-// eliminated, depends on its shape alone: so all blocks of a shape go through the same steps, and a
-// step, all parts of one shape in all blocks, is one launch for leaves and small parts, and a few
-// for others. A part is a thread block, or the tiles of its matrix are one each.
+// The CUDA counterpart of elimination.py and merge.py; results are equal bit for bit. The
+// dissection of a block and the order of eliminations depend on its shape alone, so all blocks of a
+// shape go through the same steps. A step processes all parts of one shape in all blocks. It is one
+// launch for leaves and small parts, and a few launches for others. One thread block processes a
+// part, or a tile of its matrix.
 //
-// *solve_leaves.* A warp does Floyd and Warshall's loops on a leaf's cells in shared memory.
-// *gather_line* lays out what joining two halves at a line of cells needs, as `copy_part` does:
-// the paths from the kept cells to the line, those from it, and those along it. *gather_seam* does
-// it for two blocks that share no cell, as `_merge` does: it carries paths across the seam, whose
-// edges *weigh_seam* has weighed.
-// *close_diagonals, pass_lines.* A line is closed in the steps of `close` in minplus_closure.py, so that
-// sums of floats associate as there; *close_long_lines* takes other steps, as `close` does for long
-// lines, in one thread block. *carry_lines.* From the line's cells, along it, to kept cells.
+// *solve_leaves.* A warp runs the Floyd-Warshall algorithm on a leaf's cells in shared memory.
+// *gather_line* copies the operands of joining two halves at a line of cells, as `gather_half`
+// does: the paths from the kept cells to the line, from the line to them, and along the line.
+// *gather_seam* does so for two blocks that share no cell, as `_merge` does: it extends paths
+// across the seam, whose edge costs *weigh_seam* computes.
+// *close_diagonals, pass_lines.* Compute the closure of a line in the steps of `close` in
+// minplus/closure.py, so that sums of floats associate as there. *close_long_lines* takes the steps
+// of `close` for long lines, in one thread block.
+// *carry_lines.* From the line's cells, along the line, to kept cells.
 // *join_halves.* The matrix of the whole: M = min(A, B, to the line (+) along and from it), by
-// register tiles as in minplus.cu. Where costs are symmetric the half below the diagonal is
-// computed and written twice. *join_small* does all that for a small part, in shared memory.
+// register tiles as in minplus.cu. If costs are symmetric, the triangle below the diagonal is
+// computed and written twice. *join_small* does all this for a small part, in shared memory.
 // George, "Nested dissection of a regular finite element mesh", doi:10.1137/0710032; Carre,
 // doi:10.1093/imamat/7.3.273; closures: Venkataraman et al., doi:10.1145/996546.996553.
 //
 // Arrays. Rasters have a halo of one cell. ``places``, int32 (blocks, 2): row and column of each
-// block's first cell, the halo not counted. ``nodes``, int32 (k, 4), the parts of a shape in a
-// block: row and column in the block, and the numbers of the halves among the parts of theirs.
-// Matrices of a shape lie one behind the other: all blocks' first part, then all blocks' second.
-// ``inside``, int32 (2, n): which border cell of either half a kept cell is, or -1. Elements are
-// float32, float64 or int64; no path is infinity, or 2^60, and integers from there on are lifted to
-// 2^61 where they are summed. Matrices are addressed with 64 bits, what is in one with 32.
+// block's first cell, in coordinates without the halo. ``nodes``, int32 (k, 4), the parts of a
+// shape in a block: row and column in the block, and the indices of the halves among the parts of
+// their shapes. Matrices of a shape are consecutive: the first part of all blocks, then the second
+// part of all blocks. ``inside``, int32 (2, n): number of each kept cell in the first and in the
+// second half, or -1. Elements are float32, float64 or int64; a missing path is infinity or 2^60,
+// and integers from 2^60 on are raised to 2^61 in sums. Offsets of matrices have 64 bits, offsets
+// inside a matrix 32.
 //
-// Why it is deterministic, and ends. Sums are those of the twin, of the same two operands, and the
-// least is taken of them: in which order makes no difference (of -0.0 and 0.0 it may be either).
-// Only the order of a closure's steps counts, and a thread block keeps it by its barriers. No
-// atomics; no thread block reads what another of the same launch writes. Loops are counted.
+// Why it is deterministic, and ends. Sums have the operands of the Numba kernel, and their minimum
+// does not depend on the order (of -0.0 and 0.0 it may be either). Only the order of a closure's
+// steps matters; barriers of the thread block or separate launches keep it. No atomics; no thread
+// block reads what another of the same launch writes. Loops are counted.
 //
 // variant: -DVALUE=float -DLANES=8
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=1
@@ -40,48 +43,48 @@
 // variant: -DVALUE=float -DMODEL=3 -DFRICTION=0 -DLANES=8
 #include "relax/edge_costs.cuh"
 
-// Threads of a tile in each direction.
+// Threads of a tile, per direction.
 #ifndef LANES
 #define LANES 16
 #endif
 
-constexpr int LEAF = 16;            // as in dissection.py: cells of a leaf, at most
-constexpr int LEAVES = 4;           // warps, each with a leaf, of a thread block
-constexpr int STEP = 64;            // as in minplus_closure.py: vertices that are closed together
-constexpr int STRIDE_OF_STEPS = 256;  // the same, of a long line
-constexpr int CHUNK = 16;           // rows or columns of a panel that are replaced together
-constexpr int SPAN = 4;             // rows and columns a thread
+constexpr int LEAF = 16;            // as in dissection.py: most cells of a leaf
+constexpr int LEAVES = 4;           // warps of a thread block, one leaf each
+constexpr int STEP = 64;            // as in minplus/closure.py: vertices of a step
+constexpr int LARGE_STEP = 256;  // the same, for a long line
+constexpr int CHUNK = 16;           // rows or columns of a panel that are copied together
+constexpr int SPAN = 4;             // rows and columns per thread
 constexpr int TILE = LANES * SPAN;
 constexpr int THREADS = LANES * LANES;
-constexpr int DEPTH = 16;           // cells of a line whose paths are in shared memory
+constexpr int DEPTH = 16;           // cells of a line whose rows are in shared memory at a time
 static_assert(LANES < 16 || TILE == STEP, "pass_lines: a diagonal is a tile");
-static_assert(CHUNK * STRIDE_OF_STEPS <= STEP * STEP, "a panel takes the place of a diagonal");
+static_assert(CHUNK * LARGE_STEP <= STEP * STEP, "a panel takes the place of a diagonal");
 
 extern __shared__ unsigned char dynamic_shared[];
 
-// What is summed: integer barriers are lifted out of reach.
-__device__ __forceinline__ VALUE nothing() {
+// Operands of sums: integer barriers are raised to 2^61, so that no sum is below 2^60.
+__device__ __forceinline__ VALUE infinity() {
 #if INTEGER
   return int64(1) << 61;
 #else
   return unreached();
 #endif
 }
-__device__ __forceinline__ VALUE packed(VALUE value) {
+__device__ __forceinline__ VALUE lift(VALUE value) {
 #if INTEGER
-  return value >= barrier() ? nothing() : value;
+  return value >= barrier() ? infinity() : value;
 #else
   return value;
 #endif
 }
 
-// The lesser of two, or b if a is NaN. For floats fminf is one instruction, and a choice is two.
+// Returns the minimum, or b if a is NaN. For float32 fminf is one instruction, a select is two.
 __device__ __forceinline__ VALUE lesser(VALUE a, VALUE b) {
   if (sizeof(VALUE) == 4) return VALUE(fminf(float(a), float(b)));
   return a < b ? a : b;
 }
 
-// Which part of which block: numbers of thread blocks go through the blocks first.
+// A part of a block; consecutive instances are the same part of consecutive blocks.
 struct Part {
   int block;
   const int* node;
@@ -91,7 +94,7 @@ __device__ __forceinline__ Part find_part(int instance, const int* nodes, int bl
   return {instance % blocks, nodes + instance / blocks * 4};
 }
 
-// The matrices of a part's halves.
+// The matrices of the halves of a part.
 struct Halves {
   const VALUE* a;
   const VALUE* b;
@@ -105,7 +108,7 @@ __device__ __forceinline__ Halves find_halves(const Part& part, int blocks, cons
   return {firsts + first * na * na, seconds + second * nb * nb, na, nb};
 }
 
-// Which border cell of either half a kept cell is, or -1; both -1 beyond the last.
+// Numbers of a kept cell in the first and in the second half, or -1; both -1 beyond the last cell.
 struct Cell {
   int a, b;
 };
@@ -114,7 +117,7 @@ __device__ __forceinline__ Cell find_cell(const int* inside, int n, int i) {
   return i < n ? Cell{inside[i], inside[n + i]} : Cell{-1, -1};
 }
 
-// Between two kept cells: the least of the paths inside one half.
+// Returns the least cost between two kept cells by paths inside one half.
 __device__ __forceinline__ VALUE within(const Halves& h, Cell i, Cell j) {
   VALUE least = unreached();
   if (i.a >= 0 && j.a >= 0) least = lesser(h.a[i.a * h.na + j.a], least);
@@ -122,7 +125,7 @@ __device__ __forceinline__ VALUE within(const Halves& h, Cell i, Cell j) {
   return least;
 }
 
-__device__ __forceinline__ Surface see(const VALUE* friction, const VALUE* elevation,
+__device__ __forceinline__ Surface make_surface(const VALUE* friction, const VALUE* elevation,
                                        const VALUE* lengths, const double* coefficients, int stride,
                                        int rows, int reverse) {
   Surface surface = {};
@@ -134,14 +137,14 @@ __device__ __forceinline__ Surface see(const VALUE* friction, const VALUE* eleva
   return surface;
 }
 
-// As `_weigh_steps`: NaN, and what is too much, is no way.
+// As `_weigh_steps`: a cost that is NaN or too large is `unreached`.
 __device__ __forceinline__ VALUE weigh(const Surface& s, int y, int x, int dy, int dx) {
   VALUE cost = edge(s, y, x, dy, dx);
   if (INTEGER && MODEL == 0) return cost;
   return cost < unreached() ? cost : unreached();
 }
 
-// A warp a leaf. ``table``, int32 (edges, 5), as a plan has it: numbers of the ends, the first
+// One warp per leaf. ``table``, int32 (edges, 5), as in a plan: numbers of the ends, the first
 // end's row and column in the leaf, and the move.
 extern "C" __global__ void __launch_bounds__(32 * LEAVES)
 solve_leaves(const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
@@ -153,7 +156,7 @@ solve_leaves(const VALUE* friction, const VALUE* elevation, const VALUE* lengths
   if (instance >= instances) return;
   VALUE* whole = leaves[threadIdx.x / 32];
   Part part = find_part(instance, nodes, blocks);
-  Surface s = see(friction, elevation, lengths, coefficients, stride, rows, reverse);
+  Surface s = make_surface(friction, elevation, lengths, coefficients, stride, rows, reverse);
   int top = places[2 * part.block] + part.node[0] + 1;
   int left = places[2 * part.block + 1] + part.node[1] + 1;
   for (int i = lane; i < LEAF * LEAF; i += 32)
@@ -185,14 +188,15 @@ solve_leaves(const VALUE* friction, const VALUE* elevation, const VALUE* lengths
   for (int i = lane; i < n * n; i += 32) to[i] = whole[i / n * LEAF + i % n];
 }
 
-// To a line of m cells from n kept ones, from it, and along it; every ``step``-th element from
-// ``begin`` on. ``line_in``, int32 (2, m): which border cell of either half a cell of the line is.
+// Copy the paths from n kept cells to a line of m, from the line to them, and along the line: every
+// ``step``-th element from ``begin`` on. ``line_in``, int32 (2, m): number of each cell of the line
+// in the first and in the second half.
 __device__ __forceinline__ void gather(const Halves& h, const int* inside, const int* line_in,
                                        int n, int m, int begin, int step, VALUE* to_line,
                                        VALUE* from_line, VALUE* line) {
   const int* line_a = line_in;
   const int* line_b = line_in + m;
-  // a cell of both halves is taken from the second, as the twin does
+  // a cell of both halves is copied from the second, as in the Numba kernel
   for (int t = begin; t < n * m; t += step) {
     int p = t / m, s = t % m, q = inside[n + p];
     to_line[t] = q >= 0 ? h.b[q * h.nb + line_b[s]] : h.a[inside[p] * h.na + line_a[s]];
@@ -207,7 +211,7 @@ __device__ __forceinline__ void gather(const Halves& h, const int* inside, const
   }
 }
 
-// Thread blocks: a part in x, shares of its elements in y.
+// Grid: a part in x, portions of its elements in y.
 extern "C" __global__ void gather_line(const VALUE* firsts, int na, const VALUE* seconds, int nb,
                                        const int* nodes, int blocks, const int* inside,
                                        const int* line_in, int n, int m, VALUE* to_line,
@@ -220,15 +224,15 @@ extern "C" __global__ void gather_line(const VALUE* firsts, int na, const VALUE*
          from_line + instance * n * m, line + instance * m * m);
 }
 
-// What the edges across the seam of two blocks that share no cell cost, both ways: ``seam``,
-// (instances, 2, count). ``edges``, int32 (count, 5): the first block's border cell, its row and
-// column in that block, and the step to the second's. Thread blocks: a part in x.
+// Costs of the edges across the seam of two blocks that share no cell, in both directions:
+// ``seam``, (instances, 2, count). ``edges``, int32 (count, 5): border cell of the first block, its
+// row and column in that block, and the step to the second block. Grid: a part in x.
 extern "C" __global__ void
 weigh_seam(const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
            const double* coefficients, int stride, int rows, int reverse, const int* places,
            const int* nodes, int blocks, const int* edges, int count, VALUE* seam) {
   Part part = find_part(blockIdx.x, nodes, blocks);
-  Surface s = see(friction, elevation, lengths, coefficients, stride, rows, reverse);
+  Surface s = make_surface(friction, elevation, lengths, coefficients, stride, rows, reverse);
   int top = places[2 * part.block] + part.node[0] + 1;
   int left = places[2 * part.block + 1] + part.node[1] + 1;
   VALUE* there = seam + int64(blockIdx.x) * 2 * count;
@@ -240,9 +244,9 @@ weigh_seam(const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
   }
 }
 
-// As gather_line, for blocks that share no cell: the line is the second's cells at the seam.
-// ``line_in``, int32 (m): which border cells of the second they are. ``begins``, int32 (m + 1):
-// where each one's edges begin.
+// As gather_line, for blocks that share no cell: the line is the second block's cells at the seam.
+// ``line_in``, int32 (m): their numbers in the second block. ``begins``, int32 (m + 1): start of
+// the edges of each of them.
 extern "C" __global__ void
 gather_seam(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int* nodes, int blocks,
             const int* inside, const int* line_in, const int* begins, const int* edges, int count,
@@ -274,7 +278,7 @@ gather_seam(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int
         least = lesser(back[e] + h.a[edges[5 * e] * h.na + q], least);
     from_line[t] = least;
   }
-  // along the first's side of the seam: from the line to the cells there, and on to the line
+  // along the first block's side of the seam: from the line to its cells, and back to the line
   for (int i = begin; i < m * m; i += step) {
     int s = i / m, t = i % m;
     VALUE least = h.b[line_in[s] * h.nb + line_in[t]];
@@ -288,24 +292,24 @@ gather_seam(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int
   }
 }
 
-// Floyd and Warshall's loops by the threads of a block; all of them must have written ``a``.
+// Floyd-Warshall by the threads of a block; each thread has finished its writes to ``a``.
 __device__ __forceinline__ void close(VALUE* a, int n) {
   for (int k = 0; k < n; ++k) {
     __syncthreads();
     for (int t = threadIdx.x; t < n * n; t += blockDim.x) {
       int i = t / n, j = t % n;
       if (i == k || j == k) continue;  // neither changes
-      VALUE first = packed(a[i * n + k]);
-      if (!(first < nothing())) continue;
-      VALUE total = first + packed(a[k * n + j]);
+      VALUE first = lift(a[i * n + k]);
+      if (!(first < infinity())) continue;
+      VALUE total = first + lift(a[k * n + j]);
       if (total < a[t]) a[t] = total;
     }
   }
   __syncthreads();
 }
 
-// Lowers a thread's SPAN x SPAN elements of a tile by sums over ``depth`` cells of a line. What a
-// thread reads of a row in shared memory is one vector or two: rows are padded to keep it aligned.
+// Lower a thread's SPAN x SPAN elements of a tile by sums over ``depth`` cells of a line. A thread
+// reads one or two vectors of a row in shared memory; rows are padded to keep them aligned.
 template <class Left, class Right>
 __device__ __forceinline__ void lower_tile(VALUE (&held)[SPAN][SPAN], int depth, Left left,
                                            Right right) {
@@ -337,8 +341,8 @@ __device__ __forceinline__ void lower_tile(VALUE (&held)[SPAN][SPAN], int depth,
   }
 }
 
-// A thread block a line: closes its cells from k on, STEP at most. Dynamic shared memory:
-// min(m, STEP)**2 elements.
+// One thread block per line: compute the closure of its cells from k on, STEP at most. Dynamic
+// shared memory: min(m, STEP)**2 elements.
 extern "C" __global__ void close_diagonals(VALUE* lines, int m, int k) {
   VALUE* held = reinterpret_cast<VALUE*>(dynamic_shared);
   VALUE* diagonal = lines + int64(blockIdx.x) * m * m + int64(k) * (m + 1);
@@ -350,10 +354,10 @@ extern "C" __global__ void close_diagonals(VALUE* lines, int m, int k) {
     diagonal[t / steps * m + t % steps] = held[t];
 }
 
-// Let paths along lines pass through the cells from k on, STEP at most, which are closed: first
-// (rest 0) in their rows and columns, then (rest 1) everywhere else. Thread blocks: a line in x, a
-// tile in y, which are as wide as STEP. A tile of rows is replaced by sums of what it was and of
-// what lies on the diagonal, and nothing else, likewise one of columns; it is written last.
+// Lower lines by paths through the cells from k on, STEP at most, whose closure is complete: first
+// (rest 0) their rows and columns, then (rest 1) all other elements. Grid: a line in x, a tile of
+// STEP x STEP elements in y. A tile of rows or columns is replaced by sums of its own elements and
+// the diagonal's alone; it is written last.
 extern "C" __global__ void __launch_bounds__(THREADS)
 pass_lines(VALUE* lines, int m, int k, int rest) {
   VALUE* line = lines + int64(blockIdx.x) * m * m;
@@ -371,13 +375,13 @@ pass_lines(VALUE* lines, int m, int k, int rest) {
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
-      held[i][j] = y < m && x < m ? line[y * m + x] : nothing();
+      held[i][j] = y < m && x < m ? line[y * m + x] : infinity();
     }
   lower_tile(
       held, min(STEP, m - k),
-      [&](int i, int s) { return top + i < m ? packed(line[(top + i) * m + k + s]) : nothing(); },
+      [&](int i, int s) { return top + i < m ? lift(line[(top + i) * m + k + s]) : infinity(); },
       [&](int s, int j) {
-        return left + j < m ? packed(line[(k + s) * m + left + j]) : nothing();
+        return left + j < m ? lift(line[(k + s) * m + left + j]) : infinity();
       });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
@@ -386,15 +390,15 @@ pass_lines(VALUE* lines, int m, int k, int rest) {
     }
 }
 
-// Let paths between n vertices pass through the m from k on, which are closed: their rows, then
-// their columns, then all the rest. Rows and columns are replaced by sums of what they were, of
-// which ``panel``, m * CHUNK, holds a copy.
+// Lower an n x n matrix by paths through the m vertices from k on, whose closure is complete: their
+// rows, then their columns, then all other elements. Rows and columns are replaced by sums of their
+// old elements, which ``panel``, m * CHUNK, holds.
 __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE* panel) {
   for (int x = 0; x < n; x += CHUNK) {
     __syncthreads();
     for (int t = threadIdx.x; t < m * CHUNK; t += blockDim.x) {
       int j = x + t % CHUNK;
-      panel[t] = j < n ? packed(a[(k + t / CHUNK) * stride + j]) : nothing();
+      panel[t] = j < n ? lift(a[(k + t / CHUNK) * stride + j]) : infinity();
     }
     __syncthreads();
     for (int t = threadIdx.x; t < m * CHUNK; t += blockDim.x) {
@@ -402,7 +406,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
       if (j >= n || (j >= k && j < k + m)) continue;
       VALUE least = a[i * stride + j];
       for (int s = 0; s < m; ++s)
-        least = lesser(packed(a[i * stride + k + s]) + panel[s * CHUNK + t % CHUNK], least);
+        least = lesser(lift(a[i * stride + k + s]) + panel[s * CHUNK + t % CHUNK], least);
       a[i * stride + j] = least;
     }
   }
@@ -410,7 +414,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
     __syncthreads();
     for (int t = threadIdx.x; t < CHUNK * m; t += blockDim.x) {
       int i = y + t / m;
-      panel[t] = i < n ? packed(a[i * stride + k + t % m]) : nothing();
+      panel[t] = i < n ? lift(a[i * stride + k + t % m]) : infinity();
     }
     __syncthreads();
     for (int t = threadIdx.x; t < CHUNK * m; t += blockDim.x) {
@@ -418,7 +422,7 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
       if (i >= n || (i >= k && i < k + m)) continue;
       VALUE least = a[i * stride + j];
       for (int s = 0; s < m; ++s)
-        least = lesser(panel[t / m * m + s] + packed(a[(k + s) * stride + j]), least);
+        least = lesser(panel[t / m * m + s] + lift(a[(k + s) * stride + j]), least);
       a[i * stride + j] = least;
     }
   }
@@ -428,19 +432,19 @@ __device__ void pass_through(VALUE* a, int64 stride, int n, int k, int m, VALUE*
     if ((i >= k && i < k + m) || (j >= k && j < k + m)) continue;
     VALUE least = a[i * stride + j];
     for (int s = 0; s < m; ++s)
-      least = lesser(packed(a[i * stride + k + s]) + packed(a[(k + s) * stride + j]), least);
+      least = lesser(lift(a[i * stride + k + s]) + lift(a[(k + s) * stride + j]), least);
     a[i * stride + j] = least;
   }
   __syncthreads();
 }
 
-// A thread block a line of more than 2 STRIDE_OF_STEPS cells, which is closed in large steps, and
-// each of them in small ones. Dynamic shared memory: STEP**2 elements.
+// One thread block per line of more than 2 LARGE_STEP cells: compute its closure in large
+// steps, and each large step in small steps. Dynamic shared memory: STEP**2 elements.
 extern "C" __global__ void close_long_lines(VALUE* lines, int m) {
   VALUE* held = reinterpret_cast<VALUE*>(dynamic_shared);
   VALUE* line = lines + int64(blockIdx.x) * m * m;
-  for (int first = 0; first < m; first += STRIDE_OF_STEPS) {
-    int size = min(STRIDE_OF_STEPS, m - first);
+  for (int first = 0; first < m; first += LARGE_STEP) {
+    int size = min(LARGE_STEP, m - first);
     VALUE* square = line + int64(first) * (m + 1);
     for (int k = 0; k < size; k += STEP) {
       int steps = min(STEP, size - k);
@@ -456,7 +460,7 @@ extern "C" __global__ void close_long_lines(VALUE* lines, int m) {
   }
 }
 
-// Thread blocks: a part in x, a tile of ``work``, m x n, in y.
+// Grid: a part in x, a tile of ``work``, m x n, in y.
 extern "C" __global__ void __launch_bounds__(THREADS)
 carry_lines(const VALUE* lines, const VALUE* from_line, int n, int m, VALUE* work) {
   int64 instance = blockIdx.x;
@@ -470,12 +474,12 @@ carry_lines(const VALUE* lines, const VALUE* from_line, int n, int m, VALUE* wor
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
-      held[i][j] = y < m && x < n ? from[y * n + x] : nothing();
+      held[i][j] = y < m && x < n ? from[y * n + x] : infinity();
     }
   lower_tile(
       held, m,
-      [&](int i, int k) { return top + i < m ? packed(line[(top + i) * m + k]) : nothing(); },
-      [&](int k, int j) { return left + j < n ? packed(from[k * n + left + j]) : nothing(); });
+      [&](int i, int k) { return top + i < m ? lift(line[(top + i) * m + k]) : infinity(); },
+      [&](int k, int j) { return left + j < n ? lift(from[k * n + left + j]) : infinity(); });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
@@ -483,8 +487,8 @@ carry_lines(const VALUE* lines, const VALUE* from_line, int n, int m, VALUE* wor
     }
 }
 
-// Thread blocks: a part in x, a tile of its matrix, n x n, in y; where costs are symmetric those
-// that are not above the diagonal.
+// Grid: a part in x, a tile of its matrix, n x n, in y; if costs are symmetric, only tiles not
+// above the diagonal.
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_halves(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int* nodes, int blocks,
             const int* inside, const VALUE* to_line, const VALUE* work, int n, int m, VALUE* out) {
@@ -513,8 +517,8 @@ join_halves(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int
   }
   lower_tile(
       held, m,
-      [&](int i, int k) { return top + i < n ? packed(to[(top + i) * m + k]) : nothing(); },
-      [&](int k, int j) { return left + j < n ? packed(from[k * n + left + j]) : nothing(); });
+      [&](int i, int k) { return top + i < n ? lift(to[(top + i) * m + k]) : infinity(); },
+      [&](int k, int j) { return left + j < n ? lift(from[k * n + left + j]) : infinity(); });
   for (int i = 0; i < SPAN; ++i)
     for (int j = 0; j < SPAN; ++j) {
       int y = row + i, x = column + j;
@@ -524,7 +528,7 @@ join_halves(const VALUE* firsts, int na, const VALUE* seconds, int nb, const int
     }
 }
 
-// A thread block a part, all that joins its halves. Dynamic shared memory: 3 n m + m**2 elements.
+// One thread block per part: join its halves. Dynamic shared memory: 3 n m + m**2 elements.
 extern "C" __global__ void join_small(const VALUE* firsts, int na, const VALUE* seconds, int nb,
                                       const int* nodes, int blocks, const int* inside,
                                       const int* line_in, int n, int m, VALUE* out) {
@@ -541,24 +545,24 @@ extern "C" __global__ void join_small(const VALUE* firsts, int na, const VALUE* 
     int s = t / n, p = t % n;
     VALUE least = from_line[t];
     for (int k = 0; k < m; ++k)
-      least = lesser(packed(line[s * m + k]) + packed(from_line[k * n + p]), least);
+      least = lesser(lift(line[s * m + k]) + lift(from_line[k * n + p]), least);
     work[t] = least;
   }
   __syncthreads();
   VALUE* whole = out + instance * n * n;
-  // below the diagonal a long row and a short one are n + 1 elements together
+  // the lower triangle as a rectangle: a long row and a short row have n + 1 elements together
   int wide = SYMMETRIC ? n + 1 : n, high = SYMMETRIC ? (n + 1) / 2 : n;
   for (int t = threadIdx.x; t < high * wide; t += blockDim.x) {
     int i = t / wide, j = t % wide;
     if (SYMMETRIC) {
-      int length = n - i;  // of the long one
+      int length = n - i;  // of the long row
       if (j < length) i = length - 1;
-      else if (length - 1 == i) continue;  // the middle row, which is both
+      else if (length - 1 == i) continue;  // the middle row, paired with itself
       else j -= length;
     }
     VALUE least = within(h, find_cell(inside, n, i), find_cell(inside, n, j));
     for (int k = 0; k < m; ++k)
-      least = lesser(packed(to_line[i * m + k]) + packed(work[k * n + j]), least);
+      least = lesser(lift(to_line[i * m + k]) + lift(work[k * n + j]), least);
     whole[i * n + j] = least;
     if (SYMMETRIC) whole[j * n + i] = least;
   }

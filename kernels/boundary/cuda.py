@@ -1,10 +1,9 @@
-"""Boundary distances of many blocks at once on a GPU: the host's side of boundary.cu.
+"""Boundary matrices of many blocks at once on a GPU: the host's side of boundary.cu.
 
-Blocks of one shape go through the steps of boundary_steps.py together, as many as fit in
-``BYTES_AT_ONCE`` of the device's memory. All is launched without waiting; only the matrices of the
-blocks themselves come back. They are those of
-`orograph.kernels.boundary.elimination.boundary_matrix`, and where blocks are merged those of
-`orograph.kernels.boundary.elimination.merge_blocks`, to the bit.
+Blocks of one shape go through the steps of steps.py together, as many as fit in ``BYTES_AT_ONCE``
+of device memory. All kernels are launched asynchronously; only the matrices of the blocks are
+copied back. They equal those of `orograph.kernels.boundary.elimination.boundary_matrix`, and for
+merged blocks those of `orograph.kernels.boundary.merge.merge_blocks`, bit for bit.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import numpy.typing as npt
 
 from orograph.kernels.boundary.dissection import LEAF, Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
-from orograph.kernels.boundary.steps import Step, last_uses, room, steps_of
+from orograph.kernels.boundary.steps import Step, last_uses, peak_elements, steps_of
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
+from orograph.kernels.minplus.closure import LARGE_STEP, STEP
 from orograph.kernels.relax.definitions import definitions
 from orograph.tiles.errors import BackendError
 
@@ -29,17 +28,17 @@ Array = npt.NDArray[Any]
 
 SOURCE = "boundary/boundary.cu"
 BYTES_AT_ONCE = 1 << 30
-LEAVES = 4  # of a thread block
-SPAN = 4  # rows and columns a thread
-SMALL = 64  # border cells of a part that a thread block joins alone,
-SMALL_BYTES = 32 * 1024  # if it needs no more shared memory
-WIDE = 96  # border cells above which tiles are the larger ones
-MOST_CELLS = 2**31 - 1  # of a raster
-MOST_BORDER = 16320  # cells: its square is cut into no more tiles than a grid has in y
+LEAVES = 4  # per thread block
+SPAN = 4  # rows and columns per thread
+SMALL = 64  # most border cells of a part that a single thread block joins,
+SMALL_BYTES = 32 * 1024  # and the most shared memory that it may need
+WIDE = 96  # border cells above which the larger tiles are used
+MAX_CELLS = 2**31 - 1  # most cells of a raster
+MAX_BORDER = 16320  # most border cells: the tiles of a matrix must fit the y extent of a grid
 
 
 class ResidentCosts:
-    """Rasters and their costs in the memory of a device.
+    """Rasters and their cost rules in the memory of a device.
 
     Parameters
     ----------
@@ -60,9 +59,9 @@ class ResidentCosts:
         self.dtype = np.dtype(costs.dtype)
         rasters = [raster for raster in (costs.friction, costs.elevation) if raster.size]
         rows, stride = rasters[0].shape
-        if rows * stride > MOST_CELLS:
+        if rows * stride > MAX_CELLS:
             raise BackendError(
-                f"a raster of {rows} x {stride} cells, halo included; on a GPU {MOST_CELLS} at "
+                f"a raster of {rows} x {stride} cells, halo included; on a GPU {MAX_CELLS} at "
                 "most: pass it in parts, or use backend='numba'"
             )
         self._defines = {k: v for k, v in definitions(rules).items() if k != "WARPS"}
@@ -77,14 +76,14 @@ class ResidentCosts:
         self._sizes = np.int32(stride), np.int32(rows), np.int32(rules.reverse)
 
     def solve(self, steps: Sequence[Step], blocks: Sequence[tuple[int, int]]) -> Buffer:
-        """The boundary matrices of blocks of one shape; does not wait.
+        """Return the boundary matrices of blocks of one shape; asynchronous.
 
         Parameters
         ----------
         steps : sequence of Step
-            From `orograph.kernels.boundary.steps.steps_of`, for their shape.
+            From `orograph.kernels.boundary.steps.steps_of`, for the shape of the blocks.
         blocks : sequence of (row, column)
-            Where each begins, the halo not counted.
+            First cell of each block, in coordinates without the halo.
 
         Returns
         -------
@@ -191,10 +190,10 @@ class ResidentCosts:
         )
 
     def close_lines(self, lines: Buffer, parts: int, m: int) -> None:
-        """Close lines of m cells, in the steps of `orograph.kernels.minplus.closure.close`."""
+        """Compute closures of lines of m cells, in the steps of `minplus.closure.close`."""
         shared = min(m, STEP) ** 2 * self.dtype.itemsize
         threads = 256 if m > LEAF else 32
-        if m > 2 * STRIDE_OF_STEPS:
+        if m > 2 * LARGE_STEP:
             self._launch("close_long_lines", (parts,), 256, (lines,), (m,), (), shared=shared)
             return
         tiles = -(-m // STEP)
@@ -228,7 +227,7 @@ class ResidentCosts:
 
 
 def _upload_together(device: Device, tables: Sequence[npt.NDArray[np.int32]]) -> list[Buffer]:
-    """Tables on the device, brought there by one copy; None where there is nothing."""
+    """Return tables on the device, uploaded in one copy; None for an empty table."""
     whole = device.upload(np.concatenate([table.reshape(-1) for table in tables]))
     found, at = [], 0
     for table in tables:
@@ -238,8 +237,8 @@ def _upload_together(device: Device, tables: Sequence[npt.NDArray[np.int32]]) ->
 
 
 def blocks_at_once(steps: Sequence[Step], dtype: np.dtype[Any]) -> int:
-    """How many blocks go through the steps together; one at least."""
-    return max(1, BYTES_AT_ONCE // (room(steps) * dtype.itemsize))
+    """Return how many blocks go through the steps together; at least one."""
+    return max(1, BYTES_AT_ONCE // (peak_elements(steps) * dtype.itemsize))
 
 
 def solve_blocks(
@@ -249,35 +248,35 @@ def solve_blocks(
     *,
     device: Device | None = None,
 ) -> Iterator[tuple[int, Array]]:
-    """Boundary matrices of parts of a raster, each by elimination and merges, as they come.
+    """Yield the boundary matrices of parts of a raster, by elimination and merging.
 
     Parameters
     ----------
     costs : BlockCosts
         From `orograph.kernels.boundary.elimination.block_costs`.
     parts : sequence of Rectangle
-        They may overlap. Those of one shape are worked on together.
+        They may overlap. Parts of one shape are processed together.
     block : int, optional
-        Cells a side up to which there is elimination; larger parts are cut where a quadtree of such
-        blocks is, and merged. By default nothing is cut.
+        Largest side, in cells, of a block that is solved by elimination. Larger parts are cut as in
+        a quadtree of such blocks, and merged. By default nothing is cut.
     device : Device, optional
-        Where to do it; by default this process's GPU.
+        By default this process's GPU.
 
     Yields
     ------
     int
-        Which of ``parts``; not in their order.
+        Index in ``parts``; in any order.
     (n, n)
-        As `orograph.kernels.boundary.elimination.boundary_matrix` and
-        `orograph.kernels.boundary.elimination.merge_blocks` give it. Matrices that were made
-        together share their memory.
+        As from `orograph.kernels.boundary.elimination.boundary_matrix` and
+        `orograph.kernels.boundary.merge.merge_blocks`. Matrices that were computed together share
+        their memory.
 
     Raises
     ------
     ValueError
         If a part lies outside the raster, or ``block`` is below 1.
     BackendError
-        If the raster has 2**31 cells or more, or a part more border cells than ``MOST_BORDER``.
+        If the raster has 2**31 cells or more, or a part more border cells than ``MAX_BORDER``.
     """
     if block is not None and block < 1:
         raise ValueError(f"block={block}; must be 1 or more")
@@ -289,10 +288,10 @@ def solve_blocks(
     planned = {shape: steps_of(*shape, block, diagonals=diagonals) for shape in shapes}
     for (height, width), steps in planned.items():
         most = max(step.border for step in steps)
-        if most > MOST_BORDER:
+        if most > MAX_BORDER:
             raise BackendError(
                 f"a block of {height} x {width} cells has parts of {most} border cells; on a GPU "
-                f"{MOST_BORDER} at most: use smaller blocks, or backend='numba'"
+                f"{MAX_BORDER} at most: use smaller blocks, or backend='numba'"
             )
     resident = ResidentCosts(costs, device)
     for shape, steps in planned.items():
@@ -312,7 +311,7 @@ def block_matrices(
     *,
     device: Device | None = None,
 ) -> list[Array]:
-    """The matrices of `solve_blocks`, in the order of ``parts``."""
+    """Return the matrices of `solve_blocks`, in the order of ``parts``."""
     found = dict(solve_blocks(costs, parts, block, device=device))
     return [found[number] for number in range(len(parts))]
 
@@ -320,7 +319,7 @@ def block_matrices(
 def boundary_matrix(
     costs: BlockCosts, block: Rectangle | None = None, *, device: Device | None = None
 ) -> Array:
-    """As `orograph.kernels.boundary.elimination.boundary_matrix`, on a GPU."""
+    """Return what `orograph.kernels.boundary.elimination.boundary_matrix` does, from a GPU."""
     return block_matrices(costs, [check_block(costs, block)], device=device)[0]
 
 

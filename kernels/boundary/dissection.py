@@ -1,12 +1,12 @@
-"""How a block of cells is halved again and again, and in what order its border cells are counted.
+"""Nested dissection of a block of cells: the order of its border cells and the elimination plan.
 
-Clockwise from the block's north-west cell: the first row eastwards, the last column southwards, the
-last row westwards, the first column northwards, each cell once; a block of one row goes eastwards,
-one of one column southwards.
+Border cells are ordered clockwise from the block's north-west cell: the first row eastwards, the
+last column southwards, the last row westwards, the first column northwards, each cell once. A block
+of one row is ordered eastwards, a block of one column southwards.
 
-The plan of a nested dissection: a block is cut across its longer side along a line of cells that
-both halves keep, down to leaves of at most ``LEAF`` cells. Halves of one shape share their tables,
-so that a plan has a few shapes and many parts.
+The plan cuts a block across its longer side along a separator, a line of cells that belongs to both
+halves, down to leaves of at most ``LEAF`` cells. Parts of equal shape share their tables, so a plan
+has few shapes and many parts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HEIGHT, WIDTH, FIRST, SECOND, BORDER, LINE, TABLES = range(7)
 
 
 class Rectangle(NamedTuple):
-    """A block: its first cell, and its size."""
+    """A block of cells: its first cell and its size."""
 
     top: int
     left: int
@@ -37,7 +37,7 @@ class Rectangle(NamedTuple):
 
 @lru_cache(maxsize=256)
 def border_cells(height: int, width: int) -> Indices:
-    """Rows and columns of a block's border cells, (n, 2), clockwise from its north-west cell."""
+    """Return rows and columns of a block's border cells, (n, 2), clockwise from the north-west."""
     if height == 1 or width == 1:
         cells = [(y, x) for y in range(height) for x in range(width)]
     else:
@@ -50,37 +50,38 @@ def border_cells(height: int, width: int) -> Indices:
     return found
 
 
-def numbered_border(block: Rectangle) -> dict[tuple[int, int], int]:
-    """The number of each border cell, by its row and column in the whole grid."""
+def border_numbers(block: Rectangle) -> dict[tuple[int, int], int]:
+    """Return the number of each border cell, by its row and column in the whole grid."""
     cells = border_cells(block.height, block.width).tolist()
     return {(block.top + y, block.left + x): number for number, (y, x) in enumerate(cells)}
 
 
-class Plan(NamedTuple):
-    """How blocks of some shape are halved."""
+class EliminationPlan(NamedTuple):
+    """The nested dissection of blocks of one shape."""
 
     shapes: Indices
-    """(k, 7), a shape a row: ``HEIGHT``, ``WIDTH``, the shapes of the ``FIRST`` and ``SECOND`` half
-    (-1 in a leaf), how many ``BORDER`` cells it has and how many cells the ``LINE`` between its
-    halves, and where its ``TABLES`` start."""
+    """(k, 7), one shape per row: ``HEIGHT``, ``WIDTH``, the shapes of the ``FIRST`` and ``SECOND``
+    half (-1 in a leaf), the number of ``BORDER`` cells, the number of cells of the ``LINE`` between
+    the halves, and the start of its ``TABLES``."""
     tables: Indices
-    """Of a leaf: how many edges it has, and for each the numbers of its ends (border cells first),
-    row and column of the first end, and the move in ``FORWARD``. Else how many runs of border cells
-    are border cells of the first half too, and each run as `runs_of` has it; the same for the
-    second half; then the number of each cell of the line in the first half, and in the second."""
+    """Tables of a leaf: the number of edges, and for each edge the numbers of its ends (border
+    cells first), row and column of the first end, and the move in ``FORWARD``. Tables of any other
+    part: the number of runs of border cells that are also border cells of the first half, and each
+    run as in `runs_of`; the same for the second half; then the number of each cell of the line in
+    the first half, and in the second half."""
     nodes: Indices
-    """(n, 3), a part a row: shape, and its first cell. Halves come before their whole."""
+    """(n, 3), one part per row: shape and first cell. Halves come before the part they make up."""
     kept: int
-    """Elements of all matrices that wait at a time for their other half."""
+    """Elements of the largest stack of matrices of halves that are not yet joined."""
     line: int
     """Cells of the longest line."""
     border: int
-    """Border cells of the part that has most."""
+    """Border cells of the part with the longest border."""
 
 
 @lru_cache(maxsize=64)
-def elimination_plan(height: int, width: int) -> Plan:
-    """The plan for blocks of ``height`` x ``width`` cells."""
+def elimination_plan(height: int, width: int) -> EliminationPlan:
+    """Return the plan for blocks of ``height`` x ``width`` cells."""
     shapes: list[list[int]] = []
     tables: list[int] = []
     known: dict[tuple[int, int], int] = {}
@@ -97,7 +98,7 @@ def elimination_plan(height: int, width: int) -> Plan:
     nodes: list[tuple[int, int, int]] = []
 
     def visit(number: int, y: int, x: int) -> int:
-        """List a part behind those below it; the elements kept meanwhile."""
+        """List a part after its descendants; return the elements of the stack that they need."""
         h, w, first, second, border, _, _ = shapes[number]
         need = border * border
         if first >= 0:
@@ -109,7 +110,7 @@ def elimination_plan(height: int, width: int) -> Plan:
 
     kept = visit(shape(height, width), 0, 0)
     table = np.array(shapes, np.int64)
-    return Plan(
+    return EliminationPlan(
         shapes=table,
         tables=np.array(tables, np.int64),
         nodes=np.array(nodes, np.int64),
@@ -120,8 +121,8 @@ def elimination_plan(height: int, width: int) -> Plan:
 
 
 def _describe(h: int, w: int, shape: Callable[[int, int], int]) -> tuple[list[int], list[int]]:
-    """The tables of a shape and its row, which does not yet say where they start."""
-    border = numbered_border(Rectangle(0, 0, h, w))
+    """Return the tables of a shape, and its row, in which the start of the tables is still 0."""
+    border = border_numbers(Rectangle(0, 0, h, w))
     if h * w <= LEAF:
         inner = [(y, x) for y in range(h) for x in range(w) if (y, x) not in border]
         number = {cell: n for n, cell in enumerate([*border, *inner])}
@@ -136,7 +137,7 @@ def _describe(h: int, w: int, shape: Callable[[int, int], int]) -> tuple[list[in
     down, right = (h // 2, 0) if h >= w else (0, w // 2)
     first = Rectangle(0, 0, down + 1 if down else h, right + 1 if right else w)
     second = Rectangle(down, right, h - down, w - right)
-    a, b = numbered_border(first), numbered_border(second)
+    a, b = border_numbers(first), border_numbers(second)
     line = [(down, x) for x in range(w)] if down else [(y, right) for y in range(h)]
     own = [n for half in (a, b) for n in _runs(border, half)]
     own += [half[cell] for half in (a, b) for cell in line]
@@ -145,9 +146,9 @@ def _describe(h: int, w: int, shape: Callable[[int, int], int]) -> tuple[list[in
 
 
 def runs_of(whole: dict[tuple[int, int], int], part: dict[tuple[int, int], int]) -> list[list[int]]:
-    """The cells of ``part`` that are in ``whole``: runs of consecutive numbers in both.
+    """Return the cells of ``part`` that are in ``whole``, as runs of numbers consecutive in both.
 
-    Each is its first number in the whole, its first number in the part, and its length.
+    A run is its first number in the whole, its first number in the part, and its length.
     """
     found: list[list[int]] = []
     for cell, number in whole.items():
@@ -169,21 +170,21 @@ def _runs(whole: dict[tuple[int, int], int], part: dict[tuple[int, int], int]) -
 def merged_border(
     first: Rectangle, second: Rectangle
 ) -> tuple[Rectangle, tuple[Indices, Indices], int]:
-    """What two neighbouring blocks make together.
+    """Return the union of two neighbouring blocks, and their border cells on its border.
 
     Returns
     -------
     Rectangle
-        Both.
+        The union.
     two (k, 3) int64
-        The border cells of each that are border cells of both: see `runs_of`.
+        The border cells of each block that are border cells of the union: see `runs_of`.
     int
-        Border cells of both.
+        Number of border cells of the union.
 
     Raises
     ------
     ValueError
-        If they make no rectangle, the second lying east or south of the first.
+        If the union is no rectangle, or the second block is not east or south of the first.
     """
     beside = first.top == second.top and first.height == second.height
     above = first.left == second.left and first.width == second.width
@@ -193,6 +194,6 @@ def merged_border(
         whole = Rectangle(first.top, first.left, first.height + second.height, first.width)
     else:
         raise ValueError(f"{second} does not continue {first} eastwards or southwards")
-    border = numbered_border(whole)
-    kept = [np.array(runs_of(border, numbered_border(b)), np.int64) for b in (first, second)]
+    border = border_numbers(whole)
+    kept = [np.array(runs_of(border, border_numbers(b)), np.int64) for b in (first, second)]
     return whole, (kept[0].reshape(-1, 3), kept[1].reshape(-1, 3)), len(border)

@@ -1,23 +1,25 @@
-"""Boundary distances: from every border cell of a block to every other, by paths inside the block.
+"""Boundary matrices: distances between all border cells of a block, by paths inside the block.
 
 ``M[i, j]`` is the least cost of a path inside the block from border cell i to border cell j, 0 on
-the diagonal; dissection.py says how border cells are counted.
+the diagonal; dissection.py defines the order of the border cells.
 
-*Method.* Nested dissection: a block is halved along a line of cells that both halves keep, down to
-leaves of a few cells, where Floyd and Warshall's loops do all pairs. Two halves with matrices A and
-B are joined by eliminating the line S: a path between cells that stay is one of A or one of B, or
-it goes through S, so M = min(A, B, [A; B] (+) S* (+) [A, B]), where S* closes min(A, B) on the
-line. Every product is one of minplus.py. George, "Nested dissection of a regular finite element
-mesh", doi:10.1137/0710032; in this algebra Carre, doi:10.1093/imamat/7.3.273. About 37 s sums a
-cell for blocks of side s where costs are symmetric (half of the last product is left out), less
-than twice that where not.
+*Method.* Nested dissection: a block is cut into two halves along a separator, a line of cells that
+belongs to both halves. The cuts end at leaves of a few cells, which the Floyd-Warshall algorithm
+solves. Two halves with matrices A and B are joined by eliminating the line S. A path between the
+remaining cells lies in A, lies in B, or passes through S, so M = min(A, B, [A; B] (+) S* (+)
+[A, B]), where S* is the closure of min(A, B) on the line. minplus/product.py computes every
+product. George, "Nested dissection of a regular finite element mesh", doi:10.1137/0710032; in this
+algebra Carre, doi:10.1093/imamat/7.3.273. It takes about 37 s sums per cell for blocks of side s if
+costs are symmetric (half of the last product is left out), and less than twice that if they are
+not.
 
 *Why it is exact and deterministic.* The order of the eliminations depends on the block's shape
-alone. Sums associate as it falls: floats agree with those of other methods within rounding,
+alone, and sums associate in this order. Floats agree with those of other methods within rounding,
 integers exactly. Costs are not negative.
 
-*Arrays.* Rasters have a halo of one cell, as relax.py has them, and blocks are counted without it.
-Matrices are float64, float32 or int64, with infinity (int64: ``BARRIER``) where there is no path.
+*Arrays.* Rasters have a halo of one cell, as in relax/tile.py; coordinates of blocks do not count
+it. Matrices are float64, float32 or int64, with infinity (int64: ``BARRIER``) where there is no
+path.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from orograph.kernels.boundary.dissection import (
 )
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.closure import close
-from orograph.kernels.minplus.lanes import stand_apart
+from orograph.kernels.minplus.lanes import noinline
 from orograph.kernels.minplus.product import product
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.models import (
@@ -64,7 +66,7 @@ Array = npt.NDArray[Any]
 
 
 class BlockCosts(NamedTuple):
-    """Rasters with a halo of one cell, and what a step in them costs."""
+    """Rasters with a halo of one cell, and the cost rules of steps between their cells."""
 
     friction: Array
     elevation: Array
@@ -72,13 +74,13 @@ class BlockCosts(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Cells, the halo not counted."""
+        """Rows and columns without the halo."""
         raster = self.friction if self.rules.has_friction else self.elevation
         return raster.shape[0] - 2, raster.shape[1] - 2
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the costs."""
+        """Dtype of the costs."""
         return self.friction.dtype
 
 
@@ -90,24 +92,24 @@ def block_costs(
     model: CostModel = BY_FRICTION,
     connectivity: int = 8,
 ) -> BlockCosts:
-    """Check rasters and a cost model, for all functions here.
+    """Return rasters and a cost model, checked for the functions of this package.
 
     Parameters
     ----------
     friction, elevation : (h + 2, w + 2) float64, float32 or int64, C order
-        What the model asks for, with a halo of one cell: the neighbours' values, or barriers.
+        The rasters of the model, with a halo of one cell: the neighbours' values, or barriers.
         NaN or infinity (int64: ``BARRIER``) is a barrier; friction is not negative. Matrices have
         the same dtype.
     lengths : (5, h + 2), optional
-        As `orograph.kernels.relax.models.edge_lengths` gives it; default: cells of size 1.
+        From `orograph.kernels.relax.models.edge_lengths`; default: cells of size 1.
     model : CostModel
     connectivity : {8, 4}
 
     Raises
     ------
     ValueError
-        If shapes, dtypes, memory order or coefficients do not fit, or for 16 neighbours: their
-        steps pass over a block's border, which then does not cut it off.
+        If shapes, dtypes, memory order or coefficients are wrong, or for 16 neighbours: their steps
+        can jump over a block's border, which is then no separator.
     """
     if connectivity == 16:
         raise ValueError(
@@ -142,7 +144,7 @@ def block_costs(
 
 
 def check_block(costs: BlockCosts, block: Rectangle | None) -> Rectangle:
-    """The block, by default the whole raster, if it lies in it."""
+    """Return the block, by default the whole raster; raise ValueError if it lies outside."""
     height, width = costs.shape
     whole = Rectangle(0, 0, height, width)
     block = whole if block is None else Rectangle(*block)
@@ -154,12 +156,13 @@ def check_block(costs: BlockCosts, block: Rectangle | None) -> Rectangle:
 
 @compiled(error_model="numpy")
 def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, weights):
-    """What the step by (dy, dx) costs from each cell of a block; first cell, halo counted.
+    """Write the cost of the step by (dy, dx) from each cell of a block.
 
-    ``unreached`` where it is barred. What `edge` says; friction's own expression stands here again
-    because it then takes vectors, and a call of `edge` costs as much as fifty of them.
+    top, left : first cell of the block, counted with the halo. The cost is ``unreached`` for steps
+    that are barred. The values are those of `edge`. The expression for friction is repeated here
+    because LLVM vectorises it; a call of `edge` takes as long as fifty of its evaluations.
     """
-    stand_apart()
+    noinline()
     cost = np.empty(1, weights.dtype)
     if rules.model == FRICTION:
         kind = EAST_WEST if dy == 0 else (NORTH_SOUTH if dx == 0 else DIAGONAL)
@@ -171,7 +174,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
             for x in range(width):
                 total = u[x] + v[x]
                 value = total * length
-                # NaN, and what is too much
+                # barred if it is NaN or too large
                 barred = total >= rules.barrier if rules.integer else not value < rules.unreached
                 row[x] = rules.unreached if barred else value
         return
@@ -184,8 +187,8 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
 
 @compiled
 def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, symmetric, four):
-    """All pairs of a leaf's cells; rows of ``whole`` have room for ``LEAF`` cells."""
-    stand_apart()
+    """Write the distances of all pairs of a leaf's cells; rows of ``whole`` hold ``LEAF`` cells."""
+    noinline()
     for i in range(LEAF * LEAF):
         whole[i] = unreached
     for i in range(count):
@@ -211,13 +214,14 @@ def _solve_leaf(weights, y, x, table, edges, count, whole, pivot, unreached, sym
 
 
 @compiled
-def copy_part(out, n, left, right, half, size, runs, line, below):
-    """Take from a half (size x size) what joining needs: see `pass_line`.
+def gather_half(out, n, left, right, half, size, runs, line, below):
+    """Copy from a half's matrix (size x size) the operands of `pass_line`.
 
-    ``runs`` are those of the half in the whole's border, ``line`` the line's cells in it. What
-    ``out`` holds is lowered. ``below``: it is symmetric, only what is below its diagonal counts.
+    ``runs`` are the border cells of the half in the border of the whole, ``line`` the cells of the
+    line in the half. ``out`` is lowered to the half's distances. ``below``: the matrix is symmetric
+    and only the triangle below its diagonal is used.
     """
-    stand_apart()
+    noinline()
     m = line.size
     for r in range(0, runs.size, 3):
         p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
@@ -242,12 +246,12 @@ def copy_part(out, n, left, right, half, size, runs, line, below):
 
 @compiled
 def pass_line(out, n, line, m, left, right, work, symmetric):
-    """Let paths between n cells pass through a line of m: ``left`` n x m, ``right`` m x n."""
-    stand_apart()
-    # no constants: `product` would be compiled for them once more
+    """Lower n x n distances by paths through a line of m: ``left`` n x m, ``right`` m x n."""
+    noinline()
+    # not literals, for which Numba would compile another version of `product`
     start, no = m - m, m < 0
     close(line, start, m, m, no, line[0] - line[0], None, start, start)
-    # to the line and along it; the line's diagonal is 0, so no path to it is left out
+    # from the line, also after a path along it; the line's diagonal is 0, so direct paths remain
     for i in range(m * n):
         work[uint64(i)] = right[uint64(i)]
     product(work, start, n, line, start, m, right, start, n, m, n, m, no, no)
@@ -259,9 +263,9 @@ def pass_line(out, n, line, m, left, right, work, symmetric):
 
 
 @compiled
-def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, room):
-    """The boundary matrix of a block, flat; ``room``: what its `Plan` says of sizes."""
-    kept, longest, most = room
+def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, sizes):
+    """Return the boundary matrix of a block, flat; ``sizes``: (kept, line, border) of its plan."""
+    kept, longest, most = sizes
     stack = np.empty(kept, weights.dtype)
     leaf = np.empty(LEAF * LEAF, weights.dtype)
     pivot = np.empty(LEAF, weights.dtype)
@@ -300,8 +304,8 @@ def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, room)
         sb = tables[at + m : at + 2 * m]
         for i in range(n * n):
             out[uint64(i)] = unreached
-        copy_part(out, n, to_line, from_line, a, na, runs, sa, symmetric)
-        copy_part(out, n, to_line, from_line, b, nb, more, sb, symmetric)
+        gather_half(out, n, to_line, from_line, a, na, runs, sa, symmetric)
+        gather_half(out, n, to_line, from_line, b, nb, more, sb, symmetric)
         for s in range(m):
             for t in range(m):
                 line[s * m + t] = min(a[sa[s] * na + sa[t]], b[sb[s] * nb + sb[t]])
@@ -314,16 +318,17 @@ def _eliminate(weights, unreached, symmetric, four, shapes, tables, nodes, room)
 
 
 def step_weights(costs: BlockCosts, block: Rectangle) -> Array:
-    """What steps from each cell cost: (4, h, w) by the moves ``FORWARD``, or (8, h, w).
+    """Return the costs of steps from each cell: (4, h, w) by the moves ``FORWARD``, or (8, h, w).
 
-    Where costs depend on the direction the last four planes hold the steps back *to* each cell.
+    If costs depend on the direction, the last four planes hold the costs of the reverse steps *to*
+    each cell.
     """
     shape = (4 if costs.rules.symmetric else 8, block.height, block.width)
     weights = np.full(shape, costs.rules.unreached, costs.dtype)
     for d, (dy, dx) in enumerate(FORWARD):
         if costs.rules.steps == 1 and dy and dx:
             continue
-        # an array's first cell is where a step forward begins, or one back ends
+        # the first cell is the start of a forward step, or the end of a reverse step
         west = max(0, -dx)
         rows, columns = block.height - dy, block.width - abs(dx)
         if rows < 1 or columns < 1:
@@ -339,19 +344,19 @@ def step_weights(costs: BlockCosts, block: Rectangle) -> Array:
 
 
 def boundary_matrix(costs: BlockCosts, block: Rectangle | None = None) -> Array:
-    """Distances between the border cells of a block, by paths inside it.
+    """Return the distances between the border cells of a block, by paths inside it.
 
     Parameters
     ----------
     costs : BlockCosts
         From `block_costs`.
     block : Rectangle, optional
-        A part of the raster, of any size; default: the whole.
+        A part of the raster, of any size; default: the whole raster.
 
     Returns
     -------
     (n, n) of the rasters' dtype
-        Row: where the path starts; column: where it ends. Cells as `border_cells` counts them.
+        Row: start of the path; column: end of the path. Cells in the order of `border_cells`.
 
     Raises
     ------
@@ -363,9 +368,9 @@ def boundary_matrix(costs: BlockCosts, block: Rectangle | None = None) -> Array:
     rules = costs.rules
     four = rules.steps == 1
     weights = step_weights(costs, block)
-    room = (plan.kept, plan.line, plan.border)
+    sizes = (plan.kept, plan.line, plan.border)
     flat = _eliminate(
-        weights, rules.unreached, rules.symmetric, four, plan.shapes, plan.tables, plan.nodes, room
+        weights, rules.unreached, rules.symmetric, four, plan.shapes, plan.tables, plan.nodes, sizes
     )
     n = len(border_cells(block.height, block.width))
     matrix: Array = flat.reshape(n, n)

@@ -1,8 +1,9 @@
-"""From what a block's border cells cost to what all its cells cost: the last step of a query.
+"""Interior distances: the costs of all cells of a block from those of its border cells.
 
-A path from outside enters the block at a border cell for the last time and stays inside from there;
-so the values at the border, each the least over all paths, and one relaxation inside the block
-(relax.py) give the least cost of every cell. Sources inside the block are seeds as well.
+This is the last step of a query. A path from outside enters the block for the last time at a border
+cell and stays inside from there. The costs of the border cells, each the least over all paths, and
+one relaxation inside the block (relax/tile.py) therefore give the least cost of every cell. Sources
+inside the block are seeds as well.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from orograph.kernels.relax.tile import TileState, relax, seed
 Array = npt.NDArray[Any]
 
 
-def fill_block(
+def interior_distances(
     costs: BlockCosts,
     block: Rectangle | None,
     border: Array | None,
     sources: Indices | None = None,
     values: Array | float = 0.0,
 ) -> Array:
-    """The cost of every cell of a block.
+    """Return the cost of every cell of a block.
 
     Parameters
     ----------
@@ -35,12 +36,12 @@ def fill_block(
     block : Rectangle, optional
         Default: the whole raster.
     border : (n,), optional
-        Costs of the border cells, as `border_cells` counts them; unreached ones hold infinity
-        (int64: ``BARRIER``).
+        Costs of the border cells, in the order of `border_cells`; infinity (int64: ``BARRIER``) for
+        unreached cells.
     sources : (k, 2) int64, optional
-        Rows and columns in the block of cells where paths begin.
+        Rows and columns, in the block, of the cells where paths begin.
     values : (k,) or a number
-        What they begin with.
+        Costs of the sources.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""The boundary matrix of two blocks that share no cell, from theirs.
+"""Merging of the boundary matrices of two neighbouring blocks that share no cell.
 
-The edges across the seam carry the first block's matrix on to the second's cells at the seam, a few
-sums an element. These cells are then the line that paths pass through, as in boundary.py, which
-says how cells are counted and what matrices hold.
+The edges across the seam extend the paths of the first block to the second block's cells at the
+seam, by a few sums per element. These cells are then the line that paths pass through, as in
+elimination.py, which defines the order of the cells and the elements of the matrices.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orograph.kernels.boundary.dissection import Indices, Rectangle, merged_border, numbered_border
+from orograph.kernels.boundary.dissection import Indices, Rectangle, border_numbers, merged_border
 from orograph.kernels.boundary.elimination import (
     Array,
     BlockCosts,
     check_block,
-    copy_part,
+    gather_half,
     pass_line,
 )
 from orograph.kernels.compiled import compiled
@@ -28,7 +28,7 @@ class Seam(NamedTuple):
     """The edges between two blocks that share no cell."""
 
     ends: Indices
-    """(k, 2): the border cell of the first block, that of the second."""
+    """(k, 2): border cell of the first block, border cell of the second block."""
     there: Array
     """(k,): cost from the first to the second."""
     back: Array
@@ -37,7 +37,7 @@ class Seam(NamedTuple):
 
 @compiled(error_model="numpy")
 def _weigh_edges(friction, elevation, rules, edges, cost, there, back):
-    """What edges cost both ways: first end with the halo counted, and the step to the second."""
+    """Write the costs of edges both ways; edges: first end, counted with the halo, and step."""
     for e in range(edges.shape[0]):
         y, x, dy, dx = edges[e, 0], edges[e, 1], edges[e, 2], edges[e, 3]
         edge(friction, elevation, y, x, dy, dx, rules, cost)
@@ -47,9 +47,9 @@ def _weigh_edges(friction, elevation, rules, edges, cost, there, back):
 
 
 def seam_edges(costs: BlockCosts, first: Rectangle, second: Rectangle) -> Seam:
-    """The edges between two blocks of a raster that share no cell."""
-    a = numbered_border(check_block(costs, first))
-    b = numbered_border(check_block(costs, second))
+    """Return the edges between two blocks of a raster that share no cell."""
+    a = border_numbers(check_block(costs, first))
+    b = border_numbers(check_block(costs, second))
     moves = [(0, 1), (1, 0), (0, -1), (-1, 0)]
     if costs.rules.steps > 1:
         moves += [(1, 1), (1, -1), (-1, 1), (-1, -1)]
@@ -69,14 +69,16 @@ def seam_edges(costs: BlockCosts, first: Rectangle, second: Rectangle) -> Seam:
 
 
 @compiled
-def _merge(a, na, b, nb, runs, more, ends, line_of, line_cells, there, back, n, symmetric, nothing):
-    """Join two blocks whose seam has these edges; ``line_cells``: the line, counted in B."""
+def _merge(
+    a, na, b, nb, runs, more, ends, line_of, line_cells, there, back, n, symmetric, unreached
+):
+    """Return the merged matrix, flat; ``line_cells``: border cells of B that are the line."""
     m = line_cells.size
-    out = np.full(n * n, nothing, a.dtype)
-    left = np.full(n * m, nothing, a.dtype)
-    right = np.full(m * n, nothing, a.dtype)
-    copy_part(out, n, left, right, a, na, runs, np.empty(0, np.int64), symmetric)
-    copy_part(out, n, left, right, b, nb, more, line_cells, symmetric)
+    out = np.full(n * n, unreached, a.dtype)
+    left = np.full(n * m, unreached, a.dtype)
+    right = np.full(m * n, unreached, a.dtype)
+    gather_half(out, n, left, right, a, na, runs, np.empty(0, np.int64), symmetric)
+    gather_half(out, n, left, right, b, nb, more, line_cells, symmetric)
     for r in range(0, runs.size, 3):
         p0, a0, rows = runs[r], runs[r + 1], runs[r + 2]
         for e in range(ends.size):
@@ -92,8 +94,8 @@ def _merge(a, na, b, nb, runs, more, ends, line_of, line_cells, there, back, n, 
     for s in range(m):
         for t in range(m):
             line[s * m + t] = b[line_cells[s] * nb + line_cells[t]]
-    # along A's side of the seam: from the line to A's cells there, and on to the line
-    across = np.full(m * ends.size, nothing, a.dtype)
+    # along A's side of the seam: from the line to A's cells at the seam, and back to the line
+    across = np.full(m * ends.size, unreached, a.dtype)
     for e in range(ends.size):
         for f in range(ends.size):
             value = back[e] + a[ends[e] * na + ends[f]]
@@ -117,21 +119,21 @@ def merge_boundaries(
     *,
     symmetric: bool,
 ) -> Array:
-    """The boundary matrix of two blocks that share no cell, from theirs.
+    """Return the boundary matrix of the union of two blocks that share no cell.
 
     Parameters
     ----------
     a, b : (n, n) and (m, m), C order
-        Their matrices.
+        The matrices of the blocks.
     seam : Seam
         The edges between them.
     kept : two (k, 3) int64
-        Runs of border cells of both together: the first's number in the result, its number in
-        ``a`` (then in ``b``), and how many follow one another. `merged_border` makes them.
+        Runs of border cells of the union, for ``a`` and for ``b``: first number in the result,
+        first number in ``a`` (or ``b``), and length. From `merged_border`.
     size : int
-        Border cells of the result.
+        Number of border cells of the union.
     symmetric : bool
-        Whether the matrices are symmetric and the seam's costs the same both ways.
+        Whether the matrices are symmetric and the seam's costs equal in both directions.
 
     Returns
     -------
@@ -140,7 +142,7 @@ def merge_boundaries(
     Raises
     ------
     ValueError
-        If a matrix is not square, or dtypes or memory order do not fit.
+        If a matrix is not square, or dtypes or memory order are wrong.
     """
     for name, matrix in (("a", a), ("b", b)):
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
@@ -149,7 +151,7 @@ def merge_boundaries(
                 f"{name} is {matrix.dtype} of shape {matrix.shape}; "
                 f"must be a square of {a.dtype} in C order"
             )
-    nothing = a.dtype.type(BARRIER if a.dtype.kind == "i" else np.inf)
+    unreached = a.dtype.type(BARRIER if a.dtype.kind == "i" else np.inf)
     line_cells, line_of = np.unique(seam.ends[:, 1], return_inverse=True)
     flat = _merge(
         a.reshape(-1),
@@ -165,7 +167,7 @@ def merge_boundaries(
         seam.back,
         size,
         symmetric,
-        nothing,
+        unreached,
     )
     joined: Array = flat.reshape(size, size)
     return joined
@@ -174,12 +176,12 @@ def merge_boundaries(
 def merge_blocks(
     costs: BlockCosts, first: tuple[Rectangle, Array], second: tuple[Rectangle, Array]
 ) -> tuple[Rectangle, Array]:
-    """Join two neighbouring blocks of a raster that make a rectangle together.
+    """Return the union of two neighbouring blocks of a raster, a rectangle, and its matrix.
 
     Parameters
     ----------
     costs : BlockCosts
-        The raster: of its cells only those at the seam are read.
+        The raster; only cells at the seam are read.
     first, second : (Rectangle, (n, n))
         Each block and its matrix; the second lies east or south of the first.
 
@@ -190,7 +192,7 @@ def merge_blocks(
     Raises
     ------
     ValueError
-        If the two make no rectangle.
+        If the union is no rectangle.
     """
     whole, kept, size = merged_border(first[0], second[0])
     seam = seam_edges(costs, first[0], second[0])

@@ -1,19 +1,19 @@
-"""Distances over the borders of blocks: what one visit of a block does, for many sources at once.
+"""Boundary propagation: distances over the borders of blocks, for many sources at once.
 
-*Method.* A block holds the values of its border cells for some sources. A visit carries those that
-are new through the block, which is a min-plus product with its boundary matrix, and then along the
-edges to neighbouring blocks. Values only fall, and costs are not negative, so visits come to an
-end whatever their order; then every value is the least over all paths.
+*Method.* A block holds the values of its border cells for some sources. A visit relaxes the block:
+it multiplies the new values by the boundary matrix (min-plus product) and then relaxes the edges to
+neighbouring blocks. Values only decrease and costs are not negative, so the visits end in any
+order. Every value is then the least over all paths.
 
-*Layout.* Sources go in lanes of `tile_columns` (two vectors). A matrix lies in panels of
-``TILE_ROWS`` cells that paths lead to, so that the innermost loop (minplus_lanes.py) reads it from
-end to end and nothing is packed at a visit: it is read once for all lanes. Only runs of new values
-are multiplied: a front comes in over a part of the border.
+*Layout.* A lane holds `tile_columns` sources (two vectors). A matrix is stored in panels of
+``TILE_ROWS`` target cells, so that the innermost loop (minplus/lanes.py) reads it sequentially and
+a visit packs nothing; it is read once for all lanes. Only runs of new values are multiplied: a
+wavefront enters through a part of the border.
 
-*Limits.* A value at or above a source's bound is not passed on: with costs that are not negative it
-lowers nothing below the bound.
+*Limits.* A value at or above a source's bound is not propagated: costs are not negative, so it
+cannot lower any value below the bound.
 
-*Arrays.* ``held``: (lanes, cells rounded up to whole panels, sources a lane); ``fresh``: (lanes,
+*Arrays.* ``held``: (lanes, cells rounded up to whole panels, sources per lane); ``fresh``: (lanes,
 cells), 1 where a value is new. float64, float32 or int64, with infinity (int64: ``BARRIER``) where
 there is no path.
 """
@@ -32,33 +32,33 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import (
     BARRIER,
     TILE_ROWS,
+    infinity,
+    lift,
     lower_unsigned,
-    nothing,
-    packed,
-    stand_apart,
+    noinline,
     tile_columns,
 )
 from orograph.kernels.relax.edge_costs import edge
 
 MOVES = (*FORWARD, *((-dy, -dx) for dy, dx in FORWARD))
-GAP = 8  # old values between two runs of new ones that cost less than another run
+GAP = 8  # longest gap of old values at which two runs of new ones are joined, which is faster
 
 Array = npt.NDArray[Any]
 
 
 def unreached(dtype: npt.DTypeLike) -> Any:
-    """What stands where there is no path."""
+    """Return the value of a cell without a path: infinity, or ``BARRIER`` for integers."""
     kind: Any = np.dtype(dtype)
     return kind.type(BARRIER if kind.kind == "i" else np.inf)
 
 
 def whole_panels(cells: int) -> int:
-    """Cells rounded up to whole panels."""
+    """Return the number of cells, rounded up to whole panels."""
     return -(-cells // TILE_ROWS) * TILE_ROWS
 
 
 @compiled
-def _half(matrix, out):
+def _copy_lower_triangle(matrix, out):
     n = matrix.shape[0]
     at = 0
     for i in range(n):
@@ -67,15 +67,15 @@ def _half(matrix, out):
         at += i + 1
 
 
-def lower_half(matrix: Array, out: Array) -> None:
-    """Write what is on and below a symmetric matrix's diagonal, row by row."""
-    _half(matrix, out)
+def copy_lower_triangle(matrix: Array, out: Array) -> None:
+    """Copy the lower triangle of a symmetric matrix, with the diagonal, row by row."""
+    _copy_lower_triangle(matrix, out)
 
 
 @compiled
-def _lay_panels(stored, n, symmetric, out):
-    """Panels from a stored matrix: element (panel, k, r) leads from k to cell r of the panel."""
-    stand_apart()
+def _pack_panels(stored, n, symmetric, out):
+    """Pack a stored matrix: element (panel, k, r) is the cost from k to cell r of the panel."""
+    noinline()
     tall = TILE_ROWS
     for first in range(0, n, tall):
         panel = first * n
@@ -84,43 +84,43 @@ def _lay_panels(stored, n, symmetric, out):
             j = first + r
             if r >= rows:
                 for k in range(n):
-                    out[uint64(panel + k * tall + r)] = nothing(stored)
+                    out[uint64(panel + k * tall + r)] = infinity(stored)
             elif symmetric:
                 row = j * (j + 1) // 2
                 for k in range(j + 1):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(row + k)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(row + k)])
             else:
                 for k in range(n):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(k * n + j)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(k * n + j)])
         if symmetric:
-            # above the diagonal: row k holds the panel's cells one behind the other
+            # above the diagonal: the panel's cells are consecutive in row k
             for k in range(first + 1, n):
                 row = k * (k + 1) // 2 + first
                 for r in range(min(rows, k - first)):
-                    out[uint64(panel + k * tall + r)] = packed(stored[uint64(row + r)])
+                    out[uint64(panel + k * tall + r)] = lift(stored[uint64(row + r)])
 
 
-def lay_panels(stored: Array, cells: int, symmetric: bool) -> Array:
-    """A boundary matrix as visits read it.
+def pack_panels(stored: Array, cells: int, symmetric: bool) -> Array:
+    """Return a boundary matrix in panels, as `visit` reads it.
 
     Parameters
     ----------
     stored : flat
-        The matrix row by row, or its `lower_half`.
+        The matrix row by row, or its lower triangle (see `copy_lower_triangle`).
     cells : int
-        Its rows.
+        Number of rows of the matrix.
     symmetric : bool
-        Whether only the lower half is stored.
+        Whether only the lower triangle is stored.
     """
     out = np.empty(whole_panels(cells) * cells, stored.dtype)
-    _lay_panels(stored, cells, symmetric, out)
+    _pack_panels(stored, cells, symmetric, out)
     return out
 
 
 @compiled
 def _visit(panels, n, held, fresh, gap):
-    """Carry new values through a block: ``held`` (lanes, cells in whole panels, columns)."""
-    stand_apart()
+    """Lower the values of a block by paths from new ones; ``gap``: see ``GAP``."""
+    noinline()
     lanes, tall_n, wide = held.shape
     flat = held.reshape(-1)
     before = np.empty(lanes * n * wide, held.dtype)
@@ -140,7 +140,7 @@ def _visit(panels, n, held, fresh, gap):
         for run in range(count[p]):
             start = p * tall_n * wide
             for i in range(runs[p, run, 0] * wide, runs[p, run, 1] * wide):
-                before[uint64(p * n * wide + i)] = packed(flat[uint64(start + i)])
+                before[uint64(p * n * wide + i)] = lift(flat[uint64(start + i)])
     tall = TILE_ROWS
     for first in range(0, tall_n, tall):
         for p in range(lanes):
@@ -155,29 +155,29 @@ def _visit(panels, n, held, fresh, gap):
 
 
 def visit(panels: Array, cells: int, held: Array, fresh: Array) -> None:
-    """Lower a block's values by paths inside it from those that are new; then none is.
+    """Lower a block's values by paths inside it from the new ones; clear ``fresh``.
 
     Parameters
     ----------
     panels : flat
-        From `lay_panels`.
+        Boundary matrix from `pack_panels`.
     cells : int
-        Border cells of the block.
+        Number of border cells of the block.
     held : (lanes, cells in whole panels, columns)
         Lowered in place.
     fresh : (lanes, cells) uint8
-        Which are new; set to 0.
+        Which values are new; set to 0.
     """
     _visit(panels, cells, held, fresh, GAP)
 
 
 @compiled
-def _pass_on(held, ends, costs, first, last, bound, other, fresh):
-    """Lower another block's values along edges; the least of what was lowered."""
-    stand_apart()
+def _relax_edges(held, ends, costs, first, last, bound, other, fresh):
+    """Lower another block's values along edges; return the least value that was lowered."""
+    noinline()
     lanes, _, wide = held.shape
-    # by column, so that all columns of a lane are done by vectors
-    least = np.full(wide, nothing(costs))
+    # per column, so that the columns of a lane are processed as vectors
+    least = np.full(wide, infinity(costs))
     lowered = np.empty(wide, held.dtype)
     for p in range(lanes):
         limit = bound[p]
@@ -190,18 +190,18 @@ def _pass_on(held, ends, costs, first, last, bound, other, fresh):
                 old = there[uint64(r)]
                 better = (value < old) & (value < limit[uint64(r)])
                 there[uint64(r)] = value if better else old
-                lowered[uint64(r)] = value if better else nothing(costs)
+                lowered[uint64(r)] = value if better else infinity(costs)
             new = False
             for r in range(wide):
                 low = lowered[uint64(r)]
-                new |= low < nothing(costs)
+                new |= low < infinity(costs)
                 least[uint64(r)] = low if low < least[uint64(r)] else least[uint64(r)]
             if new:
                 fresh[p, ends[uint64(e), 1]] = 1
     return least.min()
 
 
-def pass_on(
+def relax_edges(
     held: Array,
     edges: tuple[Indices, Array],
     part: slice,
@@ -209,32 +209,32 @@ def pass_on(
     other: Array,
     fresh: Array,
 ) -> float:
-    """Carry values along the edges to another block.
+    """Relax the edges to another block; return the least value that was lowered.
 
     Parameters
     ----------
     held : (lanes, cells in whole panels, columns)
-        Values here.
+        Values of this block.
     edges : (e, 2) int64 and (e,)
-        Where each begins here and ends there, and what it costs.
+        Start in this block and end in the other block of each edge, and its cost.
     part : slice
-        Which of them lead to that block.
+        Which of the edges lead to the other block.
     bound : (lanes, columns)
-        Values as high or higher are not passed on; at most `unreached`.
+        Values at or above it are not propagated; at most `unreached`.
     other, fresh
-        Values there, lowered in place, and which are new.
+        Values of the other block, lowered in place, and which of them are new.
 
     Returns
     -------
     float
         The least value that was lowered; `unreached` or more if none was.
     """
-    return float(_pass_on(held, *edges, part.start, part.stop, bound, other, fresh))
+    return float(_relax_edges(held, *edges, part.start, part.stop, bound, other, fresh))
 
 
 @compiled
-def _arrive(held, rest, out):
-    stand_apart()
+def _relax_target(held, rest, out):
+    noinline()
     lanes, _, wide = held.shape
     for p in range(lanes):
         least = out[p]
@@ -246,13 +246,13 @@ def _arrive(held, rest, out):
                 least[uint64(r)] = value if value < old else old
 
 
-def arrive(held: Array, rest: Array, out: Array) -> None:
-    """Lower (lanes, columns) costs of a cell by what its way from the border, ``rest``, costs."""
-    _arrive(held, rest, out)
+def relax_target(held: Array, rest: Array, out: Array) -> None:
+    """Lower the (lanes, columns) costs of a cell by paths from the border, of costs ``rest``."""
+    _relax_target(held, rest, out)
 
 
 def new_values(lanes: int, cells: int, dtype: npt.DTypeLike) -> tuple[Array, Array]:
-    """A block that nothing has reached: ``held`` and ``fresh``."""
+    """Return ``held`` and ``fresh`` of a block without any values."""
     shape = (lanes, whole_panels(cells), tile_columns(dtype))
     return np.full(shape, unreached(dtype), dtype), np.zeros((lanes, cells), np.uint8)
 
@@ -270,12 +270,12 @@ def _weigh_leaving(friction, elevation, rules, cells, moves, cost, out):
 
 
 def leaving_costs(costs: BlockCosts) -> Array:
-    """What the steps out of a raster's border cells into its halo cost.
+    """Return the costs of the steps from a raster's border cells into its halo.
 
     Returns
     -------
     (8, n)
-        By `MOVES` and border cell; `unreached` where a step stays inside, or is barred.
+        By `MOVES` and border cell; `unreached` for a step that stays inside or is barred.
     """
     height, width = costs.shape
     cells = border_cells(height, width)

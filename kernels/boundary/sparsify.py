@@ -1,25 +1,25 @@
-"""Boundary matrices without the entries that are sums of two others, and whole again.
+"""Sparsification of boundary matrices by hub labels, and exact recovery of the whole matrix.
 
-*What is left out.* An entry is left out only if the min-plus product of what is kept has its very
-bits there. Let R be the product of the whole matrix D with itself, paths through their own ends not
-counted. Where R and D differ in a bit the entry is kept: it is no sum of two others or, in floats,
-a sum of two others is rounded to less than it. Where they agree, no sum of two entries is less; so
-once some pair of kept entries has the sum D[i, j] there, the product of what is kept has the bits
-of D[i, j], whatever else is kept. Where there is no way nothing need be kept: no sum is less than
-infinity.
+*Which entries may be dropped.* An entry is dropped only if the min-plus product of the kept entries
+has exactly its bits. Let R be the product of the whole matrix D with itself, without paths through
+their own ends. If R[i, j] and D[i, j] differ in a bit, the entry is kept: it is no sum of two
+others or, in floats, a sum of two others is rounded to less than it. If they agree, no sum of two
+entries is less than D[i, j]. As soon as one pair of kept entries has the sum D[i, j], the product
+of the kept entries has the bits of D[i, j], whichever others are kept. An entry without a path is
+never kept, because no sum is less than infinity.
 
-*Which are kept.* Cells are hubs in some order; an entry is kept for the one of its two cells that
-comes first, unless a hub before that has kept entries to both of them whose sum it is: Akiba, Iwata
-and Yoshida, "Fast exact shortest-path distance queries on large networks by pruned landmark
-labeling", doi:10.1145/2463676.2465315. So what is left out rests on what is kept alone: never on
-one another, not in a circle of zeros either. The next hub is each time the one by which most of
-those entries are sums that are none by an earlier one (of a fixed sample of them): Cohen, Halperin,
-Kaplan and Zwick, "Reachability and distance queries via 2-hop labels",
-doi:10.1137/S0097539702403098. All this depends on nothing but the matrix.
+*Which entries are kept.* Cells are hubs in a fixed order. An entry belongs to the one of its two
+cells that comes first. It is kept unless an earlier hub has kept entries to both cells with that
+sum: Akiba, Iwata and Yoshida, "Fast exact shortest-path distance queries on large networks by
+pruned landmark labeling", doi:10.1145/2463676.2465315. Dropped entries thus depend on kept entries
+alone, never on each other, also along cycles of length zero. The next hub is the cell that covers
+most entries not covered by an earlier hub (in a fixed sample of the entries that may be dropped):
+Cohen, Halperin, Kaplan and Zwick, "Reachability and distance queries via 2-hop labels",
+doi:10.1137/S0097539702403098. The result depends on the matrix alone.
 
-*Arrays.* float64, float32 or int64, as in minplus.py; elements are not negative. Kept entries stand
-one behind the other, row by row (of a symmetric matrix the lower half), and a bit for each entry
-says whether it was kept, from the highest of a byte on.
+*Arrays.* float64, float32 or int64, as in minplus/product.py; elements are not negative. Kept
+entries are stored row by row (of a symmetric matrix those of the lower triangle). Marks hold one
+bit per entry, set if it is kept, from the highest bit of a byte on.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import product
 
-SAMPLE = 4096  # entries by which hubs are chosen
-CHUNK = 64  # hubs that are looked at in one go
+SAMPLE = 4096  # entries that decide the order of hubs
+CHUNK = 64  # hubs that are compared without a branch between them
 
 Array = npt.NDArray[Any]
 Marks = npt.NDArray[np.uint8]
 
 
 @compiled
-def _order_hubs(d, turned, pairs, hubs):
-    """Order cells by how many of the pairs they are between; ``turned``: d transposed."""
+def _order_hubs(d, transposed, pairs, hubs):
+    """Write the order of hubs: greedily by pairs newly covered; ``transposed``: d transposed."""
     n, m = d.shape[0], pairs.shape[0]
     between = np.empty((m, n), np.uint8)
     counts = np.zeros(n, np.int64)
     for p in range(m):
-        row, column, own = d[pairs[p, 0]], turned[pairs[p, 1]], between[p]
+        row, column, own = d[pairs[p, 0]], transposed[pairs[p, 1]], between[p]
         value = d[pairs[p, 0], pairs[p, 1]]
         for k in range(n):
             own[uint64(k)] = row[uint64(k)] + column[uint64(k)] == value
@@ -75,23 +75,23 @@ def _order_hubs(d, turned, pairs, hubs):
 
 
 @compiled
-def _is_given(leaving, arriving, hubs, value):
-    """Whether a pair of kept entries, by way of one of the first hubs, has a sum."""
+def _is_covered(leaving, arriving, hubs, value):
+    """Return whether kept entries to and from one of the first hubs have the sum ``value``."""
     for start in range(0, hubs, CHUNK):
-        given = False
+        covered = False
         for k in range(start, min(start + CHUNK, hubs)):
-            given |= leaving[uint64(k)] + arriving[uint64(k)] == value
-        if given:
+            covered |= leaving[uint64(k)] + arriving[uint64(k)] == value
+        if covered:
             return True
     return False
 
 
 @compiled
-def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
-    """Take from what may be dropped what must be kept.
+def _keep_needed(d, hubs, unreached, symmetric, leaving, arriving, dropped):
+    """Clear ``dropped`` for the entries that must be kept.
 
-    ``leaving`` and, of a matrix that is not symmetric, ``arriving``: kept entries from each cell to
-    the hubs in their order, and from these to it; at first ``nothing``, as where there is no way.
+    ``leaving``: kept entries from each cell to the hubs, in their order. ``arriving``, for a matrix
+    that is not symmetric: kept entries from the hubs to each cell. Both are ``unreached`` at first.
     """
     n = d.shape[0]
     for place in range(n):
@@ -99,8 +99,8 @@ def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
         for later in range(place + 1, n):
             cell = hubs[later]
             value = d[cell, hub]
-            if value < nothing and not (
-                dropped[cell, hub] and _is_given(leaving[cell], arriving[hub], place, value)
+            if value < unreached and not (
+                dropped[cell, hub] and _is_covered(leaving[cell], arriving[hub], place, value)
             ):
                 dropped[cell, hub] = False
                 leaving[cell, place] = value
@@ -109,8 +109,8 @@ def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
             if symmetric:
                 continue
             value = d[hub, cell]
-            if value < nothing and not (
-                dropped[hub, cell] and _is_given(leaving[hub], arriving[cell], place, value)
+            if value < unreached and not (
+                dropped[hub, cell] and _is_covered(leaving[hub], arriving[cell], place, value)
             ):
                 dropped[hub, cell] = False
                 arriving[cell, place] = value
@@ -118,7 +118,7 @@ def _take_needed(d, hubs, nothing, symmetric, leaving, arriving, dropped):
 
 @compiled
 def _gather(d, keep, symmetric, values, marks):
-    """Set kept entries one behind the other; how many there are."""
+    """Write kept entries to ``values`` and their bits to ``marks``; return their number."""
     n = d.shape[0]
     count = 0
     entry = 0
@@ -134,7 +134,7 @@ def _gather(d, keep, symmetric, values, marks):
 
 @compiled
 def _scatter(values, marks, symmetric, kept):
-    """Set kept entries where they belong in a matrix; how many there are."""
+    """Write kept entries to their positions in a matrix; return their number."""
     n = kept.shape[0]
     count = 0
     entry = 0
@@ -151,7 +151,7 @@ def _scatter(values, marks, symmetric, kept):
 
 @compiled
 def _join(values, marks, symmetric, sums, out):
-    """All entries as they are stored: those kept, and the sums where none was."""
+    """Write all entries in stored order: kept entries, and sums in place of dropped ones."""
     n = sums.shape[0]
     count = 0
     entry = 0
@@ -165,26 +165,26 @@ def _join(values, marks, symmetric, sums, out):
             entry += 1
 
 
-def _nothing(dtype: np.dtype[Any]) -> Any:
+def _unreached(dtype: np.dtype[Any]) -> Any:
     return dtype.type(BARRIER if dtype.kind == "i" else np.inf)
 
 
 def _sums(matrix: Array, symmetric: bool) -> Array:
-    """The product of a matrix with itself; of a symmetric one what is on and below its diagonal."""
+    """Return the product of a matrix with itself; if symmetric, only its lower triangle."""
     n = len(matrix)
-    out = np.full((n, n), _nothing(matrix.dtype), matrix.dtype)
+    out = np.full((n, n), _unreached(matrix.dtype), matrix.dtype)
     flat = matrix.reshape(-1)
     product(out.reshape(-1), 0, n, flat, 0, n, flat, 0, n, n, n, n, False, symmetric)
     return out
 
 
 def _sums_of_others(matrix: Array, symmetric: bool) -> Array:
-    """Which elements are the least sum of two others, to the bit, or stand for no way."""
+    """Return which elements have the bits of the least sum of two others, or are unreached."""
     bits = f"i{matrix.itemsize}"
     others = matrix.copy()
-    np.fill_diagonal(others, _nothing(matrix.dtype))
+    np.fill_diagonal(others, _unreached(matrix.dtype))
     sums = _sums(others, symmetric)
-    # by bits: 0 and -0 are equal, but not the same; a sum of -0 is left alone
+    # compare bits, because 0 and -0 are equal; -0 is never dropped
     found: Array = (sums.view(bits) == matrix.view(bits)) & (matrix.view(bits) >= 0)
     if symmetric:
         found &= np.tri(len(matrix), dtype=bool)
@@ -194,45 +194,45 @@ def _sums_of_others(matrix: Array, symmetric: bool) -> Array:
 
 
 def _sample(which: Array, symmetric: bool) -> npt.NDArray[np.int64]:
-    """Rows and columns of some of them, evenly spread."""
+    """Return rows and columns of an evenly spaced sample of the true elements."""
     n = len(which)
     found = np.flatnonzero(np.tril(which) if symmetric else which)
     return np.stack(np.divmod(found[:: len(found) // SAMPLE + 1], n), axis=1)
 
 
 def entries_of(cells: int, symmetric: bool) -> int:
-    """How many entries are stored of a matrix with so many rows, if none is left out."""
+    """Return how many entries of a matrix of ``cells`` rows are stored if none is dropped."""
     return cells * (cells + 1) // 2 if symmetric else cells * cells
 
 
 def sparsify_matrix(matrix: Array, *, symmetric: bool) -> tuple[Array, Marks]:
-    """The entries that must be kept.
+    """Return the entries that must be kept.
 
     Parameters
     ----------
     matrix : (n, n) float64, float32 or int64, C order
         Least costs of paths: not negative, with infinity (int64: ``BARRIER``) where there is no
-        way.
+        path.
     symmetric : bool
-        Whether it is symmetric; then only its lower half is looked at and kept.
+        Whether it is symmetric; then only its lower triangle is read and kept.
 
     Returns
     -------
     (m,)
-        What is kept, row by row.
-    (e,) uint8
-        A bit for each entry: whether it is kept.
+        Kept entries, row by row.
+    (ceil(e / 8),) uint8
+        One bit for each of the e entries: whether it is kept.
     """
-    n, nothing = len(matrix), _nothing(matrix.dtype)
+    n, unreached = len(matrix), _unreached(matrix.dtype)
     if symmetric:
         matrix = np.where(np.tri(n, dtype=bool), matrix, matrix.T)
     droppable = _sums_of_others(matrix, symmetric)
     hubs = np.empty(n, np.int64)
-    turned = matrix if symmetric else np.ascontiguousarray(matrix.T)
-    _order_hubs(matrix, turned, _sample(droppable & (matrix < nothing), symmetric), hubs)
-    leaving = np.full((n, n), nothing, matrix.dtype)
+    transposed = matrix if symmetric else np.ascontiguousarray(matrix.T)
+    _order_hubs(matrix, transposed, _sample(droppable & (matrix < unreached), symmetric), hubs)
+    leaving = np.full((n, n), unreached, matrix.dtype)
     arriving = leaving if symmetric else leaving.copy()
-    _take_needed(matrix, hubs, nothing, symmetric, leaving, arriving, droppable)
+    _keep_needed(matrix, hubs, unreached, symmetric, leaving, arriving, droppable)
     keep = ~droppable
     count = entries_of(n, symmetric)
     values = np.empty(count, matrix.dtype)
@@ -242,12 +242,12 @@ def sparsify_matrix(matrix: Array, *, symmetric: bool) -> tuple[Array, Marks]:
 
 
 def recover(values: Array, marks: Marks, cells: int, *, symmetric: bool) -> Array:
-    """All entries of a matrix again, to the bit.
+    """Return all entries of a sparsified matrix, equal bit for bit.
 
     Parameters
     ----------
     values, marks
-        As `thin` gives them; there may be more values than were kept.
+        From `sparsify_matrix`; values beyond the kept ones are ignored.
     cells : int
         Rows of the matrix.
     symmetric : bool
@@ -255,17 +255,17 @@ def recover(values: Array, marks: Marks, cells: int, *, symmetric: bool) -> Arra
     Returns
     -------
     (e,)
-        Entries row by row: all, or those of the lower half.
+        Entries row by row: all, or those of the lower triangle.
 
     Raises
     ------
     ValueError
-        If there are fewer values than marks say.
+        If there are fewer values than marked entries.
     """
     stored = int(np.bitwise_count(marks).sum())
     if stored > len(values):
         raise ValueError(f"{len(values)} entries where {stored} are marked as kept")
-    kept = np.full((cells, cells), _nothing(values.dtype), values.dtype)
+    kept = np.full((cells, cells), _unreached(values.dtype), values.dtype)
     _scatter(values, marks, symmetric, kept)
     out = np.empty(entries_of(cells, symmetric), values.dtype)
     _join(values, marks, symmetric, _sums(kept, symmetric), out)

@@ -1,9 +1,9 @@
-"""The steps in which all blocks of one shape come to their boundary matrices together.
+"""Elimination steps that solve all blocks of one shape together.
 
-A step takes all parts of one shape, in all blocks. A part is a leaf, or is joined from two halves
-that share a line of cells, as the plan in dissection.py has it; a block whose longer side is above
-``block`` cells is cut where a quadtree of such blocks is, and its halves are merged, which share no
-cell. So steps are known by the shapes of their parts, and smaller parts come first.
+A step processes all parts of one shape, in all blocks. A part is a leaf, or is joined from two
+halves that share a line of cells, as in the plan of dissection.py. A block whose longer side has
+more than ``block`` cells is cut as a quadtree of such blocks is; its halves share no cell and are
+merged. The shape of its parts identifies a step, and steps with smaller parts come first.
 """
 
 from __future__ import annotations
@@ -24,58 +24,58 @@ from orograph.kernels.boundary.dissection import (
     LINE,
     TABLES,
     WIDTH,
+    EliminationPlan,
     Indices,
-    Plan,
     Rectangle,
+    border_numbers,
     elimination_plan,
     merged_border,
-    numbered_border,
 )
 
-Small = npt.NDArray[np.int32]
+Int32Array = npt.NDArray[np.int32]
 Shape = tuple[int, int]
 
 STRAIGHT = ((0, 1), (1, 0), (0, -1), (-1, 0))
 DIAGONAL = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 
 
-def _nothing() -> Small:
+def _empty() -> Int32Array:
     return np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """All parts of one shape in a block. Tables are int32."""
+    """The step of all parts of one shape in a block. Tables are int32."""
 
     shape: Shape
     border: int
-    """Border cells of a part."""
+    """Number of border cells of a part."""
     line: int
-    """Cells of the line that is eliminated; 0 in leaves."""
+    """Number of cells of the line that is eliminated; 0 for leaves."""
     halves: tuple[int, int]
-    """The steps that made the halves; -1 in leaves."""
-    nodes: Small
-    """(k, 4): row and column of each part in the block, and the numbers of its halves among the
+    """Indices of the steps of the halves; -1 for leaves."""
+    nodes: Int32Array
+    """(k, 4): row and column of each part in the block, and the indices of its halves among the
     parts of their steps."""
-    inside: Small = field(default_factory=_nothing)
-    """(2, border): which border cell of either half a border cell is, or -1."""
-    line_in: Small = field(default_factory=_nothing)
-    """(2, line): which border cells of either half the line's are; (line,) of the second at a
-    seam."""
-    begins: Small = field(default_factory=_nothing)
-    """(line + 1,), at a seam: where the edges of each cell of the line begin."""
-    edges: Small = field(default_factory=_nothing)
-    """(e, 5). Leaves: as `orograph.kernels.boundary.dissection.Plan` has them. At a seam: the
+    inside: Int32Array = field(default_factory=_empty)
+    """(2, border): number of each border cell in the first and in the second half, or -1."""
+    line_in: Int32Array = field(default_factory=_empty)
+    """(2, line): number of each cell of the line in the first and in the second half; at a seam
+    (line,): in the second half."""
+    begins: Int32Array = field(default_factory=_empty)
+    """(line + 1,), at a seam: start of the edges of each cell of the line."""
+    edges: Int32Array = field(default_factory=_empty)
+    """(e, 5). Leaves: as in `orograph.kernels.boundary.dissection.EliminationPlan`. At a seam:
     border cell of the first half, its row and column there, and the step to the line."""
 
     @property
-    def tables(self) -> tuple[Small, ...]:
-        """All of them."""
+    def tables(self) -> tuple[Int32Array, ...]:
+        """All tables of the step."""
         return self.nodes, self.inside, self.line_in, self.begins, self.edges
 
     @property
     def leaf(self) -> bool:
-        """Whether there are no halves."""
+        """Whether the parts are leaves."""
         return self.halves[0] < 0
 
     @property
@@ -90,12 +90,12 @@ class Step:
 
     @property
     def scratch(self) -> int:
-        """Elements of what joining takes beside: paths to the line, from it and along it."""
+        """Elements of temporary arrays of a block: paths to the line, from it and along it."""
         n, m = self.border, self.line
         return len(self.nodes) * (3 * n * m + m * m + (2 * len(self.edges) if self.seam else 0))
 
     def sums(self, symmetric: bool) -> int:
-        """Additions that all parts of a block take."""
+        """Return the number of additions for all parts of a block."""
         n, m = self.border, self.line
         if self.leaf:
             cells = self.shape[0] * self.shape[1]
@@ -104,8 +104,8 @@ class Step:
         return len(self.nodes) * (m**3 + m * m * n + last * m)
 
 
-def room(steps: Sequence[Step]) -> int:
-    """Elements that are held at a time, a block, where matrices go once both halves are joined."""
+def peak_elements(steps: Sequence[Step]) -> int:
+    """Return the peak number of elements per block, if matrices are freed after their last use."""
     last = last_uses(steps)
     held = most = 0
     for number, step in enumerate(steps):
@@ -116,7 +116,7 @@ def room(steps: Sequence[Step]) -> int:
 
 
 def last_uses(steps: Sequence[Step]) -> list[list[int]]:
-    """For each step, those whose matrices are not needed after it."""
+    """Return, for each step, the steps whose matrices are not needed after it."""
     final = {half: number for number, step in enumerate(steps) for half in step.halves if half >= 0}
     found: list[list[int]] = [[] for _ in steps]
     for half, number in final.items():
@@ -125,7 +125,7 @@ def last_uses(steps: Sequence[Step]) -> list[list[int]]:
 
 
 class _Builder:
-    """Lists the parts of a block by their shapes."""
+    """Collects the parts of a block by their shapes."""
 
     def __init__(self, block: int, diagonals: bool) -> None:
         self.block = block
@@ -136,12 +136,12 @@ class _Builder:
     def add(
         self, shape: Shape, y: int, x: int, first: int = 0, second: int = 0
     ) -> tuple[Shape, int]:
-        """List a part; its shape, and its number among the parts of that shape."""
+        """Add a part; return its shape, and its index among the parts of that shape."""
         self.parts[shape].append((y, x, first, second))
         return shape, len(self.parts[shape]) - 1
 
     def solve(self, height: int, width: int, y: int, x: int) -> tuple[Shape, int]:
-        """List a block, behind all that it is made of."""
+        """Add a block after the parts that it is joined from."""
         if max(height, width) <= self.block:
             return self.eliminate(elimination_plan(height, width), y, x)
         half = self.block
@@ -160,8 +160,8 @@ class _Builder:
             self.known[shape] = {"halves": (one[0], two[0]), **tables}
         return self.add(shape, y, x, one[1], two[1])
 
-    def eliminate(self, plan: Plan, y: int, x: int) -> tuple[Shape, int]:
-        """List the parts of a plan."""
+    def eliminate(self, plan: EliminationPlan, y: int, x: int) -> tuple[Shape, int]:
+        """Add the parts of a plan."""
         waiting: list[tuple[Shape, int]] = []
         for number, down, right in plan.nodes.tolist():
             row = plan.shapes[number]
@@ -178,9 +178,9 @@ class _Builder:
         return waiting.pop()
 
     def seam_tables(self, first: Rectangle, second: Rectangle) -> dict[str, Any]:
-        """The tables of two blocks that share no cell."""
+        """Return the tables of the union of two blocks that share no cell."""
         _, kept, size = merged_border(first, second)
-        a, b = numbered_border(first), numbered_border(second)
+        a, b = border_numbers(first), border_numbers(second)
         ways = [
             (b[y + dy, x + dx], i, y, x, dy, dx)
             for (y, x), i in a.items()
@@ -199,13 +199,13 @@ class _Builder:
         }
 
 
-def _leaf_tables(plan: Plan, row: Indices) -> dict[str, Any]:
+def _leaf_tables(plan: EliminationPlan, row: Indices) -> dict[str, Any]:
     at = row[TABLES]
     edges = plan.tables[at + 1 : at + 1 + 5 * plan.tables[at]].reshape(-1, 5)
     return {"halves": (), "border": int(row[BORDER]), "line": 0, "edges": edges.astype(np.int32)}
 
 
-def _line_tables(plan: Plan, row: Indices) -> dict[str, Any]:
+def _line_tables(plan: EliminationPlan, row: Indices) -> dict[str, Any]:
     at, n, m = row[TABLES], int(row[BORDER]), int(row[LINE])
     runs = []
     for _ in range(2):
@@ -216,8 +216,8 @@ def _line_tables(plan: Plan, row: Indices) -> dict[str, Any]:
     return {"border": n, "line": m, "inside": _inside(runs, n), "line_in": line_in}
 
 
-def _inside(kept: Sequence[Indices], size: int) -> Small:
-    """For each border cell its number in the first half, then in the second, or -1."""
+def _inside(kept: Sequence[Indices], size: int) -> Int32Array:
+    """Return the number of each border cell in the first and in the second half, or -1."""
     found = np.full((2, size), -1, np.int32)
     for half, runs in zip(found, kept, strict=True):
         for target, source, count in runs.tolist():
@@ -229,15 +229,15 @@ def _inside(kept: Sequence[Indices], size: int) -> Small:
 def steps_of(
     height: int, width: int, block: int | None = None, diagonals: bool = True
 ) -> tuple[Step, ...]:
-    """The steps for blocks of ``height`` x ``width`` cells; the last one has the block itself.
+    """Return the steps for blocks of ``height`` x ``width`` cells; the last is the block's own.
 
     Parameters
     ----------
     height, width : int
     block : int, optional
-        Cells a side up to which there is elimination; default: as many as there are.
+        Largest side, in cells, of a block that is solved by elimination; default: no limit.
     diagonals : bool
-        Whether steps across a seam may be diagonal.
+        Whether cells have diagonal neighbours across a seam.
     """
     builder = _Builder(max(height, width) if block is None else block, diagonals)
     builder.solve(height, width, 0, 0)
@@ -253,5 +253,5 @@ def steps_of(
 
 
 def sums_of(steps: Sequence[Step], symmetric: bool) -> int:
-    """Additions that a block takes."""
+    """Return the number of additions for a block."""
     return sum(step.sums(symmetric) for step in steps)

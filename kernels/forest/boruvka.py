@@ -1,7 +1,7 @@
-"""Borůvka's rounds on a list of the edges of a tile that round 1 left.
+"""Rounds 2 and later of Borůvka's algorithm, on a list of the edges that remain after round 1.
 
-The list stays in order of edge id, so that a strict "less" on the key breaks ties by edge id. Each
-round at least halves the components that choose, so the rounds end
+The list stays in order of edge id, so a strict "less" on keys breaks ties by edge id. Each round
+divides the number of components that choose by two or more, so the rounds end
 (doi:10.1016/S0012-365X(00)00224-7).
 """
 
@@ -19,17 +19,17 @@ EDGE_BITS = np.uint64(0x0F0F0F0F0F0F0F0F)
 
 @compiled
 def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
-    """List the kept edges between different components in order of id; return how many.
+    """List the kept edges between different components in order of id; return their number.
 
     words : (n,) uint64, eight cells of ``kept`` each; bits 0 to 3 of a byte mark edges.
-    parent : what follow_choices left.
+    parent : as set by follow_choices; its paths are compressed.
     keys : flat padded keys, or the bits of heights.
-    mode : place in WEIGHTS.
-    pair, high, low, tag : the list. pair has the number of the first end above the other's, high
-        and low the key (low of size 0: high alone), tag the first end's padded index * 4 +
-        direction.
+    mode : index in WEIGHTS.
+    pair, high, low, tag : the list. pair holds the component of the first end in its upper 32 bits
+        and that of the other end in its lower 32 bits. high and low are the key (low of size 0:
+        high alone). tag is the first end's padded index * 4 + direction.
 
-    Of edges between the same two components that follow each other only the least is listed.
+    Of consecutive edges between the same two components only the least is listed.
     """
     offset = np.array([1, stride - 1, stride, stride + 1])
     wide = low.size > 0
@@ -71,7 +71,7 @@ def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
             stay = again & (
                 (last_key < key) | ((last_key == key) & ((not wide) | (last_least <= least)))
             )
-            # Selects as masks: LLVM makes branches of conditions, and these are coin flips.
+            # Masks, because LLVM compiles a select to a branch, and this one is unpredictable.
             old = np.uint64(-np.int64(stay))
             m -= np.int64(again)
             last = both ^ ((both ^ last) & old)
@@ -90,11 +90,11 @@ def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
 
 @compiled
 def hook_rounds(pair, high, low, tag, count, fixed, chosen):
-    """Boruvka rounds on a list of edges in order of id, between ``count`` components.
+    """Run Borůvka rounds on a list of edges; return the numbers of edges left and edges chosen.
 
-    Components below ``fixed`` never choose. The list shrinks in place to the edges that still
-    join different components; tags of the chosen edges go to ``chosen``. Returns the numbers of
-    edges left and of edges chosen.
+    The list is in order of edge id and joins ``count`` components. Components below ``fixed`` never
+    choose. The list shrinks in place to the edges that still join different components. The tags of
+    the chosen edges are written to ``chosen``.
     """
     m = pair.size
     wide = low.size > 0
@@ -104,7 +104,7 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
     number = np.empty(count, np.int32)
     taken = 0
     while True:
-        # Each component's least edge. Of equal keys the first one seen stays: the lesser id.
+        # Each component's least edge. Of equal keys the first one stays: it has the lower id.
         best[:count] = FULL
         edge[:count] = -1
         for e in range(m):
@@ -129,7 +129,8 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
         for c in range(count):
             e = edge[c]
             other = parent[c]
-            # Of two that choose the same edge the lesser stays; one below fixed is the lesser.
+            # If two components choose the same edge, the lower one stays a root; a component
+            # below fixed is always the lower one.
             if c >= fixed and e >= 0 and (edge[other] != e or other < c):
                 chosen[taken] = tag[e]
                 taken += 1
@@ -137,7 +138,7 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
                 parent[c] = c
         if taken == before:
             return m, taken
-        # Number the roots in order, the fixed ones first, and each component as its root.
+        # Number the roots in order, the fixed ones first; a component takes its root's number.
         roots = 0
         for c in range(count):
             if parent[c] == c:
@@ -155,7 +156,8 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
                 number[x] = r
                 x = parent[x]
         count = roots
-        # Rename, and drop inner edges: write all, and go on to the next place where it counts.
+        # Renumber the ends and drop edges inside components. Every edge is written; the position
+        # advances only after an edge that stays.
         k = 0
         for e in range(m):
             p = number[np.int64(pair[e] >> np.uint64(32))]
@@ -171,7 +173,7 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
 
 @compiled
 def mark_edges(tags, stride, mask):
-    """Set edges in mask."""
+    """Set the edges of the tags in mask."""
     for i in range(tags.size):
         cell = np.int64(tags[i]) >> 2
         y, x = cell // stride - 1, cell % stride - 1
@@ -180,7 +182,7 @@ def mark_edges(tags, stride, mask):
 
 @compiled
 def pick_edges(tags, chosen, stride, mask):
-    """Where tags (none of them in mask) are among the chosen."""
+    """Set the chosen edges in mask; return their positions in tags, none of which was in mask."""
     mark_edges(chosen, stride, mask)
     where = np.empty(chosen.size, np.int64)
     k = 0

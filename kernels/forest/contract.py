@@ -1,24 +1,25 @@
 """Contract a graph on border cells to the border of its parent: the merge step of the forest.
 
 The graph's vertices are the border cells of sibling nodes; its edges, in their total order, are
-the edges the siblings could not decide and the seams between them. Some vertices lie on the
-parent's border too. Kruskal's algorithm settles each edge:
+the edges that the siblings could not decide and the edges of the seams between them. Some vertices
+also lie on the parent's border. Kruskal's algorithm decides each edge:
 
-- both ends in one component: the edge closes a cycle as its heaviest edge, so it is *out*;
-- a component holds no cell of the parent's border: it knows all its edges, and this is the least
-  of those that leave it, so by the cut property the edge is *in*, whatever lies outside;
-- both components hold a cell of the parent's border: outside there may be a lighter way from one
-  to the other, so the edge is *passed up*, between one border cell of each component. Which ones
-  does not matter: by the time the edge is looked at again, each component is connected by lighter
-  edges, inside or outside.
+- Both ends are in one component. The edge is the heaviest edge of the cycle it closes, so it is
+  *out* (cycle property).
+- One of the two components has no cell of the parent's border. All edges of that component are
+  known, and this edge is the least that leaves it, so it is *in* (cut property).
+- Both components have a cell of the parent's border. A lighter path between them may exist outside
+  the parent, so the edge is *passed up*, between one border cell of each component. Any border cell
+  of a component will do: before the edge is examined again, each component is connected by lighter
+  edges, inside or outside the parent.
 
-No more edges are passed up than the parent has border cells. This does in one step what removing
-dead ends and contracting chains of degree two does (Gerritsen, "Accelerating I/O efficient graph
-algorithms on grid graphs using the GPU", TU Eindhoven 2012, section 2.2), and leaves less: no
-branching vertices from the inside.
+At most as many edges are passed up as the parent has border cells. This does in one step what
+removing dead ends and contracting chains of degree two does (Gerritsen, "Accelerating I/O efficient
+graph algorithms on grid graphs using the GPU", TU Eindhoven 2012, section 2.2), and leaves a
+smaller graph: it has no branching vertices in the interior.
 
-Union by linking to the smaller index with path halving; ends because every find follows strictly
-decreasing indices. Serial, so deterministic. Vertex and edge numbers are int64.
+Union by linking to the smaller index, with path halving. Each find follows strictly decreasing
+indices, so it ends. Serial, so deterministic. Vertex and edge numbers are int64.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _contract(first: Any, second: Any, order: Any, border: Any, fate: Any, ends:
 def contract(
     first: Indices, second: Indices, order: Indices, border: Indices
 ) -> tuple[npt.NDArray[np.uint8], Indices]:
-    """Decide the edges that can be decided inside a node.
+    """Return the decision on each edge: out, in, or passed up to the parent.
 
     Parameters
     ----------
@@ -79,14 +80,14 @@ def contract(
     order : (m,) int64
         The edges in ascending total order.
     border : (n,) int64
-        For each vertex its number among the parent's border cells, or -1 if it lies inside.
+        Index of each vertex among the parent's border cells, or -1 for an interior vertex.
 
     Returns
     -------
     fate : (m,) uint8
         ``OUT``, ``IN`` or ``UP`` for each edge.
     ends : (m, 2) int64
-        For edges passed up, the two border cells between which they stand; else -1.
+        For edges passed up, the border cells of the parent that they join; else -1.
     """
     fate = np.empty(first.size, np.uint8)
     ends = np.full((first.size, 2), -1, np.int64)

@@ -1,7 +1,7 @@
 """Minimum spanning forest of one tile on a GPU: the host's side of ``forest.cu``.
 
-The answer is that of `orograph.kernels.forest.tile`, to the bit. Listed edges, components and
-rounds stay on the device; the host looks at a few counters once a batch of rounds.
+The result equals that of `orograph.kernels.forest.tile` bit for bit. The edge list, the components
+and the rounds stay on the device. The host reads a few counters once per batch of rounds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from orograph.kernels.forest.tile import TileForest, check_arguments, check_magn
 SOURCE = "forest/forest.cu"
 THREADS = 256
 MAX_BLOCKS = 2048  # blocks that stride over a list of unknown length
-BATCH = 8  # rounds between two looks at the counters
-SUM_CELLS = 8192  # cells whose weights a block sums: SUM_WORDS words a thread
+BATCH = 8  # rounds between two reads of the counters
+SUM_CELLS = 8192  # cells whose weights a block sums: SUM_WORDS words per thread
 # The words of state in forest.cu.
 VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, LENGTHS, HOOKED = 0, 1, 2, 3, 4, 5, 8, 108
 STATE_WORDS = 208
@@ -35,58 +35,59 @@ TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
 
 @dataclass(frozen=True)
 class Squares:
-    """How the kernels cut a tile; results do not depend on it."""
+    """Sizes of the squares into which the kernels cut a tile; results do not depend on them."""
 
     side: int = 64
     rows: int = 8
     """Rows of a column that one thread holds."""
     capacity: int = 384
-    """Edges that a warp lists in shared memory; the rest costs more time."""
+    """Edges that a warp lists in shared memory; further edges take more time."""
     wide_capacity: int = 256
-    """The same for keys of 8 bytes: so much fits the 64 KiB of a Turing."""
+    """The same for keys of 8 bytes: the most that fits the 64 KiB of a Turing."""
 
     @property
     def threads(self) -> int:
-        """Threads a block."""
+        """Threads per block."""
         return self.side**2 // self.rows
 
-    def listed(self, key_bytes: int) -> int:
-        """Edges a warp."""
+    def edges_per_warp(self, key_bytes: int) -> int:
+        """Return the number of edges that a warp lists in shared memory."""
         return self.capacity if key_bytes == 4 else self.wide_capacity
 
-    def shared(self, key_bytes: int) -> int:
-        """Bytes of shared memory a block: notes, keys, a word a cell, marks, lists."""
-        lists = self.threads // 32 * self.listed(key_bytes) * 2
+    def shared_bytes(self, key_bytes: int) -> int:
+        """Return the bytes of shared memory per block: state, keys, words, marks and lists."""
+        lists = self.threads // 32 * self.edges_per_warp(key_bytes) * 2
         return 40 + (self.side + 2) ** 2 * (key_bytes + 4) + self.side**2 + lists
 
-    def resident(self, key_bytes: int) -> int:
-        """Blocks that a multiprocessor of 2,048 threads and 227 KiB can hold at once."""
-        return max(1, min(2048 // self.threads, 227 * 1024 // (self.shared(key_bytes) + 1024), 16))
+    def blocks_per_multiprocessor(self, key_bytes: int) -> int:
+        """Return how many blocks fit a multiprocessor of 2,048 threads and 227 KiB at once."""
+        by_memory = 227 * 1024 // (self.shared_bytes(key_bytes) + 1024)
+        return max(1, min(2048 // self.threads, by_memory, 16))
 
 
 SQUARES = Squares()
 
 
 class DeviceForest(NamedTuple):
-    """A tile's forest in the device's memory; cells are row-major indices in the tile."""
+    """A tile's forest in device memory; cells are row-major indices in the tile."""
 
     mask: Buffer
     """(h, stride) uint8: final edges; stride is the least multiple of 4 that holds w cells."""
     vertex_count: int
     clashes: int
-    """Valid cells with the key that stands for nodata: if there are any, the rest is void."""
+    """Valid cells with the key that stands for nodata; if there are any, the rest is invalid."""
     total: int
     """Sum of the weights of the mask's edges, in units of 2**-1074."""
     tag: Buffer
-    """(k,) uint32: first end * 4 + direction of the tentative edges, in no order."""
+    """(k,) uint32: first end * 4 + direction of the tentative edges, unordered."""
     a: Buffer
     """(k,) int32: number of the border cell of the first end's component (see border_cell)."""
     b: Buffer
-    """(k,) int32: that of the other end's."""
+    """(k,) int32: number of the border cell of the other end's component."""
 
 
 def border_cell(number: Array, h: int, w: int) -> Array:
-    """Cells from their numbers as border cells: those of the north, south, west and east side."""
+    """Return cells from border cell numbers, which count the north, south, west and east side."""
     y = np.where(number < 2 * w + h, number - 2 * w, number - 2 * w - h)
     side = np.where(number < 2 * w + h, y * w, y * w + w - 1)
     row = np.where(number < w, number, number - w + (h - 1) * w)
@@ -94,12 +95,12 @@ def border_cell(number: Array, h: int, w: int) -> Array:
 
 
 def _scale(greatest: float) -> float:
-    """A power of two that brings magnitudes up to ``greatest`` below 2**46."""
+    """Return a power of two that scales magnitudes up to ``greatest`` to below 2**46."""
     return math.ldexp(1.0, min(46 - math.frexp(greatest)[1], 1000))
 
 
 class _Rounds:
-    """Boruvka rounds on the listed edges."""
+    """Borůvka rounds on the edge list."""
 
     def __init__(
         self,
@@ -115,18 +116,20 @@ class _Rounds:
         self.round = 0
 
     def launch(self, kernel: str, count: int, *arguments: Any) -> None:
-        """Launch a kernel whose blocks stride over up to ``count`` things."""
+        """Launch a kernel with a grid-stride loop over up to ``count`` items."""
         blocks = min(blocks_for(count, THREADS)[0], MAX_BLOCKS)
         self.device.launch(SOURCE, kernel, (blocks,), (THREADS,), arguments, defines=self.defines)
 
     def run(
         self, parent: Buffer, count: int, fixed: int, every: bool, mask: tuple[Any, ...]
     ) -> Array:
-        """Rounds until none hooks; returns the state, and leaves the list in ``self.round``'s.
+        """Run rounds until a round hooks nothing; return the state.
 
-        parent : components; ``count`` of them at most, of which the first ``fixed`` never choose.
-        every : whether roots are among them, or border cells alone.
-        mask : what hook_components does with chosen edges.
+        The list of the remaining edges is the one of ``self.round``.
+
+        parent : at most ``count`` components; the first ``fixed`` of them never choose.
+        every : whether the components include roots, or border cells alone.
+        mask : last arguments of hook_components, which say where chosen edges are written.
         """
         xp = self.device.array_module
         best = (xp.full(count, UNSEEN, np.uint32), xp.full(count, UNSEEN, np.uint32))
@@ -167,20 +170,20 @@ def forest_on_device(
     squares: Squares = SQUARES,
     gap: int | None = None,
 ) -> DeviceForest:
-    """The forest of a tile that is in the device's memory.
+    """Return the forest of a tile in device memory.
 
     Parameters
     ----------
     values : (h, w) C-contiguous buffer of a native integer dtype, float32 or float64
     nodata : scalar of that dtype, or None
     sides, weight, connectivity
-        As `tile_forest` takes them.
+        As in `tile_forest`.
     device : Device
-        Where ``values`` is; by default the current one.
+        Device of ``values``; by default the current one.
     squares : Squares
-        How the tile is cut.
+        Sizes of the squares of a tile.
     gap : int
-        A key that no value has, if a value's key is that of nodata.
+        An unused key; needed if a value has the key of nodata.
 
     Raises
     ------
@@ -201,19 +204,19 @@ def forest_on_device(
         "DIAGONAL": int(connectivity == 8),
         "SIDE": squares.side,
         "ROWS": squares.rows,
-        "CAPACITY": squares.listed(key.itemsize),
-        "RESIDENT": squares.resident(key.itemsize),
+        "CAPACITY": squares.edges_per_warp(key.itemsize),
+        "RESIDENT": squares.blocks_per_multiprocessor(key.itemsize),
     }
     size, border = (scalar(np.int32, h), scalar(np.int32, w)), 2 * (h + w)
     count = -(-h // squares.side) * -(-w // squares.side)
-    rim = count * 4 * squares.side
+    perimeter = count * 4 * squares.side
     most = count * (4 * squares.side + 4) + border
     stride = -(-w // 4) * 4
 
     state = xp.zeros(STATE_WORDS, np.uint64)
     mask = xp.zeros((h, stride), np.uint8)
     words = mask.view(np.uint32)
-    link = xp.empty(rim, np.int32)
+    link = xp.empty(perimeter, np.int32)
     wide = mode == 0 and bits == 64
     edges = (
         *(xp.empty(most, np.int32), xp.empty(most, np.int32), xp.empty(most, np.uint64)),
@@ -232,16 +235,17 @@ def forest_on_device(
             *(link, *edges, state),
         ),
         defines=defines,
-        shared=squares.shared(key.itemsize),
+        shared=squares.shared_bytes(key.itemsize),
     )
-    cells = scalar(np.int32, rim)
-    rounds.launch("number_roots", rim, link, cells, scalar(np.int32, border), state)
+    cells = scalar(np.int32, perimeter)
+    rounds.launch("number_roots", perimeter, link, cells, scalar(np.int32, border), state)
     device.launch(
-        *(SOURCE, "lead_rim", blocks_for(rim, THREADS), (THREADS,), (link, cells)), defines=defines
+        *(SOURCE, "lead_perimeters", blocks_for(perimeter, THREADS), (THREADS,), (link, cells)),
+        defines=defines,
     )
     rounds.launch("number_ends", most, *edges[:2], link, rounds.lists[0], state)
-    # Of two border cells that lead to each other one is a root.
-    components = border + rim // 2
+    # Of two perimeter cells that are each other's parent, one is a root.
+    components = border + perimeter // 2
     parent = xp.arange(components, dtype=np.int32)
     width = (scalar(np.int32, stride), scalar(np.int32, w))
     seen = rounds.run(parent, components, border, True, (words, *width, None))
@@ -266,7 +270,7 @@ def forest_on_device(
         list_now = rounds.lists[rounds.round % 2]
         number = scalar(np.int32, rounds.round)
         rounds.launch("settle_ends", left, *edges[:2], list_now, state, number, parent)
-        # The mask is given as none, so that what is chosen is picked.
+        # Without a mask, chosen edges are appended to ``picked``.
         seen = rounds.run(parent, border, 0, False, (None, *width, picked))
         chosen = int(seen[PICKED])
     added = device.download(sums).view(np.int64)
@@ -280,7 +284,7 @@ def forest_on_device(
 
 
 def _find_gap(values: Array, nodata: Any) -> int:
-    """A key that no value has."""
+    """Return a key that no value has."""
     bits = values.view(f"u{values.dtype.itemsize}")
     low, high, sign, *_ = key_limits(values.dtype, nodata)
     keys = bits ^ np.where(bits >= sign, high, low)
@@ -297,22 +301,22 @@ def tile_forest(
     device: Device | None = None,
     squares: Squares = SQUARES,
 ) -> TileForest:
-    """Minimum spanning forest of one tile, compressed to its border, on a GPU.
+    """Return the minimum spanning forest of one tile, compressed to its border, from a GPU.
 
-    Parameters, results and errors are those of `orograph.kernels.forest.tile.tile_forest`, and
+    Parameters, results and errors are those of `orograph.kernels.forest.tile.tile_forest`, plus:
 
     Parameters
     ----------
     device : Device
-        What computes; by default the GPU of this process.
+        By default the GPU of this process.
     squares : Squares
-        How the tile is cut; the result does not depend on it.
+        Sizes of the squares of a tile; the result does not depend on them.
 
     Notes
     -----
-    Besides the values and the mask the device needs about 2.5 bytes a cell. Of a tile in which an
-    integer takes the whole range of its dtype of 32 or 64 bits, so that a value has the key that
-    stands for nodata, an unused key is looked for here and the work done twice.
+    Besides the values and the mask the device needs about 2.5 bytes per cell. If integers of 32 or
+    64 bits span the whole range of their dtype, a value may have the key that stands for nodata.
+    The host then finds an unused key and runs the work a second time.
     """
     check_arguments(values, weight, connectivity)
     device = device or current_device()

@@ -1,7 +1,8 @@
-"""How many vertices hang on each edge of a forest, which tells its trunks from its twigs.
+"""Sizes of the two trees that removing an edge of a forest leaves, for each edge.
 
-Leaves are peeled off; each hands the size of what hung on it to its last neighbour. Each vertex is
-peeled once, so time is linear. Serial, so deterministic. Vertex and edge numbers are int64.
+The sizes tell main branches from short side branches. Leaves are removed one by one; each adds the
+size of its subtree to its last neighbour. Each vertex is removed once, so time is linear. Serial,
+so deterministic. Vertex and edge numbers are int64.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from orograph.kernels.compiled import compiled
 
 @compiled
 def cut_sizes(first: Any, second: Any, count: int) -> Any:
-    """Size of the smaller of the two trees that cutting each edge of a forest would leave.
+    """Return the size of the smaller of the two trees that removing each edge leaves.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ def cut_sizes(first: Any, second: Any, count: int) -> Any:
     (m,) int64
     """
     degree = np.zeros(count, np.int64)
-    around = np.zeros(count, np.int64)  # xor of the numbers of the edges not yet peeled
+    around = np.zeros(count, np.int64)  # xor of the indices of the edges not yet removed
     for edge in range(first.size):
         for end in (first[edge], second[edge]):
             degree[end] += 1
@@ -55,7 +56,7 @@ def cut_sizes(first: Any, second: Any, count: int) -> Any:
             if other > start and degree[other] == 1:
                 break
             leaf = other
-    # what is left of each tree is its last vertex, whose size is the tree's: hand it back
+    # one vertex remains of each tree, and its size is that of the tree: pass it to the others
     tree = size.copy()
     for step in range(done - 1, -1, -1):
         edge = peeled[step]

@@ -1,7 +1,8 @@
 """The exact sum of the weights of a forest's edges, in units of 2**-1074.
 
-Weights that fit are added as two 64-bit integers each, others by sign, half of the mantissa and
-exponent. Integer sums do not depend on their order, so the total is the same for every tiling.
+A weight that fits is added as two 64-bit integers. Any other weight is split into the upper and
+lower part of its mantissa and added to the bins of its sign and exponent. Integer sums do not
+depend on the order of the terms, so the total is the same for every tiling.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import Array, decode_row, weigh_row
 
 PIECE = 8192  # cells whose exact sum fits int64: 2**13 of them, 8 times 2**46 each
-LOWER = 2.0**40  # how far below the first sum the second one reaches
+LOWER = 2.0**40  # ratio of the units of the first and the second sum
 
 
 @compiled
 def add_row(values, count, scale, sums, bins):
     """Add values * count exactly: to sums in units of 1 / scale and 2**-40 / scale, else to bins.
 
-    scale is 0 or brings all values below 2**46; bins (2, 2, 2048) hold halves of mantissas by
-    sign, half and exponent. A piece of a row adds at most 2**62 to a number.
+    scale is 0, or a factor that makes the magnitude of all values less than 2**46. bins (2, 2,
+    2048) hold the lower and upper parts of mantissas, by sign, part and exponent. A piece of a row
+    adds at most 2**62 to a number.
     """
     n = values.size
     for start in range(0, n, PIECE):
@@ -62,7 +64,7 @@ def add_row(values, count, scale, sums, bins):
 
 @compiled
 def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
-    """Sum the greater ends of the mask's edges: each cell as often as it is the greater end."""
+    """Sum the mask's edge weights: each cell counts once per edge whose greater end it is."""
     h, w = mask.shape
     padded = np.zeros((2, w + 2), np.uint8)
     count = np.empty(w, np.uint8)
@@ -88,7 +90,7 @@ def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
             n += np.uint8((a0[x] >> 3) & np.uint8(k > u0[x]))
             count[x] = n
         decode_row(c1, kind, bias, gap, values)
-        # Nodata decodes to anything; NaN times nothing is not nothing.
+        # Nodata decodes to an arbitrary value; NaN * 0 is NaN, so it is replaced by 0.
         for x in range(w):
             values[x] = values[x] if count[x] > 0 else 0.0
         add_row(values, count, scale, sums, bins)
@@ -111,13 +113,13 @@ def sum_rows(heights, mask, mean, scale, sums, bins):
 
 
 def power_below(greatest: float) -> float:
-    """A power of two that brings magnitudes up to ``greatest`` below 2**46 exactly, or 0."""
+    """Return a power of two that scales magnitudes up to ``greatest`` to below 2**46, or 0."""
     exponent = 46 - math.frexp(greatest)[1]
     return 2.0 ** min(exponent, 1000) if exponent >= 0 else 0.0
 
 
 def fold_sum(scale: float, sums: Array, bins: Array) -> int:
-    """One exact number of what add_row added, in units of 2**-1074; any power of two or 0."""
+    """Return the total of what add_row added, in units of 2**-1074; scale: a power of two or 0."""
     total = 0
     for sign, half, exponent in np.argwhere(bins):
         part = int(bins[sign, half, exponent]) << (max(int(exponent) - 1, 0) + 26 * int(half))
@@ -130,7 +132,7 @@ def fold_sum(scale: float, sums: Array, bins: Array) -> int:
 
 
 def exact_sum(weights: Array) -> int:
-    """Exact sum of finite float64 weights in units of 2**-1074."""
+    """Return the exact sum of finite float64 weights, in units of 2**-1074."""
     weights = np.ascontiguousarray(weights, np.float64).reshape(-1)
     scale = power_below(float(abs(weights).max(initial=0.0)))
     sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)

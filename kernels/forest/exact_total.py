@@ -1,7 +1,7 @@
-"""Sums of float64 that do not depend on the order of their terms.
+"""Exact sums of float64 values, independent of the order of the terms.
 
-Every finite float64 is a whole number of units of 2**-1074; such numbers are added as Python
-integers, without rounding, and rounded once at the end. So a total is the same for every tiling.
+Every finite float64 is an integer multiple of 2**-1074. The multiples are added as Python integers
+without rounding, and the sum is rounded once at the end. A total is the same for every tiling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ UNIT_EXPONENT = -1074
 
 
 def exact_sum(values: npt.NDArray[np.float64]) -> int:
-    """The exact sum of finite ``values``, in units of 2**-1074.
+    """Return the exact sum of finite ``values``, in units of 2**-1074.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def exact_sum(values: npt.NDArray[np.float64]) -> int:
     total = 0
     for step in set(exponent.tolist()):
         part = mantissa[exponent == step]
-        # halves of 27 bits: their sums stay far below 2**63
+        # two parts of 27 bits: their sums stay far below 2**63
         whole = (int((part >> 26).sum()) << 26) + int((part & ((1 << 26) - 1)).sum())
         shift = step - 53 - UNIT_EXPONENT
         total += whole << shift if shift >= 0 else whole >> -shift
@@ -35,7 +35,7 @@ def exact_sum(values: npt.NDArray[np.float64]) -> int:
 
 
 def exact_float(total: int) -> float:
-    """A sum in units of 2**-1074 as the nearest float64, infinite where that is none."""
+    """Return the float64 nearest to a sum in units of 2**-1074; infinity if it overflows."""
     try:
         return total / (1 << -UNIT_EXPONENT)
     except OverflowError:

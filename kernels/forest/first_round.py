@@ -1,9 +1,10 @@
-"""Round 1 of Borůvka's algorithm on the cells of a tile, and the edges that triangles rule out.
+"""Round 1 of Borůvka's algorithm on the cells of a tile, and pruning of edges by triangles.
 
-Each cell takes its least edge, a row at a time in vector registers. The four cells of a 2 x 2 block
-are all neighbours, and an edge that is the greatest of a triangle is in no forest (cycle property).
-Of an 8-neighbour slope next to nothing is left after both, of white noise 0.75 edges a cell. Then
-cells are led to their roots by sweeps without branches.
+Each cell chooses its least edge, one row at a time in vector registers. The four cells of a 2 x 2
+block are all neighbours, so their edges form triangles. The greatest edge of a triangle is in no
+minimum spanning forest (cycle property). After both steps almost no edge remains on a slope with 8
+neighbours, and 0.75 edges per cell remain on white noise. Sweeps without branches then compress the
+paths from cells to roots.
 
 Arrays have a halo of one cell and rows of ``stride`` cells, a multiple of 8. ``choice`` is uint8: 0
 to 7 for NW N NE W E SW S SE, or `ROOT`; ``kept`` uint8, bits 0 to 3 for E SW S SE, bit 4 at roots.
@@ -17,16 +18,16 @@ from orograph.kernels.bits import trailing_zeros
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import weigh_row
 
-ROOT = np.uint8(8)  # choice of a cell that hooks on to no neighbour
-BAND = 32  # rows whose pointers stay in the second-level cache
+ROOT = np.uint8(8)  # choice of a cell that chooses no edge
+BAND = 32  # rows whose parents fit in the L2 cache
 ROOT_BITS = np.uint64(0x1010101010101010)
 
 
 @compiled
 def choose_lowest(keys, h, w, diagonal, choice):
-    """Let each cell take its lowest neighbour: its least edge under (max, min, id).
+    """Set the choice of each cell to its lowest neighbour: its least edge under (max, min, id).
 
-    The neighbours are tried in the order of their edges' ids (NW N NE W E SW S SE are 0 to 7).
+    Neighbours are compared in the order of their edges' ids (NW N NE W E SW S SE are 0 to 7).
     """
     full = keys[0, 0]
     for y in range(h):
@@ -79,11 +80,12 @@ def choose_lowest(keys, h, w, diagonal, choice):
 
 @compiled
 def keep_stars(keys, h, w, diagonal, kept):
-    """Set the bits of the edges that no triangle rules out.
+    """Set the bits of the edges that are the greatest edge of no triangle.
 
-    Under (max, min) the forest of a 2 x 2 block is the star of its lowest cell, so an edge stays
-    if its lower end is the lowest cell of every block the edge is in. Equal heights: the edge goes
-    if the triangle's other two have lower ids; ids ascend as ab ac ad bc bd cd in a block ab/cd.
+    Under (max, min) the minimum spanning tree of a 2 x 2 block is the star of its lowest cell. An
+    edge is therefore kept if its lower end is the lowest cell of every block that contains it. At
+    equal heights an edge is dropped if the other two edges of the triangle have lower ids; ids
+    ascend as ab ac ad bc bd cd in a block ab/cd.
     """
     full = keys[0, 0]
     for y in range(h):
@@ -115,9 +117,9 @@ def keep_stars(keys, h, w, diagonal, kept):
 
 @compiled
 def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
-    """For any weight: each cell's least edge, and the edges that no triangle rules out.
+    """Set the choice of each cell, and the edges that are greatest in no triangle, for any weight.
 
-    Edges go by (weight, id); ids ascend as ab ac ad bc bd cd in a block ab/cd.
+    Edges are ordered by (weight, id); ids ascend as ab ac ad bc bd cd in a block ab/cd.
     """
     ring = np.full((3, 4, w + 2), np.inf)
     weigh_row(heights, 1, w, mean, diagonal, ring[0])
@@ -171,11 +173,11 @@ def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
             east = ((ab > ac) & (ab > bc)) | ((ab > ad) & (ab > bd))
             south = ((ac >= ab) & (ac > bc)) | ((ac > ad) & (ac > cd))
             south_east = ((ad >= ab) & (ad > bd)) | ((ad >= ac) & (ad > cd))
-            # The block above, of which this cell's east edge is cd.
+            # The block above: this cell's east edge is its edge cd.
             cd = ab
             ab, ac, ad, bc, bd = ue[x], us[x], use[x], usw[x], us2[x]
             east |= ((cd >= ac) & (cd >= ad)) | ((cd >= bc) & (cd >= bd))
-            # The block to the west, of which the south edge is bd and the south-west one bc.
+            # The block to the west: the south edge is its bd, the south-west edge its bc.
             ab, ac, ad, bc, bd, cd = ww[x], ss0[x], se0[x], sw[x], ss[x], de0[x]
             south |= ((bd >= ab) & (bd >= ad)) | ((bd >= bc) & (bd > cd))
             south_west = ((bc >= ab) & (bc >= ac)) | ((bc > bd) & (bc > cd))
@@ -187,10 +189,10 @@ def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
 
 @compiled
 def mark_choices(choice, kept, mask):
-    """Set the chosen edges in mask; leave in kept those not chosen, and bit 4 at roots.
+    """Set the chosen edges in mask and return the number of edges that remain in kept.
 
-    Two cells that choose the same edge: the one with the smaller index is the root.
-    Returns the number of edges left in kept.
+    kept loses the chosen edges and gets bit 4 at roots. If two cells choose the same edge, the one
+    with the smaller index is the root.
     """
     h, w = mask.shape
     left = 0
@@ -215,16 +217,16 @@ def mark_choices(choice, kept, mask):
 
 @compiled
 def follow_choices(words, stride, choice, border, parent):
-    """Number the components of round 1, border cells first, and lead cells towards them.
+    """Number the components of round 1, border cells first; return the number of components.
 
     words : (n,) uint64, eight cells of ``kept`` each; bit 4 of a byte marks a root.
-    choice : flat padded array; becomes ROOT at roots.
+    choice : flat padded array; set to ROOT at roots.
     border : padded indices of the border cells.
-    parent : flat int32; becomes ~number at roots and most cells, elsewhere a cell to go on from.
-    Returns the number of components.
+    parent : flat int32; set to ~number at roots and most cells, and to an ancestor elsewhere.
 
-    Going down a band of rows and up again, each cell takes its parent's parent: chains that keep
-    to one of the two ways end at their root at once, and without a branch to mispredict.
+    Paths are compressed by one sweep down and one sweep up each band of rows, in which each cell
+    takes its parent's parent. A path that runs in one of these two directions reaches its root in
+    one sweep. The sweeps have no branch that could be mispredicted.
     """
     for i in range(border.size):
         parent[border[i]] = ~i
@@ -245,7 +247,8 @@ def follow_choices(words, stride, choice, border, parent):
         for i in range(start, end):
             d = choice[i]
             t = np.int32(i + step[d])
-            # parent[t] if t < i or i is a root (then t == i); selects as masks, as LLVM branches.
+            # parent[t] if t < i or i is a root (then t == i). Masks, because LLVM compiles a
+            # select to a branch.
             earlier = np.int32((t - np.int32(i) - np.int32(d >> 3)) >> one)
             parent[i] = np.int32(t ^ ((t ^ parent[t]) & earlier))
         for i in range(end - 1, start - 1, -1):

@@ -1,46 +1,51 @@
-// Minimum spanning forest of one tile, compressed to its border: the twin of forest.py and what it calls.
+// Minimum spanning forest of one tile, compressed to its border: the CUDA counterpart of tile.py
+// and of the functions that it calls.
 //
-// What is asked for. forest.py says which edges are final and which are tentative: the final ones
-// are the minimum spanning forest of the tile with its border cells taken for one vertex, the
-// tentative ones that of what is left when their components are contracted. Edges are totally
-// ordered, so both sets are unique and any order of work finds the same ones.
+// Result. tile.py defines the final and the tentative edges. The final edges are the minimum
+// spanning forest of the tile with all border cells merged into one vertex. The tentative edges are
+// the minimum spanning forest of the graph that remains after the components of the final edges
+// have been contracted. Edges are totally ordered, so both sets are unique and do not depend on the
+// order of execution.
 //
-// Method. The tile is cut into squares of SIDE cells, a block of threads each. With the cells
-// around it, its halo, a square sees every edge of its cells. So what holds for a tile and its
-// border holds for a square and its halo:
-//   1. Components of a square's cells choose their least edge and hook, until each holds one cell
-//      of the halo (or one border cell of the tile), or has no edge left. A component in the halo
-//      never chooses. Round 1 lets each cell take its lowest neighbour; edges that are the greatest
-//      of a triangle have been dropped (see forest_first_round.py). All of this happens in shared memory.
-//   2. The edges left in the square join components named by halo cells. Those outside their
-//      minimum spanning forest are out for good; the others are listed, fewer than there are halo
-//      cells (contract_squares).
-// Then a cell on a square's rim knows the halo cell that names its component, which is on the rim
-// of another square, and so on. Along such a chain the edges fall, so it ends at a border cell or
-// with two components that chose the same edge: the smaller rim cell of the two is the root
-// (number_roots, lead_rim). Rounds of Boruvka on the listed edges between roots do the rest
-// (propose_edges, hook_components): first only components without a border cell choose, and what
-// they choose is final; then all do, and what they choose is tentative.
-// Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges with the representatives looked
-// up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
+// Method. The tile is cut into squares of SIDE x SIDE cells, one thread block per square. A square
+// with the cells around it (its halo) has all edges of its cells. A square and its halo therefore
+// relate as a tile and its border do:
+//   1. Components of a square's cells choose their least edge and hook, until each has one cell of
+//      the halo (or one border cell of the tile) or no edge left. A component in the halo never
+//      chooses. In round 1 each cell chooses its lowest neighbour, and edges that are the greatest
+//      of a triangle are dropped (see first_round.py). All of this uses shared memory.
+//   2. The remaining edges of the square join components represented by halo cells. Those outside
+//      their minimum spanning forest are not in the forest of the grid. The others are listed; they
+//      are fewer than the halo cells (contract_squares).
+// Each cell on a square's perimeter then has a parent: the halo cell that represents its component,
+// which lies on the perimeter of another square. The edges along a path of parents decrease, so
+// the path ends at a border cell, or at two components that chose the same edge; the smaller
+// perimeter cell of the two is the root (number_roots, lead_perimeters). Boruvka rounds on the
+// listed edges between roots complete the forest (propose_edges, hook_components). First only
+// components without a border cell choose, and the chosen edges are final. Then all components
+// choose, and the chosen edges are tentative.
+// Boruvka: doi:10.1016/S0012-365X(00)00224-7. A work list of edges whose representatives
+// are looked up, and a test before each atomic: Fallin, Gonzalez, Seo, Burtscher,
+// doi:10.1145/3581784.3607093.
 //
-// Arrays. values (height, width), mask (height, stride) with stride a multiple of 4, both C order;
-// link: 4 SIDE rim cells for each square, by row-major number of the square; a, b, high, low, tag:
-// the listed edges. Cells are counted in 32 bits: a tile has at most 2**29. Components have numbers:
-// border cells first, by place (border_number), then roots as they are found.
+// Arrays. values (height, width), mask (height, stride) with stride a multiple of 4, both C order.
+// link: 4 SIDE perimeter cells per square, by row-major index of the square. a, b, high, low, tag:
+// the edge list. Cell indices have 32 bits: a tile has at most 2**29 cells. Components are
+// numbered: border cells first, by position (border_number), then roots in the order found.
 //
-// In a square, a cell's word in shared memory holds the cell that it leads to and, if it is a root,
-// its component's best edge: one compare-and-swap changes both. A warp lists its edges and visits
+// In a square, a cell's word in shared memory holds its parent and, if it is a root, the best edge
+// of its component, so that one compare-and-swap changes both. A warp lists its edges and processes
 // 32 at a time.
 //
-// Atomics: compare-and-swap of a component's best edge, which holds the edge itself, so edges are
-// compared in full whatever their weight; OR on the mask, where a square may set bits of another;
-// appending to lists. Lists and numbers come in any order, which no result depends on.
+// Atomics: compare-and-swap of a component's best edge, which holds the edge itself, so edges of
+// any weight type are compared in full; OR on the mask, where a square may set bits of another;
+// appending to lists. The order of lists and numbers varies, but no result depends on it.
 //
 // Why it ends. Of the components that choose in a round at least half hook. Keys are distinct, so
-// hooks close no cycle but two components choosing the same edge, and the lesser of those stays.
-// While components hook, others read their pointers: what is read may be the new pointer, to an
-// ancestor, which is as good; it leads back to the reader only if both chose the same edge.
+// the only cycle that hooks can close is that of two components that choose the same edge, and the
+// smaller of the two stays a root. While components hook, others read their parents. A read may
+// return the new parent, which is an ancestor too and gives the same result. It is the reader
+// itself only if both chose the same edge.
 
 // variant: -DVALUE=Int16 -DVALUE_BITS=16 -DDIAGONAL=0
 // variant: -DVALUE=Float64 -DVALUE_BITS=64 -DROWS=16
@@ -59,7 +64,7 @@ typedef unsigned long long UInt64;
 typedef float Float32;
 typedef double Float64;
 
-// Type of the values: one of the above.
+// Type of the values: one of the types above.
 #ifndef VALUE
 #define VALUE Float32
 #endif
@@ -70,22 +75,22 @@ typedef double Float64;
 #ifndef WEIGHT
 #define WEIGHT 0
 #endif
-// Whether cells have eight neighbours, or four.
+// Whether cells have eight neighbours (1) or four (0).
 #ifndef DIAGONAL
 #define DIAGONAL 1
 #endif
-// Cells along the side of a square (a multiple of 4), and rows of a column that one thread holds.
+// Cells along the side of a square (a multiple of 4), and rows of a column per thread.
 #ifndef SIDE
 #define SIDE 64
 #endif
 #ifndef ROWS
 #define ROWS 8
 #endif
-// Edges that a warp lists in shared memory; of more than that threads hold bits.
+// Edges that a warp lists in shared memory; further edges are bits in the threads' registers.
 #ifndef CAPACITY
 #define CAPACITY (48 * ROWS)
 #endif
-// Blocks that a multiprocessor shall hold at once.
+// Resident blocks per multiprocessor, for __launch_bounds__.
 #ifndef RESIDENT
 #define RESIDENT 1
 #endif
@@ -94,19 +99,20 @@ constexpr int WIDTH = SIDE + 2;
 constexpr int AREA = WIDTH * WIDTH;
 constexpr int THREADS = SIDE * SIDE / ROWS;
 constexpr int HALO = 4 * SIDE + 4;
-constexpr int RIM = (HALO + THREADS - 1) / THREADS;  // halo cells a thread
+constexpr int HALO_PER_THREAD = (HALO + THREADS - 1) / THREADS;  // halo cells per thread
 constexpr UInt32 ALL = 0xFFFFFFFFu;
-// A cell's word: the cell it leads to, whether it is fixed, and a root's best edge above those: the
-// place of its first end * 8 + direction * 2 + whether the root's component holds the other end.
+// A cell's word: its parent (INDEX), whether it is a representative (FIXED), and in the upper 16
+// bits the best edge of a root: index of the first end * 8 + direction * 2 + whether the other end
+// is in the root's component.
 constexpr UInt32 INDEX = 0x7FFF, FIXED = 0x8000, NONE = 0xFFFF;
-constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component: none
-constexpr Int32 CLOSED = Int32(0x80000000u);     // link of what no listed edge leads to
+constexpr UInt32 UNSEEN = ALL;                   // best edge of a numbered component that has none
+constexpr Int32 CLOSED = Int32(0x80000000u);     // link of a component without listed edges
 constexpr int SUM_THREADS = 256, SUM_WORDS = 8;  // so that a block's sum stays below 2**61
-static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 4 == 0 && 4 * RIM <= 32);
-// What the threads of a block share beside the cells' keys, words and marks.
-struct Notes {
-  UInt64 counts[3];  // as VALID, CLASHES, MAGNITUDE
-  int busy;          // the last round in which an edge was offered
+static_assert(AREA * 8 < NONE && THREADS % 32 == 0 && SIDE % 4 == 0 && 4 * HALO_PER_THREAD <= 32);
+// Shared by the threads of a block, besides the cells' keys, words and marks.
+struct BlockState {
+  UInt64 counts[3];  // for VALID, CLASHES, MAGNITUDE
+  int busy;          // the last round in which an edge was proposed
   UInt32 listed, list_start;
 };
 
@@ -117,8 +123,8 @@ enum {  // words of state
   ENTRIES = 3,
   ROOTS = 4,
   PICKED = 5,
-  LENGTHS = 8,  // of the lists of rounds
-  HOOKED = 108  // whether a round hooked
+  LENGTHS = 8,  // of the edge lists, by round
+  HOOKED = 108  // whether a round hooked a component, by round
 };
 
 template <int BITS> struct Unsigned { typedef UInt32 Type; };
@@ -127,10 +133,10 @@ template <> struct Unsigned<16> { typedef UInt16 Type; };
 template <> struct Unsigned<64> { typedef UInt64 Type; };
 typedef Unsigned<VALUE_BITS>::Type Bits;
 typedef Unsigned<(VALUE_BITS > 32 ? 64 : 32)>::Type Code;  // ordered keys
-typedef Unsigned<(ROWS > 8 ? 64 : 32)>::Type Edges;  // 4 bits a cell of a thread
+typedef Unsigned<(ROWS > 8 ? 64 : 32)>::Type Edges;  // 4 bits per cell of a thread
 constexpr bool WIDE = WEIGHT == 0 && VALUE_BITS == 64;
 
-// An edge's place in the order is its weight and its id. Weight max stands for (max, min).
+// Edges are ordered by weight and id. For max the weight is the pair (max, min).
 #if WEIGHT
 typedef Float64 Key;
 typedef Float64 Weight;
@@ -145,7 +151,7 @@ typedef UInt64 Weight;
 #endif
 #endif
 
-// Words that other threads read or write meanwhile.
+// Volatile load and store of words that other threads access concurrently.
 template <class T> __device__ __forceinline__ T latest(const T* address) {
   return *(const volatile T*)address;
 }
@@ -169,7 +175,7 @@ __device__ __forceinline__ int bits_in(UInt64 bits) { return __popcll(bits); }
 __device__ __forceinline__ int place_of_bit(UInt32 bits) { return __ffs(int(bits)) - 1; }
 __device__ __forceinline__ int place_of_bit(UInt64 bits) { return __ffsll(Int64(bits)) - 1; }
 
-// Places for those lanes that want one, at the end of a list. All lanes of a warp take part.
+// Append positions in a list for the lanes that request one. All lanes of a warp must call it.
 __device__ __forceinline__ UInt32 reserve(bool wanted, UInt64* count) {
   const UInt32 lanes = __ballot_sync(ALL, wanted);
   const int lane = threadIdx.x % 32;
@@ -178,26 +184,28 @@ __device__ __forceinline__ UInt32 reserve(bool wanted, UInt64* count) {
   return __shfl_sync(ALL, first, 0) + __popc(lanes & ((1u << lane) - 1));
 }
 
-// How to read a cell: what to flip below and from the sign bit on, the sign bit, -0.0 (or 0), the
-// least and the greatest key of a valid cell, that of nodata, and an unused key to close up.
-struct Reading {
+// How to convert a value to a key: the bits to flip in words without and with the sign bit, the
+// sign bit, -0.0 (or 0), the least and the greatest key of a valid cell, the key of nodata, and an
+// unused key (keys above it are lowered by one).
+struct KeyRule {
   Code low, high, sign, minus_zero, least, greatest, nodata, gap;
   bool has_nodata;
 };
 
-// The key of a cell, ``missing`` for nodata; whether the cell is valid, and clashes with nodata.
+// Returns the key of a cell, ``missing`` for nodata, and sets whether the cell is valid and whether
+// its key is that of nodata.
 __device__ __forceinline__ Key read_cell(
-    VALUE value, const Reading& how, Key missing, bool* valid, bool* clash) {
+    VALUE value, const KeyRule& rule, Key missing, bool* valid, bool* clash) {
   Code v = Code(bits_of<Bits>(value));
-  v = v == how.minus_zero ? Code(0) : v;
-  Code k = v ^ (v >= how.sign ? how.high : how.low);
-  const bool ok = k >= how.least && k <= how.greatest && !(how.has_nodata && k == how.nodata);
+  v = v == rule.minus_zero ? Code(0) : v;
+  Code k = v ^ (v >= rule.sign ? rule.high : rule.low);
+  const bool ok = k >= rule.least && k <= rule.greatest && !(rule.has_nodata && k == rule.nodata);
   *valid = ok;
 #if WEIGHT
   *clash = false;
   return ok ? Float64(value) + 0.0 : missing;
 #else
-  k -= k > how.gap;
+  k -= k > rule.gap;
   *clash = ok && k == missing;
   return ok ? k : missing;
 #endif
@@ -227,10 +235,10 @@ __device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
 __device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
 #endif
 
-// --- in a square: places count its cells and halo, row-major, WIDTH a row: the order of edges by
-// place and direction is that by id
+// --- in a square: a cell's index counts the square and its halo, row-major, WIDTH per row. The
+// order of edges by index and direction equals that by id.
 
-// From the first end of an edge to the other: east, south-west, south, south-east.
+// Offset from the first end of an edge to the other: east, south-west, south, south-east.
 __device__ __forceinline__ int step(int direction) {
   return direction ? WIDTH - 2 + direction : 1;
 }
@@ -261,8 +269,8 @@ __device__ __forceinline__ bool take_lower(
   return take;
 }
 
-// The other end of a cell's least edge, or the cell itself if it has none. For weight max that is
-// its lowest neighbour. Neighbours are tried in the order of their edges' ids.
+// Returns the other end of a cell's least edge, or the cell itself if it has none. For weight max
+// it is the lowest neighbour. Neighbours are compared in the order of their edges' ids.
 __device__ __forceinline__ int choose_neighbour(const Key* keys, int i, Key missing) {
   const Key own = keys[i];
   Key best = missing;
@@ -279,7 +287,7 @@ __device__ __forceinline__ int choose_neighbour(const Key* keys, int i, Key miss
 }
 
 #if WEIGHT
-// Whether the edge from u to v > u is the greatest of the triangle with t.
+// Returns whether the edge from u to v > u is the greatest of the triangle with t.
 __device__ __forceinline__ bool is_greatest(const Key* keys, int u, int v, int t) {
   const Weight edge = weigh(keys[u], keys[v]);
   const Weight first = weigh(keys[u], keys[t]), second = weigh(keys[v], keys[t]);
@@ -290,7 +298,7 @@ __device__ __forceinline__ bool is_greatest(const Key* keys, int u, int v, int t
 }
 #endif
 
-// Whether there is an edge from i in this direction, and no triangle rules it out.
+// Returns whether i has an edge in this direction that is not the greatest of a triangle.
 __device__ __forceinline__ bool keep_edge(const Key* keys, int i, int direction, Key missing) {
   const int j = i + step(direction);
   const Key p = keys[i], q = keys[j];
@@ -312,8 +320,8 @@ __device__ __forceinline__ bool keep_edge(const Key* keys, int i, int direction,
     keep = keep && !is_greatest(keys, i, j, aside) && !is_greatest(keys, i, j, i + WIDTH);
   }
 #else
-  // The forest of a 2 x 2 block under (max, min) is the star of its lowest cell; equal heights go
-  // by id.
+  // The minimum spanning tree of a 2 x 2 block under (max, min) is the star of its lowest cell;
+  // ties are broken by id.
   const Key low = min(p, q);
   if (direction == 0) {
     keep = keep && min(keys[i - WIDTH], keys[j - WIDTH]) > low &&
@@ -339,8 +347,8 @@ struct Root {
   UInt32 word;
 };
 
-// The root of a cell's component, and its word. Cells lead to what was a root after round 1 (one
-// step), that to what names their component in the square (two), that to a root of the contracted
+// Returns the root of a cell's component, and its word. A cell's parent is its root of round 1 (one
+// step), whose parent is the root in the square (two), whose parent is a root of the contracted
 // square (three).
 template <int STEPS> __device__ __forceinline__ Root find_root(const UInt32* node, int i) {
   UInt32 word = latest(node + i);
@@ -352,8 +360,9 @@ template <int STEPS> __device__ __forceinline__ Root find_root(const UInt32* nod
   return {i, word};
 }
 
-// The halo or border cell that names a cell's component, which is not FIXED if it has no edges.
-__device__ __forceinline__ int find_home(const UInt32* node, int i) {
+// Returns the halo or border cell that represents a cell's component; if the component has neither,
+// a cell that is not FIXED.
+__device__ __forceinline__ int find_representative(const UInt32* node, int i) {
   UInt32 word = latest(node + i);
   if (word & FIXED) return i;
   const int root = int(word & INDEX);
@@ -366,8 +375,8 @@ __device__ __forceinline__ Weight weigh_edge(const Key* keys, UInt32 edge) {
   return weigh(keys[i], keys[i + step(int(edge & 3))]);
 }
 
-// Let the root of a component know of an edge that leaves it.
-__device__ __forceinline__ void offer_edge(
+// Propose an edge to the root of a component that it leaves.
+__device__ __forceinline__ void propose_edge(
     const Key* keys, UInt32* node, Root root, UInt32 code, Weight weight) {
   UInt32 old = root.word;
   for (;;) {
@@ -382,9 +391,9 @@ __device__ __forceinline__ void offer_edge(
   }
 }
 
-enum Fate { INNER, WAITING, OFFERED };
+enum Fate { INNER, WAITING, PROPOSED };
 
-// Offer an edge to the components that it joins: to those that are not FIXED, or to both.
+// Propose an edge to the components that it joins: to both, or only to those not FIXED.
 template <int STEPS, bool BOTH>
 __device__ __forceinline__ Fate visit_edge(const Key* keys, UInt32* node, UInt32 edge) {
   const int i = int(edge >> 2), j = i + step(int(edge & 3));
@@ -392,12 +401,12 @@ __device__ __forceinline__ Fate visit_edge(const Key* keys, UInt32* node, UInt32
   if (p.at == q.at) return INNER;
   if (!BOTH && (p.word & q.word & FIXED)) return WAITING;
   const Weight weight = weigh(keys[i], keys[j]);
-  if (BOTH || !(p.word & FIXED)) offer_edge(keys, node, p, edge * 2, weight);
-  if (BOTH || !(q.word & FIXED)) offer_edge(keys, node, q, edge * 2 + 1, weight);
-  return OFFERED;
+  if (BOTH || !(p.word & FIXED)) propose_edge(keys, node, p, edge * 2, weight);
+  if (BOTH || !(q.word & FIXED)) propose_edge(keys, node, q, edge * 2 + 1, weight);
+  return PROPOSED;
 }
 
-// Where a root hooks, by its best edge: to itself if it stays.
+// Returns the root to which a root hooks by its best edge: itself if it stays a root.
 template <int STEPS>
 __device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 code) {
   const int first = int(code >> 3);
@@ -408,36 +417,36 @@ __device__ __forceinline__ int hook_target(const UInt32* node, int root, UInt32 
   return mutual && root < other.at ? root : other.at;
 }
 
-// Mark an edge whose first end is a cell of the square, in the bits from ``shift`` on.
+// Mark an edge whose first end is in the square, in the bits from ``shift`` on.
 __device__ __forceinline__ void mark_inside(UInt32* marks, UInt32 edge, int shift) {
   const int i = int(edge >> 2), at = (i / WIDTH - 1) * SIDE + i % WIDTH - 1;
   atomicOr(marks + at / 4, 1u << (8 * (at & 3) + shift + (edge & 3)));
 }
 
-// The edges that a warp holds: in its part of a list in shared memory, and what does not fit there
-// as bits of the threads.
-struct Held {
+// The edges of a warp: in its part of a list in shared memory, and as bits in its threads'
+// registers if they do not fit there.
+struct WarpEdges {
   UInt16* list;
-  int length;   // the same in all lanes
-  Edges edges;  // of this thread's cells
-  UInt32 rim;   // of its halo cells
+  int length;   // equal in all lanes
+  Edges edges;  // edge bits of this thread's cells
+  UInt32 halo_edges;  // edge bits of this thread's halo cells
 };
 
-// The edges of a thread's bits.
+// The edges that a thread's bits stand for.
 __device__ __forceinline__ UInt32 edge_of_bit(int own, int bit) {
   return UInt32(own + bit / 4 * WIDTH) * 4 + bit % 4;
 }
-__device__ __forceinline__ UInt32 edge_of_rim(int bit) {
+__device__ __forceinline__ UInt32 edge_of_halo_bit(int bit) {
   return UInt32(halo_cell(bit / 4 * THREADS + threadIdx.x)) * 4 + bit % 4;
 }
 
-// Move bits to the list, one of each lane in turn, so that neighbours on the list lie in different
-// columns and seldom change the same component; those that may not fit stay.
-__device__ __forceinline__ void list_bits(Held& held, int own) {
+// Move edges from the bits to the list, one per lane at a time. Neighbours in the list then lie in
+// different columns and seldom update the same component. Edges that may not fit stay bits.
+__device__ __forceinline__ void list_bits(WarpEdges& held, int own) {
   const UInt32 before = (1u << threadIdx.x % 32) - 1;
   held.length = 0;
   while (held.length + 32 <= CAPACITY) {
-    const bool any = held.edges || held.rim;
+    const bool any = held.edges || held.halo_edges;
     const UInt32 lanes = __ballot_sync(ALL, any);
     if (!lanes) break;
     if (any) {
@@ -446,8 +455,8 @@ __device__ __forceinline__ void list_bits(Held& held, int own) {
         edge = edge_of_bit(own, place_of_bit(held.edges));
         held.edges &= held.edges - 1;
       } else {
-        edge = edge_of_rim(place_of_bit(held.rim));
-        held.rim &= held.rim - 1;
+        edge = edge_of_halo_bit(place_of_bit(held.halo_edges));
+        held.halo_edges &= held.halo_edges - 1;
       }
       held.list[held.length + __popc(lanes & before)] = UInt16(edge);
     }
@@ -456,11 +465,11 @@ __device__ __forceinline__ void list_bits(Held& held, int own) {
   __syncwarp();
 }
 
-// A round's visits to all edges: keeps those that are offered, sets the bits of waiting ones in
-// ``waiting`` (if BOTH there are none). Returns whether this thread has offered an edge.
+// Process all edges in one round: keep those that are proposed, and set the bits of those that must
+// wait in ``waiting`` (with BOTH there are none). Returns whether this thread proposed an edge.
 template <int STEPS, bool BOTH>
 __device__ __forceinline__ bool visit_edges(
-    const Key* keys, UInt32* node, UInt32* waiting, Held& held, int own) {
+    const Key* keys, UInt32* node, UInt32* waiting, WarpEdges& held, int own) {
   const int lane = threadIdx.x % 32;
   int kept = 0;
   for (int start = 0; start < held.length; start += 32) {
@@ -471,31 +480,31 @@ __device__ __forceinline__ bool visit_edges(
       fate = visit_edge<STEPS, BOTH>(keys, node, edge);
       if (!BOTH && fate == WAITING && !is_halo(int(edge >> 2))) mark_inside(waiting, edge, 4);
     }
-    const UInt32 lanes = __ballot_sync(ALL, fate == OFFERED);  // all have read the list by now
-    if (fate == OFFERED) held.list[kept + __popc(lanes & ((1u << lane) - 1))] = UInt16(edge);
+    const UInt32 lanes = __ballot_sync(ALL, fate == PROPOSED);  // all have read the list by now
+    if (fate == PROPOSED) held.list[kept + __popc(lanes & ((1u << lane) - 1))] = UInt16(edge);
     kept += __popc(lanes);
     __syncwarp();
   }
   held.length = kept;
-  bool offered = kept > 0;
+  bool proposed = kept > 0;
   for (Edges rest = held.edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
     const UInt32 edge = edge_of_bit(own, bit);
     const Fate fate = visit_edge<STEPS, BOTH>(keys, node, edge);
     if (!BOTH && fate == WAITING) mark_inside(waiting, edge, 4);
-    if (fate == OFFERED)
-      offered = true;
+    if (fate == PROPOSED)
+      proposed = true;
     else
       held.edges ^= Edges(1) << bit;
   }
-  for (UInt32 rest = held.rim; rest; rest &= rest - 1) {
+  for (UInt32 rest = held.halo_edges; rest; rest &= rest - 1) {
     const int bit = place_of_bit(rest);
-    if (visit_edge<STEPS, BOTH>(keys, node, edge_of_rim(bit)) == OFFERED)
-      offered = true;
+    if (visit_edge<STEPS, BOTH>(keys, node, edge_of_halo_bit(bit)) == PROPOSED)
+      proposed = true;
     else
-      held.rim ^= 1u << bit;
+      held.halo_edges ^= 1u << bit;
   }
-  return offered;
+  return proposed;
 }
 
 __device__ __forceinline__ void mark_edge(UInt32* mask, int stride, int y, int x, int direction) {
@@ -503,7 +512,7 @@ __device__ __forceinline__ void mark_edge(UInt32* mask, int stride, int y, int x
   atomicOr(mask + at, 1u << (8 * (x & 3) + direction));
 }
 
-// A border cell's number: its place on the first open side that it is on; -1 for other cells.
+// Returns a border cell's number: its position on its first open side; -1 for other cells.
 __device__ __forceinline__ int border_number(int y, int x, int height, int width, int sides) {
   if ((sides & 1) && y == 0) return x;
   if ((sides & 2) && y == height - 1) return width + x;
@@ -512,7 +521,8 @@ __device__ __forceinline__ int border_number(int y, int x, int height, int width
   return -1;
 }
 
-// What names a component outside its square: ~number of a border cell, or a rim cell's place.
+// Returns the name of a component outside its square: ~number of a border cell, or the index of a
+// perimeter cell.
 __device__ __forceinline__ Int32 name_cell(int y, int x, int height, int width, int sides) {
   const int number = border_number(y, x, height, width, sides);
   if (number >= 0) return ~number;
@@ -526,22 +536,22 @@ __device__ __forceinline__ Int32 name_cell(int y, int x, int height, int width, 
   return square * 4 * SIDE + place;
 }
 
-// Contract a square to its halo: sets final edges in mask, lists the edges that are left, and names
-// the components of the cells on its rim. One block a square.
+// Contract a square to its halo: set final edges in mask, list the remaining edges, and set the
+// link of each perimeter cell. One block per square.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares(
     const VALUE* __restrict__ values, int height, int width, int sides, Key missing, UInt64 low,
     UInt64 high, UInt64 sign, UInt64 minus_zero, UInt64 least, UInt64 greatest, UInt64 nodata,
     UInt64 gap, int has_nodata, UInt32* mask, int stride, Int32* link, Int32* a, Int32* b,
     UInt64* edge_high, UInt64* edge_low, UInt32* tag, UInt64* state) {
   extern __shared__ unsigned char dynamic_shared[];
-  Notes& notes = *(Notes*)dynamic_shared;
-  Key* const keys = (Key*)(dynamic_shared + sizeof(Notes));
+  BlockState& block_state = *(BlockState*)dynamic_shared;
+  Key* const keys = (Key*)(dynamic_shared + sizeof(BlockState));
   UInt32* const node = (UInt32*)(keys + AREA);
-  UInt32* const marks = node + AREA;  // a byte a cell: final edges, tentative ones above them
+  UInt32* const marks = node + AREA;  // a byte per cell: final edges, tentative ones above
   UInt8* const mark_bytes = (UInt8*)marks;
   UInt16* const lists = (UInt16*)(marks + SIDE * SIDE / 4);
 
-  const Reading how = {Code(low),   Code(high),     Code(sign),   Code(minus_zero), Code(least),
+  const KeyRule rule = {Code(low),   Code(high),     Code(sign),   Code(minus_zero), Code(least),
                        Code(greatest), Code(nodata), Code(gap), has_nodata != 0};
   const int t = threadIdx.x;
   const int across = (width + SIDE - 1) / SIDE;
@@ -552,20 +562,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   const int own = first_row * WIDTH + column;
 
   if (t == 0) {
-    notes.busy = 0;
-    notes.listed = 0;
-    notes.counts[0] = notes.counts[1] = notes.counts[2] = 0;
+    block_state.busy = 0;
+    block_state.listed = 0;
+    block_state.counts[0] = block_state.counts[1] = block_state.counts[2] = 0;
   }
   UInt32 valid_cells = 0, clashes = 0;
   VALUE lowest = 0, highest = 0;
 #pragma unroll 4
   for (int r = 0; r < ROWS; ++r) {
     const int y = top + first_row + r, x = left + column;
-    // Without a branch, so that many loads are under way.
+    // Without a branch, so that many loads are in flight.
     const bool inside = y < height && x < width;
     const VALUE value = values[inside ? Int64(y) * width + x : Int64(0)];
     bool valid, clash;
-    const Key key = read_cell(value, how, missing, &valid, &clash);
+    const Key key = read_cell(value, rule, missing, &valid, &clash);
     if (inside && valid) {
       ++valid_cells;
       clashes += clash;
@@ -578,7 +588,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     const int i = halo_cell(k), y = top + i / WIDTH, x = left + i % WIDTH;
     const bool inside = y >= 0 && y < height && x >= 0 && x < width;
     bool valid, clash;
-    keys[i] = inside ? read_cell(values[Int64(y) * width + x], how, missing, &valid, &clash)
+    keys[i] = inside ? read_cell(values[Int64(y) * width + x], rule, missing, &valid, &clash)
                      : missing;
     node[i] = NONE << 16 | FIXED | i;
   }
@@ -586,7 +596,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   Float64 magnitude = depth > peak ? depth : peak;
   __syncthreads();
 
-  // Round 1: each cell takes its least edge.
+  // Round 1: each cell chooses its least edge.
 #pragma unroll
   for (int start = 0; start < ROWS; start += 4) {
     UInt32 words[4];
@@ -607,7 +617,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
         node[i] = NONE << 16 | FIXED | i;
     }
   }
-  // What the cells counted; the barriers of the rounds are enough for it.
+  // Sum the counts of the block; the barriers of the rounds suffice for it.
   for (int apart = 16; apart; apart /= 2) {
     valid_cells += __shfl_xor_sync(ALL, valid_cells, apart);
     clashes += __shfl_xor_sync(ALL, clashes, apart);
@@ -615,14 +625,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     magnitude = other > magnitude ? other : magnitude;
   }
   if (t % 32 == 0) {
-    atomicAdd(notes.counts, UInt64(valid_cells));
-    if (clashes) atomicAdd(notes.counts + 1, UInt64(clashes));
-    atomicMax(notes.counts + 2, bits_of<UInt64>(magnitude));
+    atomicAdd(block_state.counts, UInt64(valid_cells));
+    if (clashes) atomicAdd(block_state.counts + 1, UInt64(clashes));
+    atomicMax(block_state.counts + 2, bits_of<UInt64>(magnitude));
   }
   __syncthreads();
 
-  // Set the chosen edges, find the roots: of two cells that choose the same edge, the first one.
-  Held held = {lists + t / 32 * CAPACITY, 0, 0, 0};
+  // Set the chosen edges and find the roots: if two cells choose the same edge, the first one.
+  WarpEdges held = {lists + t / 32 * CAPACITY, 0, 0, 0};
   Edges chosen = 0;
   UInt32 basins = 0;
 #pragma unroll
@@ -651,18 +661,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   }
   // Edges whose first end is in the halo.
 #pragma unroll
-  for (int k = 0; k < RIM; ++k) {
+  for (int k = 0; k < HALO_PER_THREAD; ++k) {
     if (k * THREADS + t >= HALO) continue;
     const int i = halo_cell(k * THREADS + t);
 #pragma unroll
     for (int d = 0; d < 4; ++d) {
       const int y = i / WIDTH + (d > 0), x = i % WIDTH + (d ? d - 2 : 1);
       if (y >= 1 && y <= SIDE && x >= 1 && x <= SIDE && keep_edge(keys, i, d, missing))
-        held.rim |= 1u << (4 * k + d);
+        held.halo_edges |= 1u << (4 * k + d);
     }
   }
   if (t < 3) {
-    const UInt64 counted = notes.counts[t];
+    const UInt64 counted = block_state.counts[t];
     if (t < 2 && counted) atomicAdd(state + (t ? CLASHES : VALID), counted);
     if (t == 2 && counted > latest(state + MAGNITUDE)) atomicMax(state + MAGNITUDE, counted);
   }
@@ -673,7 +683,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   }
   __syncthreads();
 
-  // Lead the cells to their roots. All of a thread's cells go on together: loads overlap.
+  // Compress the paths from cells to roots, all cells of a thread at once so that loads overlap.
   {
     int to[ROWS];
 #pragma unroll
@@ -696,14 +706,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   list_bits(held, own);
   __syncthreads();
 
-  // Further rounds, until no component without a halo or border cell has an edge.
+  // Later rounds, until no component without a halo or border cell has an edge.
   UInt32 alive = basins;
   for (int round = 1;; ++round) {
-    const bool offered = round == 1 ? visit_edges<1, false>(keys, node, marks, held, own)
+    const bool proposed = round == 1 ? visit_edges<1, false>(keys, node, marks, held, own)
                                     : visit_edges<2, false>(keys, node, marks, held, own);
-    if (offered) post(&notes.busy, round);
+    if (proposed) post(&block_state.busy, round);
     __syncthreads();
-    if (latest(&notes.busy) != round) break;
+    if (latest(&block_state.busy) != round) break;
     for (UInt32 rest = alive; rest; rest &= rest - 1) {
       const int row = place_of_bit(rest), i = own + row * WIDTH;
       const UInt32 word = latest(node + i), code = word >> 16;
@@ -728,9 +738,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
     __syncthreads();
   }
 
-  // Contract the square: now halo and border cells choose too, and what they choose is tentative.
+  // Contract the square: halo and border cells now choose too, and chosen edges are tentative.
   held.edges = 0;
-  held.rim = 0;
+  held.halo_edges = 0;
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     UInt8* const byte = mark_bytes + (first_row + r - 1) * SIDE + column - 1;
@@ -740,10 +750,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   list_bits(held, own);
   __syncthreads();
   for (int round = -1;; --round) {
-    const bool offered = visit_edges<3, true>(keys, node, marks, held, own);
-    if (offered) post(&notes.busy, round);
+    const bool proposed = visit_edges<3, true>(keys, node, marks, held, own);
+    if (proposed) post(&block_state.busy, round);
     __syncthreads();
-    if (latest(&notes.busy) != round) break;
+    if (latest(&block_state.busy) != round) break;
     for (int k = t; k < HALO + (bordered ? SIDE * SIDE : 0); k += THREADS) {
       const int c = k - HALO, i = k < HALO ? halo_cell(k) : (c / SIDE + 1) * WIDTH + c % SIDE + 1;
       const UInt32 word = latest(node + i), code = word >> 16;
@@ -768,18 +778,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
   UInt32 count = 0;
   for (int r = 0; r < ROWS; ++r)
     count += __popc(mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4);
-  UInt32 at = count ? atomicAdd(&notes.listed, count) : 0;
+  UInt32 at = count ? atomicAdd(&block_state.listed, count) : 0;
   __syncthreads();
-  if (t == 0 && notes.listed)
-    notes.list_start = UInt32(atomicAdd(state + ENTRIES, UInt64(notes.listed)));
+  if (t == 0 && block_state.listed)
+    block_state.list_start = UInt32(atomicAdd(state + ENTRIES, UInt64(block_state.listed)));
   __syncthreads();
-  if (count) at += notes.list_start;
+  if (count) at += block_state.list_start;
   for (int r = 0; count && r < ROWS; ++r) {
     const int i = own + r * WIDTH, y = top + first_row + r, x = left + column;
     UInt32 rest = mark_bytes[(first_row + r - 1) * SIDE + column - 1] >> 4;
     for (; rest; rest &= rest - 1, ++at) {
       const int d = place_of_bit(rest);
-      const int p = find_home(node, i), q = find_home(node, i + step(d));
+      const int p = find_representative(node, i), q = find_representative(node, i + step(d));
       a[at] = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
       b[at] = name_cell(top + q / WIDTH, left + q % WIDTH, height, width, sides);
       tag[at] = UInt32(y * width + x) * 4 + d;
@@ -795,20 +805,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 #endif
     }
   }
-  // Name the components of the rim's cells; corners are on rows.
+  // Name the components of the perimeter cells; corners belong to the rows.
   for (int k = t; k < 4 * SIDE; k += THREADS) {
     const int side = k / SIDE, j = k % SIDE;
     const int y = side == 0 ? 0 : side == 1 ? SIDE - 1 : j;
     const int x = side == 2 ? 0 : side == 3 ? SIDE - 1 : j;
     Int32 name = CLOSED;
     if ((side < 2 || (j > 0 && j < SIDE - 1)) && top + 1 + y < height && left + 1 + x < width) {
-      const int p = find_home(node, (y + 1) * WIDTH + x + 1);
+      const int p = find_representative(node, (y + 1) * WIDTH + x + 1);
       if (latest(node + p) & FIXED)
         name = name_cell(top + p / WIDTH, left + p % WIDTH, height, width, sides);
     }
     link[Int64(blockIdx.x) * 4 * SIDE + k] = name;
   }
-  // Other squares may set edges of the cells of the last row and the first and last columns.
+  // Other squares may set edges of cells in the last row and the first and last column.
   for (int k = t; k < SIDE * SIDE / 4; k += THREADS) {
     const int row = k / (SIDE / 4), word = k % (SIDE / 4);
     const int y = top + 1 + row, x = left + 1 + 4 * word;
@@ -824,7 +834,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) contract_squares
 
 // --- between squares
 
-// Number the rim cells that are roots: the first of two that lead to each other.
+// Number the perimeter cells that are roots: the first of two that are each other's parent.
 extern "C" __global__ void number_roots(Int32* link, int cells, int border, UInt64* state) {
   for (int start = blockIdx.x * blockDim.x; start < cells; start += gridDim.x * blockDim.x) {
     const int s = start + threadIdx.x;
@@ -835,8 +845,8 @@ extern "C" __global__ void number_roots(Int32* link, int cells, int border, UInt
   }
 }
 
-// Lead every rim cell to the number of its root, as ~number.
-extern "C" __global__ void lead_rim(Int32* link, int cells) {
+// Set the link of each perimeter cell to ~number of its root.
+extern "C" __global__ void lead_perimeters(Int32* link, int cells) {
   const int s = blockIdx.x * blockDim.x + threadIdx.x;
   if (s >= cells) return;
   for (Int32 to = latest(link + s); to >= 0;) {
@@ -845,7 +855,7 @@ extern "C" __global__ void lead_rim(Int32* link, int cells) {
   }
 }
 
-// Give listed edges the numbers of the components they join, and list those that join two.
+// Replace the ends of listed edges by component numbers; list the edges that join two components.
 extern "C" __global__ void number_ends(
     Int32* a, Int32* b, const Int32* link, UInt32* list, UInt64* state) {
   const int n = int(state[ENTRIES]);
@@ -865,7 +875,7 @@ extern "C" __global__ void number_ends(
   }
 }
 
-__device__ __forceinline__ int lead_component(Int32* parent, int c) {
+__device__ __forceinline__ int find_component(Int32* parent, int c) {
   int p = latest(parent + c);
   for (int q = latest(parent + p); q != p; q = latest(parent + p)) {
     post(parent + c, q);
@@ -874,12 +884,12 @@ __device__ __forceinline__ int lead_component(Int32* parent, int c) {
   return p;
 }
 
-struct Listed {
+struct EdgeList {
   const UInt64 *high, *low;
   const UInt32* tag;
 };
 
-__device__ __forceinline__ bool precedes(const Listed& edges, UInt32 e, UInt32 f) {
+__device__ __forceinline__ bool precedes(const EdgeList& edges, UInt32 e, UInt32 f) {
   const UInt64 p = edges.high[e], q = edges.high[f];
   if (p != q) return p < q;
   if (WIDE) {
@@ -889,8 +899,8 @@ __device__ __forceinline__ bool precedes(const Listed& edges, UInt32 e, UInt32 f
   return edges.tag[e] < edges.tag[f];
 }
 
-__device__ __forceinline__ void offer_listed(
-    const Listed& edges, UInt32* best, int c, UInt32 code) {
+__device__ __forceinline__ void propose_listed(
+    const EdgeList& edges, UInt32* best, int c, UInt32 code) {
   UInt32 old = latest(best + c);
   while (old == UNSEEN || precedes(edges, code >> 1, old >> 1)) {
     const UInt32 seen = atomicCAS(best + c, old, code);
@@ -899,14 +909,14 @@ __device__ __forceinline__ void offer_listed(
   }
 }
 
-// Let components know of the edges that leave them, and list those edges for the next round.
+// Propose edges to the components that they leave, and list those edges for the next round.
 // Components below ``fixed`` never choose. A round after one that hooked nothing does nothing.
 extern "C" __global__ void propose_edges(
     const Int32* a, const Int32* b, const UInt64* high, const UInt64* low, const UInt32* tag,
     const UInt32* list, UInt32* next, UInt64* state, int round, int first_round, Int32* parent,
     UInt32* best, int fixed) {
   if (round > first_round && !state[HOOKED + round - 1]) return;
-  const Listed edges = {high, low, tag};
+  const EdgeList edges = {high, low, tag};
   const int n = int(state[LENGTHS + round]);
   for (int start = blockIdx.x * blockDim.x; start < n; start += gridDim.x * blockDim.x) {
     const int k = start + threadIdx.x;
@@ -914,18 +924,18 @@ extern "C" __global__ void propose_edges(
     UInt32 e = 0;
     if (k < n) {
       e = list[k];
-      const int p = lead_component(parent, a[e]), q = lead_component(parent, b[e]);
+      const int p = find_component(parent, a[e]), q = find_component(parent, b[e]);
       live = p != q;
-      if (live && p >= fixed) offer_listed(edges, best, p, e * 2);
-      if (live && q >= fixed) offer_listed(edges, best, q, e * 2 + 1);
+      if (live && p >= fixed) propose_listed(edges, best, p, e * 2);
+      if (live && q >= fixed) propose_listed(edges, best, q, e * 2 + 1);
     }
     const UInt32 at = reserve(live, state + LENGTHS + round + 1);
     if (live) next[at] = e;
   }
 }
 
-// Hook components by their best edges: these are set in mask, or listed as picked if there is no
-// mask. ``next_best`` is cleared for the next round.
+// Hook components by their best edges, which are set in mask, or appended to picked without a mask.
+// ``next_best`` is cleared for the next round.
 extern "C" __global__ void hook_components(
     const Int32* a, const Int32* b, const UInt32* tag, UInt64* state, int round, int first_round,
     Int32* parent, const UInt32* best, UInt32* next_best, int border, int all, UInt32* mask,
@@ -952,22 +962,22 @@ extern "C" __global__ void hook_components(
   }
 }
 
-// Give the edges that are left the border cells of the components they join.
+// Replace the ends of the remaining edges by the border cells of the components they join.
 extern "C" __global__ void settle_ends(
     Int32* a, Int32* b, const UInt32* list, const UInt64* state, int round, Int32* parent) {
   const int n = int(state[LENGTHS + round]);
   for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < n; k += gridDim.x * blockDim.x) {
     const UInt32 e = list[k];
-    a[e] = lead_component(parent, a[e]);
-    b[e] = lead_component(parent, b[e]);
+    a[e] = find_component(parent, a[e]);
+    b[e] = find_component(parent, b[e]);
   }
 }
 
 // --- the sum
 
-// Sum the weights of the mask's edges exactly, as add_row of forest_exact_sum.py: in units of 1 / scale and
-// 2**-40 / scale, else halves of mantissas by sign, half and exponent. sums: 4 numbers, the halves
-// of the two, then (2, 2, 2048) bins.
+// Sum the weights of the mask's edges exactly, as add_row of exact_sum.py does: in units of 1 /
+// scale and 2**-40 / scale, else parts of mantissas by sign, part and exponent. sums: 4 numbers,
+// the upper and lower 32 bits of the two sums, then (2, 2, 2048) bins.
 extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_weights(
     const VALUE* __restrict__ values, const UInt32* __restrict__ mask, int height, int width,
     int stride, Float64 scale, Float64 inverse, UInt64* sums) {

@@ -1,8 +1,9 @@
-"""Heights of a tile as the order of its edges: unsigned keys for weight "max", else float weights.
+"""Edge order of a tile: unsigned keys of its heights for weight "max", else float heights.
 
-A value's key ascends as the value does; all ones is nodata, and the halo. Floats keep their bits
-but for the sign's: -0.0 has the key of 0.0. Keys are uint32, uint64 for dtypes of 64 bits; heights
-(of the other weights) are float64, infinite where there is no cell. Both have a halo of one cell
+Keys preserve the order of the values. The key with all bits set stands for nodata and the halo. A
+float's key is its bit pattern with the sign bit flipped, or with all bits flipped if it is
+negative; -0.0 has the key of 0.0. Keys are uint32, or uint64 for dtypes of 64 bits. Heights (for
+the other weights) are float64, infinite where there is no cell. Both arrays have a halo of one cell
 and rows of a multiple of 8 cells.
 """
 
@@ -22,12 +23,13 @@ FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @compiled
 def pad_keys(bits, limits, has_nodata, keys):
-    """Map values to ordered unsigned keys inside a halo of nodata (all ones).
+    """Write order-preserving keys inside a halo of nodata (all ones).
 
-    limits : of the keys' dtype: what to flip below and from the sign bit on, the sign bit, -0.0 (or
-        0), the least and the greatest key of a valid cell, and that of nodata.
-    Returns the numbers of valid cells and of those whose key is all ones too, and the least and
-    greatest valid keys.
+    limits : seven numbers of the keys' dtype: the bits to flip in words without and with the sign
+        bit, the sign bit, -0.0 (or 0), the least and the greatest key of a valid cell, and the key
+        of nodata.
+    Returns the number of valid cells, the number of those whose key is also all ones, and the least
+    and the greatest valid key.
     """
     h, w = bits.shape
     low, high, sign, minus_zero, least, greatest, nodata = limits
@@ -56,7 +58,7 @@ def pad_keys(bits, limits, has_nodata, keys):
 
 @compiled
 def pad_heights(values, nodata, has_nodata, heights):
-    """Copy values as float64 into a halo of inf; return the valid and the greatest magnitude."""
+    """Copy values as float64 into a halo of inf; return valid cells and the greatest magnitude."""
     h, w = values.shape
     valid = 0
     greatest = 0.0
@@ -75,7 +77,7 @@ def pad_heights(values, nodata, has_nodata, heights):
 
 @compiled
 def weigh_row(heights, y, w, mean, diagonal, out):
-    """Weights (4, w + 2) of the edges of padded row y by direction; inf where there is none."""
+    """Write weights (4, w + 2) of the edges of padded row y by direction; inf for no edge."""
     for d in range(4):
         row = out[d]
         if d % 2 == 1 and not diagonal:
@@ -100,7 +102,7 @@ def weigh_row(heights, y, w, mean, diagonal, out):
 
 @compiled
 def order_float(weight):
-    """Key of a float64 that is not NaN; -0.0 as 0.0."""
+    """Return the order-preserving key of a float64 that is not NaN; -0.0 has that of 0.0."""
     word = np.float64(weight + 0.0).view(np.uint64)
     top = np.uint64(1) << np.uint64(63)
     return word ^ (FULL if word >= top else top)
@@ -108,7 +110,10 @@ def order_float(weight):
 
 @compiled
 def decode_row(keys, kind, bias, gap, out):
-    """Values of keys as float64. kind 0: floats; 1: integers + bias; 2: uint64 (see make_keys)."""
+    """Write the values of keys as float64. kind 0: floats; 1: integers + bias; 2: uint64.
+
+    See `make_keys` for bias and gap.
+    """
     if kind == 0 and keys.itemsize == 4:
         sign, full = np.uint32(0x80000000), np.uint32(0xFFFFFFFF)
         for x in range(out.size):
@@ -129,7 +134,7 @@ def decode_row(keys, kind, bias, gap, out):
 
 
 def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
-    """The values as one of ten native dtypes, and nodata in it (None if no value equals it)."""
+    """Return the values in one of ten native dtypes, and nodata in it (None if it cannot occur)."""
     dtype = values.dtype
     if dtype.kind not in "iuf" or dtype.itemsize > 8:
         raise TypeError(
@@ -138,7 +143,7 @@ def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
         )
     mark = None
     if nodata is not None and dtype.kind == "f":
-        # As NumPy compares: nodata is first rounded to the dtype of the values.
+        # As in NumPy's comparison, nodata is first rounded to the dtype of the values.
         with np.errstate(over="ignore"):
             mark = dtype.newbyteorder("=").type(nodata)
         mark = mark if np.isfinite(mark) else None
@@ -147,12 +152,12 @@ def native_values(values: Array, nodata: float | None) -> tuple[Array, Any]:
         mark = dtype.type(int(nodata)) if limits.min <= nodata <= limits.max else None
     native = np.dtype(np.float32) if dtype == np.float16 else dtype.newbyteorder("=")
     values = np.ascontiguousarray(values, native).view()
-    values.flags.writeable = False  # as arrays from a store may be: one type for the compiler
+    values.flags.writeable = False  # arrays from a store may be read-only: compile for one type
     return values, None if mark is None else native.type(mark)
 
 
-class Keys(NamedTuple):
-    """Padded keys of a tile and how to read them."""
+class PaddedKeys(NamedTuple):
+    """Padded keys of a tile, and the parameters of `decode_row`."""
 
     keys: Array
     valid: int
@@ -164,7 +169,7 @@ class Keys(NamedTuple):
 
 
 def key_limits(dtype: Any, nodata: Any) -> tuple[Any, ...]:
-    """How pad_keys maps values of a native dtype; ``nodata`` in that dtype, or None."""
+    """Return the limits of `pad_keys` for a native dtype; ``nodata`` in that dtype, or None."""
     word = np.dtype(f"u{dtype.itemsize}")
     key = np.uint64 if dtype.itemsize == 8 else np.uint32
     full, top = int(np.iinfo(key).max), 1 << (8 * dtype.itemsize - 1)
@@ -183,14 +188,14 @@ def key_limits(dtype: Any, nodata: Any) -> tuple[Any, ...]:
 
 
 def unused_key(used: Array) -> int:
-    """The least key that is none of the used ones, which ascend."""
+    """Return the least key that does not occur in ``used``, which ascends."""
     if int(used[0]) > 0:
         return 0
     return int(used[np.flatnonzero(np.diff(used) > 1)[0]]) + 1
 
 
-def make_keys(values: Array, nodata: Any, stride: int) -> Keys:
-    """Ordered unsigned keys of the values in a halo; all ones is nodata."""
+def make_keys(values: Array, nodata: Any, stride: int) -> PaddedKeys:
+    """Return the order-preserving keys of the values inside a halo; all ones stands for nodata."""
     h, w = values.shape
     dtype = values.dtype
     bits = values.view(f"u{dtype.itemsize}")
@@ -203,7 +208,7 @@ def make_keys(values: Array, nodata: Any, stride: int) -> Keys:
     valid, clash, first, last = pad_keys(bits, limits, nodata is not None, keys)
     gap = full
     if clash:
-        # A valid value has the key of nodata: close a gap among the keys to make room.
+        # A valid value has the key of nodata. Lower all keys above an unused key by one.
         inside = np.ones(values.shape, bool) if nodata is None else values != nodata
         part = keys[1 : h + 1, 1 : w + 1]
         gap = unused_key(np.unique(part[inside]))
@@ -211,7 +216,7 @@ def make_keys(values: Array, nodata: Any, stride: int) -> Keys:
     kind = 0 if dtype.kind == "f" else 2 if dtype == np.uint64 else 1
     bias = top if dtype.kind == "i" and dtype.itemsize < 8 else -top if dtype.kind == "i" else 0
     ends = np.empty(2)
-    # A greatest key of all ones would decode to the least; one less has the same exponent.
+    # A key of all ones would decode to the least value; one less has the same exponent.
     decode_row(np.array([first, min(last, full - 1)], key), kind, bias, key(full), ends)
     magnitude = float(abs(ends).max()) if valid else 0.0
-    return Keys(keys, int(valid), kind, bias, key(gap), magnitude)
+    return PaddedKeys(keys, int(valid), kind, bias, key(gap), magnitude)

@@ -1,6 +1,7 @@
-"""Masks of four bits a cell, two cells a byte: how a tile's edges are kept for the way down.
+"""Nibble packing: masks of four bits per cell, stored with two cells per byte.
 
-Half as much to keep, and quicker than any compressor.
+A tile's edges are saved in this form for the downward pass. It takes half the memory of the mask,
+and packing is faster than any compressor.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ Mask = npt.NDArray[np.uint8]
 
 
 def pack_nibbles(mask: Mask) -> Mask:
-    """Two cells a byte.
+    """Return a mask packed with two cells per byte.
 
     Parameters
     ----------
     mask : array of uint8, C order
-        The lower four bits of its cells are kept.
+        Only the lower four bits of its cells are kept.
 
     Returns
     -------
     (ceil(cells / 2),) uint8
-        The first of two cells in the lower half.
+        The first cell of each pair is in the lower four bits.
     """
     packed = np.empty(-(-mask.size // 2), np.uint8)
     _pack(mask.reshape(-1), packed)
@@ -34,7 +35,7 @@ def pack_nibbles(mask: Mask) -> Mask:
 
 
 def unpack_nibbles(packed: Mask, mask: Mask) -> None:
-    """Put what was packed into ``mask``, an array of the same shape as before."""
+    """Unpack into ``mask``, an array of the shape that was packed."""
     _unpack(packed, mask.reshape(-1))
 
 
@@ -56,5 +57,5 @@ def _unpack(packed: Any, cells: Any) -> None:
 
 
 def compile_kernels() -> None:
-    """Compile, or load from the cache."""
+    """Compile the functions, or load them from the cache."""
     unpack_nibbles(pack_nibbles(np.zeros(3, np.uint8)), np.zeros(3, np.uint8))

@@ -1,7 +1,7 @@
 """Edge weights of the minimum spanning forest, and the total order of the edges.
 
-The order does not depend on how the grid is cut into tiles: by weight, then, for ``max``, by the
-lower of the two cells, and last by the edge's identity, which is unique.
+Edges compare by weight, then, for ``max``, by the lower of the two cells, and last by the edge's
+identity, which is unique. The order does not depend on how the grid is cut into tiles.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Values = npt.NDArray[Any]
 
 
 def edge_keys(weight: str, a: Values, b: Values) -> tuple[Keys, Keys]:
-    """The two leading keys of the order of edges between cells of heights ``a`` and ``b``.
+    """Return the two leading keys of the order of edges between cells of heights ``a`` and ``b``.
 
     Parameters
     ----------
     weight
         ``"max"``, ``"absolute_difference"`` or ``"mean"``.
     a, b
-        Heights of the two ends, one shape, one real dtype.
+        Heights of the two ends, of the same shape and the same real dtype.
 
     Returns
     -------
@@ -48,5 +48,5 @@ def edge_keys(weight: str, a: Values, b: Values) -> tuple[Keys, Keys]:
 
 
 def key_weights(weight: str, major: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
-    """The weights, as float64, of edges whose cells have ``dtype``, from their major keys."""
+    """Return the float64 weights of edges between cells of ``dtype``, from their major keys."""
     return key_values(major, dtype if weight == "max" else np.float64)

@@ -1,4 +1,4 @@
-"""Order-preserving keys: any real dtype as unsigned integers that compare as the values do."""
+"""Order-preserving keys: values of any real dtype as uint64 in the same order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TOP_BIT = np.uint64(1 << 63)
 
 
 def order_keys(values: Values) -> Keys:
-    """Map values to uint64 so that ``key(a) < key(b)`` exactly when ``a < b``.
+    """Return uint64 keys of the values: ``key(a) < key(b)`` if and only if ``a < b``.
 
-    -0.0 and 0.0 have one key. NaN has a key of no meaning.
+    -0.0 and 0.0 have the same key. The key of NaN is undefined.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def order_keys(values: Values) -> Keys:
 
 
 def key_values(keys: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
-    """The values, as float64, of keys that ``order_keys`` made from ``dtype``."""
+    """Return the values, as float64, of the keys that ``order_keys`` gives for ``dtype``."""
     kind = np.dtype(dtype).kind
     if kind == "u":
         return keys.astype(np.float64)

@@ -1,25 +1,26 @@
 """Minimum spanning forest of one tile, compressed to its border.
 
-*Kinds of component.* A tile sees every edge of a component that holds no border cell, so the least
+*Kinds of component.* All edges of a component without a border cell lie in the tile, so the least
 edge that leaves such a component is in the minimum spanning forest of the whole grid (cut
-property). A component that holds a border cell may have a lesser edge outside the tile.
+property). A component with a border cell may have a lighter edge outside the tile.
 
-*Phase 1.* Only components without a border cell choose their least edge and hook on to the
-component at its other end. Every chosen edge is therefore final. A component that holds a border
-cell never hooks, so it never meets another one: each component that can still leave holds exactly
-one border cell, which names it. Distinct keys let hooks close no cycle but two components choosing
-the same edge; the smaller number of the two stays the root. Each round halves the components that
-choose, at least, and the phase ends when none finds an edge.
+*Phase 1.* Only components without a border cell choose their least edge and hook to the component
+at its other end. Every chosen edge is therefore final. A component with a border cell never hooks,
+so two such components are never joined: each has exactly one border cell, which represents it.
+Keys are distinct, so the only cycle that hooks can close is that of two components that choose the
+same edge; the one with the smaller number stays the root. Each round divides the number of
+components that choose by two or more, and the phase ends when none has an edge left.
 
-*Phase 2.* Contract the components. What is left is a graph on border cells; an edge outside its
-minimum spanning forest is the greatest of some cycle, in the tile and so in the grid: out for good
-(cycle property). The edges of that forest, at most one fewer than there are border cells, are
-tentative; tiles around decide them. The forest of the grid is what the final edges are, plus the
-forest of tentative edges and seams: contraction keeps minimum spanning forests.
+*Phase 2.* Contract the components to a graph on border cells. An edge outside the minimum spanning
+forest of this graph is the greatest edge of a cycle in the tile, and so in the grid: it is out
+(cycle property). The edges of this forest are tentative; they are fewer than the border cells. The
+neighbouring tiles decide them. The forest of the grid consists of the final edges and the minimum
+spanning forest of the tentative edges and the seams, because contraction preserves minimum spanning
+forests.
 
-*Speed.* Round 1 works on cells, in vector registers, and drops most edges (forest_first_round.py).
-The edges that are left are listed with the components they join, and the further rounds run on that
-list (forest_boruvka.py).
+*Speed.* Round 1 works on cells, in vector registers, and drops most edges (first_round.py). The
+remaining edges are listed with the components they join, and the later rounds run on that list
+(boruvka.py).
 
 Order of the edges: ``"max"``: (max, min, edge id); others: (weight, edge id); edge id = (row-major
 index of the first end, direction). Indices are int32 and a direction is packed below them: a tile
@@ -57,10 +58,10 @@ OVERFLOW = 2.0**1022
 
 
 class TileForest(NamedTuple):
-    """What a tile knows of the forest of the whole grid."""
+    """A tile's contribution to the minimum spanning forest of the whole grid."""
 
     mask: Array
-    """(h, w) uint8: edges inside the tile that are in the forest for good."""
+    """(h, w) uint8: final edges, which lie inside the tile."""
     vertex_count: int
     """Number of valid cells."""
     total: int
@@ -70,13 +71,13 @@ class TileForest(NamedTuple):
     direction: Array
     """(k,) uint8: its direction; the list ascends in (first, direction)."""
     a: Array
-    """(k,) int32: the border cell whose component holds the first end."""
+    """(k,) int32: border cell of the component of the first end, row-major in the tile."""
     b: Array
-    """(k,) int32: the border cell whose component holds the other end."""
+    """(k,) int32: border cell of the component of the other end."""
 
 
 def _border(sides: tuple[bool, bool, bool, bool], h: int, w: int) -> Array:
-    """Row-major indices of the cells on the sides that touch another tile."""
+    """Return the row-major indices of the cells on the sides that touch another tile."""
     row, column = np.arange(w), np.arange(h) * w
     lines = (row, row + (h - 1) * w, column, column + w - 1)
     on = [line for side, line in zip(sides, lines) if side]
@@ -84,7 +85,7 @@ def _border(sides: tuple[bool, bool, bool, bool], h: int, w: int) -> Array:
 
 
 def check_arguments(values: Array, weight: str, connectivity: int) -> int:
-    """Refuse what no tile can be; return the cells of a padded row."""
+    """Check the arguments of `tile_forest`; return the number of cells of a padded row."""
     if weight not in WEIGHTS:
         raise InputError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
     if connectivity not in (4, 8):
@@ -92,7 +93,7 @@ def check_arguments(values: Array, weight: str, connectivity: int) -> int:
     if values.ndim != 2 or values.size == 0:
         raise InputError(f"values: shape {values.shape} is not that of a tile; pass (h, w) cells")
     h, w = values.shape
-    stride: int = (w + 9) // 8 * 8  # a multiple of 8 cells, which then make whole words
+    stride: int = (w + 9) // 8 * 8  # a multiple of 8, so that eight cells make a word
     if (h + 2) * stride > MAX_CELLS:
         raise InputError(
             f"values: {h} x {w} cells with their halo are more than 2**29; use smaller tiles"
@@ -101,7 +102,7 @@ def check_arguments(values: Array, weight: str, connectivity: int) -> int:
 
 
 def check_magnitude(greatest: float, weight: str) -> None:
-    """Refuse heights whose weights could overflow."""
+    """Raise InputError if the weights of heights of this magnitude could overflow."""
     if greatest > OVERFLOW:
         raise InputError(
             f"values: magnitude {greatest} is beyond 2**1022, where weight {weight!r} may"
@@ -116,17 +117,17 @@ def tile_forest(
     weight: str = "max",
     connectivity: int = 8,
 ) -> TileForest:
-    """Minimum spanning forest of one tile, compressed to its border.
+    """Return the minimum spanning forest of one tile, compressed to its border.
 
     Parameters
     ----------
     values : (h, w) array of any integer or float dtype up to 64 bits
-        Heights. Cells that are not finite, or equal to ``nodata``, are no vertices.
+        Heights. Cells that are not finite, or equal to ``nodata``, are not vertices.
     nodata : float or None
         The value that marks nodata.
     sides : four bools
-        Whether the tile touches another tile in the north, south, west and east. The valid cells
-        of those sides are its border cells.
+        Whether the tile touches another tile on its north, south, west and east side. The valid
+        cells of those sides are its border cells.
     weight : {"max", "absolute_difference", "mean"}
         Weight of the edge between two cells.
     connectivity : {8, 4}
@@ -134,21 +135,21 @@ def tile_forest(
     Returns
     -------
     TileForest
-        The edges that are in the forest of the grid for good, and the tentative ones between
-        the components of border cells. All other edges of the tile are out for good.
+        The final edges, which are in the forest of the grid, and the tentative edges between the
+        components of border cells. All other edges of the tile are not in the forest of the grid.
 
     Raises
     ------
     TypeError
         If the dtype is not real or has more than 64 bits.
     InputError
-        If the tile holds no cell or more than 2**29, if ``weight`` or ``connectivity`` is unknown,
+        If the tile has no cell or more than 2**29, if ``weight`` or ``connectivity`` is unknown,
         or if a weight other than ``"max"`` could overflow float64.
 
     Notes
     -----
-    The answer is the only one: edges are totally ordered, ties go by edge id. Time is linear in
-    the cells for the first round and falls by half or more in each one after it.
+    The result is unique: edges are totally ordered, and ties are broken by edge id. Round 1 takes
+    time linear in the cells; each later round takes half the time of the one before, or less.
 
     References
     ----------
@@ -205,7 +206,7 @@ def tile_forest(
     m, taken = hook_rounds(pair[:m], high[:m], low[:m], tag[:m], count, border.size, chosen)
     mark_edges(chosen[:taken], stride, mask)
 
-    # Phase 2: the edges that are left join border cells.
+    # Phase 2: the remaining edges join components of border cells.
     pair, tag = pair[:m], tag[:m]
     ends, tags = pair.copy(), tag.copy()
     _, taken = hook_rounds(pair, high[:m], low[:m], tag, border.size, 0, chosen)
@@ -232,6 +233,6 @@ def tile_forest(
 
 
 def compile_kernels(dtype: Any, weight: str = "max") -> None:
-    """Compile, or load from the cache, what tiles of this dtype and weight need."""
+    """Compile, or load from the cache, the functions for tiles of this dtype and weight."""
     tile = np.arange(16).reshape(4, 4) % 5
     tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight)

@@ -1,4 +1,4 @@
-"""The host's side of label.cu: connected components of one tile on a GPU."""
+"""Connected components of one tile on a GPU: the host's side of label.cu."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from orograph.kernels.device import Buffer, Device, blocks_for, current_device
 from orograph.kernels.label.tile import TileLabels, classes_as_words
 
 SOURCE = "label/label.cu"
-BLOCK = (32, 64)  # cells of a thread block, as in the file
+BLOCK = (32, 64)  # rows and columns of a thread block, as in label.cu
 LABEL_THREADS = (32, 2)
 THREADS = (32, 8)
 SCAN_THREADS = 256
 
 
 class LabelBuffers(NamedTuple):
-    """What is on the device once a tile has been labelled."""
+    """Buffers on the device after a tile has been labelled."""
 
     labels: Buffer
     """(h, w) uint32: 0 for background and nodata, else 1 to n."""
     local: Buffer
-    """(h, w) uint16: each cell's node, as an index in its block."""
+    """(h, w) uint16: node of each cell, as an index in its block."""
     roots: Buffer
-    """(h, words) uint32: a bit a cell, set for the first cells of components."""
+    """(h, words) uint32: one bit per cell, set for the first cells of components."""
     counts: Buffer
-    """(k + 1,) uint32: how many components start before each block of the scan, and n."""
+    """(k + 1,) uint32: number of components that start before each block of the scan, and n."""
 
 
 def label_buffers(
     device: Device, classes: Buffer, limits: npt.NDArray[Any], connectivity: int
 ) -> LabelBuffers:
-    """Label a tile that is on the device; does not wait.
+    """Label a tile on the device and return its buffers; asynchronous.
 
     Parameters
     ----------
     classes : (h, w) on the device, unsigned words of 8, 16, 32 or 64 bits
         The bits of the classes.
     limits : (3, 1) of the same dtype
-        Which of them are background, as `orograph.kernels.label.runs.find_runs` has it.
+        Which of them are background, as in `orograph.kernels.label.runs.find_runs`.
     connectivity : {8, 4}
     """
     empty = device.array_module.empty
@@ -71,7 +71,7 @@ def label_buffers(
 def measure_buffers(
     device: Device, found: LabelBuffers, count: int
 ) -> tuple[Buffer, Buffer, Buffer]:
-    """First cell, size and box of each of the ``count`` components, on the device."""
+    """Return first cell, size and box of each of the ``count`` components, on the device."""
     array_module = device.array_module
     h, w = found.labels.shape
     first = array_module.empty(count, np.int32)
@@ -93,14 +93,14 @@ def label_tile(
     narrow: bool = False,
     device: Device | None = None,
 ) -> TileLabels:
-    """Label the connected components of one tile.
+    """Return the labels and measures of the connected components of one tile.
 
-    The same as `orograph.kernels.label.tile.label_tile`, whose parameters, errors and answer it
-    has; ``device`` is where it runs, the process's GPU by default.
+    Parameters, errors and result are those of `orograph.kernels.label.tile.label_tile`; ``device``
+    is the process's GPU by default.
 
     Notes
     -----
-    Takes 6.25 bytes a cell on the device besides the classes, of which 4 are the answer.
+    Takes 6.25 bytes per cell on the device besides the classes, of which 4 are the result.
 
     References
     ----------

@@ -1,36 +1,37 @@
 // Connected components of one tile: union-find on runs in blocks, joined along the blocks' edges.
 //
-// The twin of label.py and label_runs.py, with their answer: components numbered by first cell in row-major order.
+// The CUDA counterpart of tile.py and runs.py, with the same result: components numbered by first
+// cell in row-major order.
 //
-// *label_blocks.* A thread block has BLOCK_WIDTH x BLOCK_HEIGHT cells, a warp 32 columns of
-// them. Ballots tell, a row a word, where runs of one class start and where they touch those of
-// the row above; from then on a lane has a row, and looks at set bits only. The starts of runs
-// are nodes, with parents in shared memory. Of the pairs of runs that touch, each is named once:
-// by the first column they share, or by a corner. A run takes the first one that it meets above
-// as its parent without asking; the other pairs are united. What is kept of a block: for each
-// cell the first cell of its component in the block (its *node*), as an index in the block of 16
-// bits; for each node its own index in the tile, in the place of its label; and a bit a cell,
-// set for nodes.
-// *join_blocks.* The same pairs across the edges of blocks, a thread a cell of an edge.
+// *label_blocks.* A thread block processes BLOCK_WIDTH x BLOCK_HEIGHT cells, a warp 32 columns of
+// them. Ballots give, one word per row, the starts of the runs of one class and their contacts with
+// the runs of the row above. After that a lane processes a row, and set bits only. The starts of
+// runs are vertices, with parents in shared memory. Each pair of runs that touch has one contact:
+// the first column that they share, or a corner. The parent of a run is set to the first run that
+// it touches above, without a find; the other pairs are united. Output of a block: for each cell
+// the first cell of its component in the block (its *node*), as a 16-bit index in the block; for
+// each node its own index in the tile, in the place of its label; and one bit per cell, set for
+// nodes.
+// *join_blocks.* The same pairs across the edges of blocks, one thread per cell of an edge.
 // *count_roots, add_counts, number_roots.* A scan over the nodes' bits numbers those that are
-// roots; a root's number takes the place of its label. No block waits for another one.
-// *write_labels.* Each node climbs to its number, and the block's cells take that of their node.
-// *measure.* Sizes and boxes: in shared memory for each node, then once for each node in the
-// tile.
+// roots; a root's number replaces its label. No thread block waits for another.
+// *write_labels.* Each node climbs to its number, and the cells of the block are set to the number
+// of their node.
+// *measure.* Sizes and boxes: in shared memory for each node, then one update per node in the tile.
 //
 // Runs by ballot as nodes: Hennequin, Lacassagne, Cabaret, Meunier (2018),
 // doi:10.1109/DASIP.2018.8596835; union in shared memory, then along the edges: Komura (2015),
 // doi:10.1016/j.cpc.2015.04.015, and Allegretti, Bolelli, Grana (2020),
 // doi:10.1109/TPDS.2019.2934683.
 //
-// Arrays: classes (height, width) of unsigned words of WORD_BITS; labels (height, width)
-// unsigned 32 bits; local (height, width) 16 bits; nodes and roots (height, width / 32 rounded
-// up) 32 bits. Cells are fewer than 2^31, so an index fits 31 bits, and a label with the highest
-// bit set is not yet a number but the index of a parent. Traffic: 1 + 2 bytes a cell in the
-// first pass, 2 + 4 in the last one. Atomics: minimum on parents (shared, then labels), and in
-// measure 64-bit addition, minimum and maximum. Loops end since parents are never after their
-// children. The root of a component is its first cell whatever the order in which threads run,
-// and so are its number, size and box.
+// Arrays: classes (height, width) of unsigned words of WORD_BITS; labels (height, width) unsigned
+// 32 bits; local (height, width) 16 bits; nodes and roots (height, width / 32 rounded up) 32 bits.
+// Cells are fewer than 2^31, so an index fits 31 bits; a label with the highest bit set is the
+// index of a parent, not yet a number. Traffic: 1 + 2 bytes per cell in the first pass, 2 + 4 in
+// the last one. Atomics: minimum on parents (shared, then labels), and in measure 64-bit addition,
+// minimum and maximum. Loops end because parents are never greater than their children. The root of
+// a component is its first cell for any order of the threads, so its number, size and box do not
+// depend on the order either.
 // variant: -DWORD_BITS=16
 // variant: -DWORD_BITS=32
 // variant: -DWORD_BITS=64
@@ -40,13 +41,13 @@
 #define WORD_BITS 8
 #endif
 #define BLOCK_WIDTH 64
-#define BLOCK_HEIGHT 32  // a row a lane
+#define BLOCK_HEIGHT 32  // one row per lane
 #define SEGMENTS (BLOCK_WIDTH / 32)
 #define CELLS (BLOCK_WIDTH * BLOCK_HEIGHT)
 #ifndef BATCH
-#define BATCH 8  // rows that are read at once
+#define BATCH 8  // rows that are loaded at once
 #endif
-#define STRIP 8  // rows of a warp where a segment has several
+#define STRIP 8  // rows of a warp in kernels with several warps per segment
 #define WARPS (SEGMENTS * (BLOCK_HEIGHT / STRIP))
 #define BACKGROUND 0xFFFF
 #define SCAN_THREADS 256
@@ -69,25 +70,25 @@ constexpr u32 PARENT = 0x80000000u;  // marks a parent among labels
 struct Tile {
   const word* classes;
   int height, width;
-  word magnitude, limit, nodata;  // as in label.py
+  word magnitude, limit, nodata;  // the limits of runs.py
 };
 
-// A cell's class; 0 if it is background or nodata.
+// Returns a cell's class; 0 if it is background or nodata.
 __device__ inline word key_of(const Tile& tile, word v) {
   bool inside = (word)((word)(v & tile.magnitude) - (word)1) < tile.limit && v != tile.nodata;
   return inside ? v : (word)0;
 }
 
-// The same of a cell that may lie outside of the tile.
+// Returns the class of a cell that may lie outside the tile, which is 0 there.
 __device__ inline word read_key(const Tile& tile, int y, int x) {
   if ((u32)y >= (u32)tile.height || (u32)x >= (u32)tile.width) return 0;
   return key_of(tile, tile.classes[(u64)y * tile.width + x]);
 }
 
-// Of four cells, two above two: must (x, y) be joined to its upper neighbour, must it to the
-// north-west one, and (x - 1, y) to the one above (x, y)? No, where others do so: equal cells
-// beside each other have one node or are joined by the same rules, turned by a quarter. Never
-// are both `up` and one of the others true.
+// The joins among 2 x 2 cells: (x, y) with its upper neighbour (up), with its north-west neighbour
+// (up_left), and (x - 1, y) with the cell above (x, y) (up_right). A join is left out if it follows
+// from others: equal cells beside each other have one node, or are joined by the same rules,
+// rotated by 90 degrees. `up` excludes both others.
 struct Links {
   bool up, up_left, up_right;
 };
@@ -100,7 +101,7 @@ __device__ inline Links links_of(word key, word left, word above, word above_lef
   return links;
 }
 
-// Where a block lies; the grid has one dimension, for tiles of any shape.
+// First cell of a block; the grid has one dimension, for tiles of any shape.
 struct Corner {
   int y, x;
 };
@@ -110,7 +111,7 @@ __device__ inline Corner corner_of_block(int width) {
   return {(int)(blockIdx.x / across) * BLOCK_HEIGHT, (int)(blockIdx.x % across) * BLOCK_WIDTH};
 }
 
-// The first column of the run in which a lane lies, given where runs start.
+// Returns the first column of the run that contains a lane, from the bits of runs' starts.
 __device__ inline int run_start(u32 starts, int lane) {
   return 31 - __clz((int)(starts & (EVERY_LANE >> (31 - lane))));
 }
@@ -125,12 +126,12 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
   Corner corner = corner_of_block(width);
   int x = corner.x + segment * 32 + lane;
 
-  // Row by row, a lane a cell: the answers come back as words, and lane r keeps those of row r.
+  // Row by row, one lane per cell: ballots return words, and lane r keeps those of row r.
   u32 present = 0, same = 0, up = 0, up_left = 0, up_right = 0;
   word above = 0, above_left = 0;
   u64 first = (u64)corner.y * width + x;
   const word* cell = classes + first;
-  int rows = x < width ? min(height - corner.y, BLOCK_HEIGHT) : 0;  // of the tile
+  int rows = x < width ? min(height - corner.y, BLOCK_HEIGHT) : 0;  // inside the tile
   for (int begin = 0; begin < BLOCK_HEIGHT; begin += BATCH) {
     word key[BATCH];
 #pragma unroll
@@ -159,8 +160,8 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
     }
   }
 
-  // From here on a lane has a row of the segment, and looks at set bits only. As in links_of; the
-  // first lane has nothing to its left.
+  // From here on a lane processes a row of the segment, and set bits only. The rules are those of
+  // links_of; the first column has no left neighbour.
   same &= ~1u;
   u32 above_same = __shfl_up_sync(EVERY_LANE, same, 1);
   u32 start = present & ~same;
@@ -171,11 +172,11 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
   starts[lane][segment] = start;
   inside[lane][segment] = present;
 
-  // A run takes the first run that it meets above as its parent, without asking.
+  // Set the parent of a run to the first run that it touches above, without a find.
   u32 row = lane * BLOCK_WIDTH + segment * 32, upper = row - BLOCK_WIDTH;
   for (u32 left = start; left; left &= left - 1) {
     u32 bit = left & (0u - left), ends = (start | ~present) & ~(bit | (bit - 1));
-    u32 end = ends & (0u - ends);  // 0 if the run goes on to the last column
+    u32 end = ends & (0u - ends);  // 0 if the run extends to the last column
     u32 meets = up & (end - 1) & ~(bit - 1);
     u32 column = 32;
     if (up_left & bit) {
@@ -198,7 +199,7 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
   }
   __syncthreads();
 
-  // Between this segment and the one to its left; links_of is turned, so that left is above.
+  // Between this segment and the one to its left; links_of is rotated, so that left is above.
   if (segment) {
     int y = corner.y + lane, at = corner.x + segment * 32;
     word here = read_key(tile, y, at), left = read_key(tile, y, at - 1);
@@ -214,7 +215,7 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
   }
   __syncthreads();
 
-  // Each run's root, and which of them are themselves: the nodes.
+  // Find each run's root; runs that are their own root are the nodes.
   u32 found = 0;
   for (u32 left = start; left; left &= left - 1) {
     int column = __ffs((int)left) - 1;
@@ -234,20 +235,21 @@ label_blocks(const word* classes, int height, int width, int diagonal, word magn
   unsigned short* out = local + first;
 #pragma unroll 4
   for (int r = 0; r < rows; ++r, out += width) {
-    int column = run_start(starts[r][segment], lane) & 31;  // of some run, if outside of all
+    int column = run_start(starts[r][segment], lane) & 31;  // of any run, if outside all
     u32 node = parent[r * BLOCK_WIDTH + segment * 32 + column];
     *out = (unsigned short)(inside[r][segment] >> lane & 1 ? node : BACKGROUND);
   }
 }
 
-// The index in the tile of the node of a cell that is not background.
+// Returns the index in the tile of the node of a cell that is not background.
 __device__ inline u32 node_of(const unsigned short* local, int width, int y, int x) {
   u32 node = local[(u64)y * width + x];
   int top = y / BLOCK_HEIGHT * BLOCK_HEIGHT, left = x / BLOCK_WIDTH * BLOCK_WIDTH;
   return (u32)(top + node / BLOCK_WIDTH) * width + left + node % BLOCK_WIDTH;
 }
 
-// First the rows below an edge, then the columns to the right of one.
+// Join the nodes of adjacent blocks. Threads: first the rows below a horizontal edge, then the
+// columns right of a vertical edge.
 extern "C" __global__ void join_blocks(const word* classes, int height, int width, int diagonal,
                                        word magnitude, word limit, word nodata,
                                        const unsigned short* local, u32* labels) {
@@ -269,8 +271,8 @@ extern "C" __global__ void join_blocks(const word* classes, int height, int widt
   word above = read_key(tile, y - 1, x), above_left = read_key(tile, y - 1, x - 1);
   Links links = row ? links_of(here, left, above, above_left, diagonal)
                     : links_of(here, above, left, above_left, diagonal);
-  // Where four blocks meet, the row sees the corners, and leaves no pair to the column, which
-  // would leave it to the row.
+  // Where four blocks touch, the row's thread joins the corners. It leaves out no pair, because the
+  // column's thread would leave out the same one.
   if (row && x % BLOCK_WIDTH == 0) links.up = here && here == above;
   if (!row && y % BLOCK_HEIGHT == 0) links.up_left = links.up_right = false;
   if (links.up)
@@ -282,7 +284,7 @@ extern "C" __global__ void join_blocks(const word* classes, int height, int widt
     unite<u32, PARENT>(labels, node_of(local, width, y, x - 1), node_of(local, width, y - 1, x));
 }
 
-// The sum of the values of the threads before this one, and in `total` that of all.
+// Returns the sum of the values of the threads before this one; `total` is the sum of all.
 __device__ inline u32 scan_block(u32 value, u32* total) {
   __shared__ u32 sums[33];
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -308,14 +310,14 @@ __device__ inline u32 scan_block(u32 value, u32* total) {
   return sums[warp] + sum - value;
 }
 
-// The first cell of the k-th word of bits.
+// Returns the first cell of the k-th word of bits.
 __device__ inline u32 first_cell(u32 k, int width) {
   u32 words = (width + 31) / 32;
   return k / words * width + k % words * 32;
 }
 
-// Which nodes are roots, and how many of them each block of the scan has; the other nodes are led
-// to their roots. A lane a word, and then a lane a bit of each word that has any.
+// Find which nodes are roots, and count them per block of the scan; the parents of other nodes are
+// set to their roots. One lane per word, and then one lane per bit of each word that is not 0.
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
 count_roots(const u32* nodes, u32* labels, u32* roots, u32* counts, u32 words, int width) {
   u32 k = blockIdx.x * SCAN_THREADS + threadIdx.x, lane = threadIdx.x % 32;
@@ -337,7 +339,7 @@ count_roots(const u32* nodes, u32* labels, u32* roots, u32* counts, u32 words, i
   if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
-// In one block: each count becomes the sum of those before it; all of them go behind the last one.
+// In one block: replace each count by the sum of those before it; append the total.
 extern "C" __global__ void __launch_bounds__(1024) add_counts(u32* counts, int n) {
   u32 before = 0;
   for (int begin = 0; begin < n; begin += blockDim.x) {
@@ -350,7 +352,7 @@ extern "C" __global__ void __launch_bounds__(1024) add_counts(u32* counts, int n
   if (threadIdx.x == 0) counts[n] = before;
 }
 
-// Put each root's number in the place of its label.
+// Replace each root's label by its number.
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
 number_roots(const u32* roots, const u32* counts, u32* labels, u32 words, int width) {
   u32 k = blockIdx.x * SCAN_THREADS + threadIdx.x, lane = threadIdx.x % 32;
@@ -365,8 +367,8 @@ number_roots(const u32* roots, const u32* counts, u32* labels, u32 words, int wi
   }
 }
 
-// Nodes first. Another block may have written its labels already, but to a node's parent it has
-// written the number that is looked for.
+// Write the labels, those of nodes first. Another block may have written its labels already; it has
+// then replaced a node's parent by the number that is wanted.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 write_labels(const unsigned short* local, u32* labels, int height, int width) {
   __shared__ u32 numbers[CELLS];
@@ -397,7 +399,7 @@ write_labels(const unsigned short* local, u32* labels, int height, int width) {
   }
 }
 
-// Lowers or raises a value in memory, where that changes anything.
+// Lower or raise a value in memory, with an atomic only if that changes it.
 __device__ inline void lower(int* address, int value) {
   if (*(volatile int*)address > value) atomicMin(address, value);
 }
@@ -406,7 +408,7 @@ __device__ inline void raise(int* address, int value) {
   if (*(volatile int*)address < value) atomicMax(address, value);
 }
 
-// Adds a part of a component to it.
+// Add a part of a component to its size and box.
 __device__ inline void add_part(u64* size, int* box, u32 number, u32 cells, int left, int bottom,
                                 int right) {
   atomicAdd(size + number - 1, (u64)cells);
@@ -416,9 +418,9 @@ __device__ inline void add_part(u64* size, int* box, u32 number, u32 cells, int 
   raise(mine + 3, right);
 }
 
-// first, size (n,) and box (n, 4): top, left, bottom, right. In: size 0; left any great number,
-// bottom and right 0. The largest part in a block gathers the others of its component there, so
-// that a component that is everywhere gets few additions.
+// Write first, size (n,) and box (n, 4): top, left, bottom, right. Input: size 0; left at least the
+// width, bottom and right 0. The largest part in a block collects the other parts of its component
+// there, so that a component that spans many blocks receives few atomic additions.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 measure(const unsigned short* local, const u32* labels, const u32* roots, int* first, u64* size,
         int* box, int height, int width) {
@@ -449,7 +451,7 @@ measure(const unsigned short* local, const u32* labels, const u32* roots, int* f
     bool start = lane == 0 || west != node[r];
     u32 starts = __ballot_sync(EVERY_LANE, start);
     if (!start || node[r] == BACKGROUND) continue;
-    u32 after = starts & ~(EVERY_LANE >> (31 - lane));  // of the runs behind this one
+    u32 after = starts & ~(EVERY_LANE >> (31 - lane));  // of the runs after this one
     int length = (after ? __ffs((int)after) - 1 : 32) - lane;
     atomicAdd(cells + node[r], (u32)length);
     lower(left + node[r], x);

@@ -1,4 +1,4 @@
-"""From a tile's own labels to the final ones: a look-up in a table, a cell."""
+"""Replacing a tile's labels by the final ones: one table look-up per cell."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from orograph.kernels.compiled import compiled
 def renumber(
     labels: npt.NDArray[np.integer[Any]], table: npt.NDArray[np.int64], out: npt.NDArray[np.int64]
 ) -> None:
-    """Put ``table[labels]`` into ``out``, four times as fast as NumPy does.
+    """Write ``table[labels]`` to ``out``, four times as fast as NumPy.
 
     Parameters
     ----------
     labels : (h, w) int32 or uint16, C order
-        From 0 up to the length of the table, not included.
+        From 0 up to the length of the table, exclusive.
     table : (k,) int64
     out : (h, w) int64, C order
     """
@@ -32,6 +32,6 @@ def _look_up(labels: Any, table: Any, out: Any) -> None:
 
 
 def compile_kernels() -> None:
-    """Compile, or load from the cache, what labels of either dtype need."""
+    """Compile, or load from the cache, the functions for labels of either dtype."""
     for dtype in (np.int32, np.uint16):
         renumber(np.zeros(1, dtype), np.zeros(1, np.int64), np.zeros(1, np.int64))

@@ -1,6 +1,6 @@
-"""Runs of equal cells in the rows of a tile: found, united where they meet, numbered and written.
+"""Runs of equal cells in the rows of a tile: finding, uniting, numbering and writing them.
 
-label.py says how.
+tile.py describes the method.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from orograph.kernels.bits import count_bits, trailing_zeros
 from orograph.kernels.compiled import compiled
 from orograph.kernels.label.union_find import unite
 
-WORD = 64  # cells whose answers make one word
-SHORT = 8  # labels written at once where a stretch begins
-LONG = 32  # and further on
+WORD = 64  # cells whose comparisons make one word
+SHORT = 8  # labels written at once at the start of a sequence of equal labels
+LONG = 32  # labels written at once after that
 ONE = np.uint64(1)
-NOTHING = np.uint64(0)
-NONE = np.uint64(0xFFFFFFFF)  # no run has this number
+ZERO = np.uint64(0)
+NO_RUN = np.uint64(0xFFFFFFFF)  # no run has this number
 
 
 @intrinsic
 def _equal(typingctx: Any, row: Any, at: Any, other: Any, beside: Any) -> Any:
-    """Which of the 64 keys from ``row[at]`` on equal those from ``other[beside]`` on: bit k, key k.
+    """Return a bit mask of the equal keys among 64 of ``row`` and 64 of ``other``.
 
-    LLVM splits the vectors to what the machine has; Numba's own loops cannot return a bit mask.
+    Bit k compares ``row[at + k]`` with ``other[beside + k]``. LLVM splits the vectors to the
+    machine's width. A loop compiled by Numba cannot return a bit mask.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -46,7 +47,7 @@ def _equal(typingctx: Any, row: Any, at: Any, other: Any, beside: Any) -> Any:
 
 @compiled
 def _read_keys(row, key, magnitude, limit, nodata):
-    """Bring a row into keys, 0 where a cell is background or nodata; key[1] is the first cell's."""
+    """Write the keys of a row from key[1] on: 0 for background and nodata, else the value."""
     w = row.size
     out = key[1 : w + 1]
     one = limit.dtype.type(1)
@@ -58,25 +59,28 @@ def _read_keys(row, key, magnitude, limit, nodata):
 
 @compiled
 def find_runs(bits, limits, diagonal, starts, edges, base, parent):
-    """Find the runs of all rows and unite those that meet.
+    """Find the runs of all rows and unite those that touch; return the number of runs.
 
-    bits : (h, w) classes as unsigned words. limits : (3, 1) of their dtype: the bits of the
-        magnitude; one less than the least magnitude that is no number, and one; nodata or 0.
-    starts, edges : (h, words) uint64: where a run starts; where the value changes.
-    base : (h + 1,): number of runs before each row. parent : (cells,), in: anything.
+    bits : (h, w) classes as unsigned words.
+    limits : (3, 1) of their dtype: mask of the magnitude bits; the greatest finite magnitude, as a
+        word; nodata or 0.
+    starts, edges : (h, words) uint64, out: bits of cells where a run starts; where the value
+        changes.
+    base : (h + 1,), out: number of runs before each row.
+    parent : (cells,), out: parent of each run.
     """
     h, w = bits.shape
     words = starts.shape[1]
     above = np.zeros(words * 64 + 1, bits.dtype)
     here = np.zeros(words * 64 + 1, bits.dtype)
     zeros = np.zeros(64, bits.dtype)
-    late = np.empty((2 * w + 2, 2), np.uint32)
+    deferred = np.empty((2 * w + 2, 2), np.uint32)
     before = np.uint64(0)
     total = np.uint64(0)
     for y in range(h):
         _read_keys(bits[y], here, limits[0], limits[1], limits[2])
         base[y] = total
-        up = before  # runs before the word: in the row above, and in this row
+        up = before  # number of runs before the word, in the row above; at: in this row
         at = total
         before = total
         for k in range(words):
@@ -93,8 +97,8 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             above, here = here, above
             continue
         m = np.uint64(0)
-        last_a = NONE
-        last_b = NONE
+        last_a = NO_RUN
+        last_b = NO_RUN
         for k in range(words):
             x = k * 64 + 1
             edge = edges[y, k]
@@ -102,10 +106,10 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             up_edge = edges[y - 1, k]
             up_start = starts[y - 1, k]
             pairs = (edge | up_edge) & _equal(here, x, above, x) & ~_equal(here, x, zeros, 0)
-            # Where both rows change, runs may touch at the corner of four cells only: this cell the
-            # one to the north-west, or its west neighbour the one to the north.
-            west = NOTHING
-            east = NOTHING
+            # If both rows change value here, runs may touch at a corner only: this cell and the one
+            # to the north-west, or the west neighbour and the one to the north.
+            west = ZERO
+            east = ZERO
             if diagonal and edge & up_edge:
                 west = start & up_edge & _equal(here, x, above, x - 1)
                 east = edge & up_start & _equal(here, x - 1, above, x)
@@ -118,8 +122,8 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
                 reach = bit | (bit - ONE)
                 a = at + count_bits(start & (reach ^ (bit & east))) - ONE
                 b = up + count_bits(up_start & (reach ^ (bit & west))) - ONE
-                late[m, 0] = last_a
-                late[m, 1] = last_b
+                deferred[m, 0] = last_a
+                deferred[m, 1] = last_b
                 m += np.uint64(a == last_a)
                 last_a = a
                 last_b = b
@@ -128,14 +132,14 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
             while crossed:
                 under = crossed & (crossed - ONE)
                 bit = crossed ^ under
-                late[m, 0] = at + count_bits(start & (bit - ONE)) - ONE
-                late[m, 1] = up + count_bits(up_start & (bit | (bit - ONE))) - ONE
+                deferred[m, 0] = at + count_bits(start & (bit - ONE)) - ONE
+                deferred[m, 1] = up + count_bits(up_start & (bit | (bit - ONE))) - ONE
                 m += ONE
                 crossed = under
             up += count_bits(up_start)
             at += count_bits(start)
         for i in range(m):
-            unite(parent, late[i, 0], late[i, 1])
+            unite(parent, deferred[i, 0], deferred[i, 1])
         above, here = here, above
     base[h] = total
     return total
@@ -143,7 +147,7 @@ def find_runs(bits, limits, diagonal, starts, edges, base, parent):
 
 @compiled
 def number_components(parent, runs):
-    """Turn each run's parent into its component's number; return the components' first runs."""
+    """Replace each run's parent by its component's number; return the components' first runs."""
     count = 0
     for r in range(runs):
         count += parent[np.uint64(r)] == r
@@ -162,14 +166,14 @@ def number_components(parent, runs):
 
 @compiled
 def place_firsts(starts, base, width, first, box):
-    """Turn the number of each component's first run into the row-major index of its first cell.
+    """Replace the number of each component's first run by the row-major index of its first cell.
 
-    box : (n + 1, 4), out: top and left of that cell, and 0 for what is to be raised.
+    box : (n + 1, 4), out: row and column of that cell; bottom and right are 0, to be raised.
     """
     y = -1
     k = 0
-    at = 0  # number of the first run left in the word
-    word = NOTHING
+    at = 0  # number of the first run that remains in the word
+    word = ZERO
     for n in range(first.size):
         r = first[n]
         if base[y + 1] <= r:
@@ -196,8 +200,8 @@ def place_firsts(starts, base, width, first, box):
 
 
 @compiled
-def fill_rest(row, begin, end, label):
-    """Write what is over SHORT of a stretch, and at most LONG - 1 cells too many."""
+def write_rest(row, begin, end, label):
+    """Write a sequence after its first SHORT labels, and at most LONG - 1 cells beyond its end."""
     x = begin + np.uint64(SHORT)
     while x < end:
         for i in range(LONG):
@@ -207,7 +211,7 @@ def fill_rest(row, begin, end, label):
 
 @compiled
 def measure(size, box, label, begin, end, bottom):
-    """Add a run to its component's size and box."""
+    """Add a run to the size and the bounding box of its component."""
     size[label] += np.int64(end - begin)
     if begin < box[label, 1]:
         box[label, 1] = begin
@@ -219,9 +223,9 @@ def measure(size, box, label, begin, end, bottom):
 
 @compiled
 def write_labels(starts, edges, base, labels, size, box):
-    """Write the labels over the runs' components, last row first; measure the components.
+    """Replace the runs' components by the cells' labels, last row first; measure the components.
 
-    size, box : (n + 1,) and (n + 1, 4), slot 0 left alone; box as from place_firsts.
+    size, box : (n + 1,) and (n + 1, 4), row 0 unused; box as from place_firsts.
     """
     h, w = labels.shape
     flat = labels.reshape(-1)
@@ -232,8 +236,8 @@ def write_labels(starts, edges, base, labels, size, box):
     for y in range(h - 1, -1, -1):
         runs = base[y + 1] - base[y]
         names[:runs] = flat[base[y] : base[y + 1]]
-        run = NOTHING
-        begin = NOTHING
+        run = ZERO
+        begin = ZERO
         label = np.uint32(0)
         bottom = np.int32(y + 1)
         row[:SHORT] = 0
@@ -243,7 +247,7 @@ def write_labels(starts, edges, base, labels, size, box):
             left = np.uint64(k * 64)
             while edge:
                 x = left + trailing_zeros(edge)
-                fill_rest(row, begin, x, label)
+                write_rest(row, begin, x, label)
                 if label:
                     measure(size, box, label, begin, x, bottom)
                 begin = x
@@ -255,7 +259,7 @@ def write_labels(starts, edges, base, labels, size, box):
                     row[x + np.uint64(i)] = np.int32(label)
                 edge ^= bit
         if begin < width:
-            fill_rest(row, begin, width, label)
+            write_rest(row, begin, width, label)
             if label:
                 measure(size, box, label, begin, width, bottom)
         labels[y] = row[:w]

@@ -1,31 +1,32 @@
 """Connected components of one tile: run-based union-find, 64 cells a machine word.
 
-*Find runs.* A run is a longest stretch of one foreground value in a row. Each row is brought into
-keys (background, nodata and what lies outside: 0; float values keep their bits), and vectors of 64
-keys are compared with those to the left and in the row above. The answers come back as words of
-64 bits, so that everything after this looks at set bits only: where a run starts, and where a run
-meets a run of the same value in the row above. Two runs that share columns meet at the first one
-they share; two that touch at corners only, at the corner. Each pair of runs that meet is thus
-named once. Runs are numbered in row-major order of their first cells; a run's number is the
-number of starts before it, a population count.
+*Find runs.* A run is a maximal sequence of cells of one foreground value in a row. Each row is
+converted to keys: 0 for background, nodata and cells outside the tile; float values keep their
+bits. Vectors of 64 keys are compared with the keys to the left and with those in the row above. The
+results are words of 64 bits, and all later steps process set bits only: the starts of runs, and
+the contacts of a run with a run of the same value in the row above. The contact of two runs that
+share columns is the first shared column; that of two runs that touch at a corner only is the
+corner. Each pair of adjacent runs thus has one contact. Runs are numbered in row-major order of
+their first cells; a run's number is the number of starts before it, a population count.
 
-*Unite.* The pairs of a row come in order. A run takes the parent of the last run it meets above
-as its own, without asking; only the other pairs, of runs that meet several, wait in a list until
-the row is done, and are united by Rem's algorithm (kernels/label/union_find.py has it alone). The
-parent of a run is never after it, so a component's root is its first run, and a component is
-numbered when the pass over the runs comes to its root.
+*Unite.* The pairs of a row come in order. The parent of a run is set to the parent of the last run
+that it touches above, without a find. Only the other pairs, of runs that touch several runs, are
+collected in a list until the end of the row and united by Rem's algorithm (union_find.py). The
+parent of a run is never after the run, so the root of a component is its first run, and a component
+is numbered when the scan over the runs reaches its root.
 
-*Write.* Rows are written from last to first, because the runs' labels lie where the answer will be:
-run r in the place of cell r, and no run comes before its first cell. So a tile takes the answer and
-a quarter byte a cell, whatever it holds. Stretches of cells are written by whole vectors, and what
-is too much is overwritten by the next stretch.
+*Write.* The runs' labels are stored in the output array: the label of run r at cell r. No run comes
+before its first cell, so rows are written from last to first. A tile therefore takes the memory of
+the result and a quarter byte per cell, for any values. Sequences of equal labels are written by
+whole vectors; the next sequence overwrites the excess.
 
 Runs as nodes: He, Chao, Suzuki (2008), "A run-based two-scan labeling algorithm",
 doi:10.1109/TIP.2008.919369; Rem's algorithm: Patwary, Blair, Manne (2010),
 doi:10.1007/978-3-642-13193-6_35. Classes (h, w) of unsigned 8, 16, 32 or 64-bit words, labels
-(h, w) int32. Indices of cells and runs are 32 bits wide: a tile holds fewer than 2**31 cells. They
-are computed unsigned, which spares Numba's test for negative ones. Loops are over cells, bits, or
-strictly falling run numbers, so they end. Serial, and numbering by first cell leaves no choice.
+(h, w) int32. Indices of cells and runs have 32 bits: a tile has fewer than 2**31 cells. They are
+computed as unsigned integers, which avoids Numba's check for negative indices. Loops run over
+cells, bits, or strictly decreasing run numbers, so they end. The work is serial and the numbering
+by first cell is unique, so the result is deterministic.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ class TileLabels(NamedTuple):
     first: npt.NDArray[np.int32]
     """(n,): row-major index of each component's first cell, ascending."""
     size: npt.NDArray[np.int64]
-    """(n,): cells."""
+    """(n,): number of cells of each component."""
     box: npt.NDArray[np.int32]
-    """(n, 4): top, left, bottom, right; bottom and right are one past the last."""
+    """(n, 4): bounding boxes: top, left, bottom, right; bottom and right are exclusive."""
 
 
 def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
-    """What find_runs needs to know of a dtype to tell foreground from background and nodata."""
+    """Return the limits of `find_runs` that separate foreground from background and nodata."""
     word = np.dtype(f"u{dtype.itemsize}")
     full = int(np.iinfo(word).max)
     magnitude, limit, mark = full, full, 0
@@ -69,7 +70,7 @@ def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
         magnitude = full >> 1
         limit = int(dtype.type(np.inf).view(word)) - 1
         if nodata is not None and math.isfinite(nodata):
-            with np.errstate(over="ignore"):  # as NumPy compares: rounded to the classes' dtype
+            with np.errstate(over="ignore"):  # as in NumPy's comparison
                 mark = int(dtype.type(nodata).view(word))
     elif nodata is not None and math.isfinite(nodata) and nodata == int(nodata):
         bounds = np.iinfo(dtype)
@@ -81,7 +82,7 @@ def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
 def classes_as_words(
     classes: npt.NDArray[Any], nodata: float | None, connectivity: int
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """A tile as unsigned words, and what tells background from them; errors as `label_tile`."""
+    """Return a tile as unsigned words, and the limits of `find_runs`; errors as `label_tile`."""
     if connectivity not in (4, 8):
         raise ValueError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
     if classes.ndim != 2 or classes.size == 0:
@@ -107,7 +108,7 @@ def label_tile(
     *,
     narrow: bool = False,
 ) -> TileLabels:
-    """Label the connected components of one tile.
+    """Return the labels and measures of the connected components of one tile.
 
     Parameters
     ----------
@@ -118,25 +119,25 @@ def label_tile(
         The value that marks nodata.
     connectivity : {8, 4}
     narrow : bool
-        Give the labels as uint16 where they fit: half as much to move and to keep.
+        Return the labels as uint16 if they fit, which halves the memory and the traffic.
 
     Returns
     -------
     TileLabels
-        Labels, and first cell, size and bounding box of each component.
+        The labels, and the first cell, size and bounding box of each component.
 
     Raises
     ------
     TypeError
         If the dtype is not real or has more than 64 bits.
     ValueError
-        If the tile holds no cell or 2**31 or more, or if ``connectivity`` is neither 4 nor 8.
+        If the tile has no cell or 2**31 or more, or if ``connectivity`` is neither 4 nor 8.
 
     Notes
     -----
-    Numbered by first cell in row-major order, so there is one answer only. Time is linear in the
-    cells but for the unions, which are all but linear in the runs. Takes 4.25 bytes a cell, of
-    which 4 are the answer.
+    Components are numbered by first cell in row-major order, so the result is unique. Time is
+    linear in the cells, plus the unions, which take almost linear time in the runs. Memory is 4.25
+    bytes per cell, of which 4 are the result.
 
     References
     ----------
@@ -151,7 +152,7 @@ def label_tile(
     """
     bits, limits = classes_as_words(classes, nodata, connectivity)
     h, w = bits.shape
-    bits.flags.writeable = False  # as arrays from a store may be: one type for the compiler
+    bits.flags.writeable = False  # arrays from a store may be read-only: compile for one type
     words = -(-w // WORD)
     starts = np.empty((h, words), np.uint64)
     edges = np.empty((h, words), np.uint64)
@@ -169,5 +170,5 @@ def label_tile(
 
 
 def compile_kernels(dtype: Any) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
+    """Compile, or load from the cache, the functions for tiles of this dtype."""
     label_tile((np.arange(16).reshape(4, 4) % 3).astype(dtype), None)

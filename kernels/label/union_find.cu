@@ -1,13 +1,14 @@
 // Connected components of a graph given as a list of edges: Rem's algorithm, and hook and compress.
 //
-// The twin of unionfind.py, which tells the algorithms and their sources; a thread an edge in
-// join_edges, hook_parents and hook_roots, a thread a vertex in start_parents and compress_paths.
+// The CUDA counterpart of union_find.py, which describes the algorithms and cites their sources.
+// One thread per edge in join_edges, hook_parents and hook_roots, one thread per vertex in
+// start_parents and compress_paths.
 //
 // Arrays: parent (n,), edges a (m,) and b (m,), all of unsigned words of VERTEX_BITS: 32 bits
-// while n is at most 2^32, else 64. n and m are 64 bits wide. Atomics: minimum and
-// compare-and-swap on parents. Each turn of a loop goes on from smaller vertices, so loops end;
-// what a change takes away is joined by whoever took it (see unionfind.cuh), so one root a
-// component is left, its smallest vertex: the answer is the same in whatever order threads run.
+// while n is at most 2^32, else 64. n and m have 64 bits. Atomics: minimum and compare-and-swap on
+// parents. Each iteration of a loop continues from smaller vertices, so loops end. The thread that
+// replaces a parent joins the old one (see union_find.cuh), so one root per component remains, its
+// smallest vertex: the result is the same for any order of the threads.
 // variant: -DVERTEX_BITS=64
 #include "label/union_find.cuh"
 
@@ -31,8 +32,8 @@ extern "C" __global__ void start_parents(vertex* parent, long long n) {
   if (v < n) parent[v] = (vertex)v;
 }
 
-// Rem's algorithm with splicing over all edges. A root is hung, or a vertex spliced into the other
-// path, only if its parent is still the one that was seen.
+// Rem's algorithm with splicing over all edges. A root is linked, or a vertex spliced into the
+// other path, only if its parent is still the one that was read.
 extern "C" __global__ void join_edges(vertex* parent, const vertex* a, const vertex* b,
                                       long long m) {
   long long e = thread_number();
@@ -56,7 +57,7 @@ extern "C" __global__ void join_edges(vertex* parent, const vertex* a, const ver
   }
 }
 
-// Hang the greater of each edge's two parents on the smaller one, whatever hung there.
+// Link the greater of each edge's two parents to the smaller one, replacing its parent.
 extern "C" __global__ void hook_parents(vertex* parent, const vertex* a, const vertex* b,
                                         long long m) {
   long long e = thread_number();

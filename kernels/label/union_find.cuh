@@ -1,23 +1,24 @@
-// Union-find for many threads, as in unionfind.py: find, hook by an atomic minimum, and compress.
+// Union-find for concurrent threads, as in union_find.py: find, hook by an atomic minimum,
+// compress.
 //
-// parent[v] is MARK plus a vertex of v's component that is never after v; a root has itself. MARK
-// lets an array hold parents beside smaller numbers of another meaning; it is 0 unless said.
-// T is an unsigned type of 32 or 64 bits.
+// parent[v] is MARK plus a vertex of v's component that is not greater than v; a root is its own
+// parent. With MARK an array can hold parents beside smaller numbers of another meaning; the
+// default is 0. T is an unsigned type of 32 or 64 bits.
 //
-// Any number of threads may find and hook at the same time. A parent is never after its vertex,
-// and each turn of a loop goes on from smaller vertices, so all loops end. What a change takes
-// away from a vertex is not lost: the minimum returns the old parent, and whoever took it away
-// joins it in its turn; halving a path puts an ancestor of the old parent in its place. So when
-// all have returned, the components are joined, whatever the order, and each root is the
-// smallest vertex of its own. Parents are read through volatile pointers: an old value is an
-// ancestor too, only farther away.
+// Any number of threads may find and hook concurrently. A parent is never greater than its vertex,
+// and each iteration of a loop continues from smaller vertices, so all loops end. No link is lost:
+// the minimum returns the old parent, and the thread that replaced it joins it next; path halving
+// replaces a parent by one of its ancestors. When all threads have returned, the components are
+// joined in any order of execution, and each root is the smallest vertex of its component. Parents
+// are read through volatile pointers: an outdated value is an ancestor too, only farther from
+// the root.
 //
 // Hellås, "Connected components on several GPUs" (Bergen 2018), sections 4.2.1 to 4.2.3; the
 // minimum without a retry: Komura (2015), doi:10.1016/j.cpc.2015.04.015; halving: Jaiganesh and
 // Burtscher (2018), doi:10.1145/3208040.3208041.
 #pragma once
 
-// The root of v. On the way each second vertex is led past its parent.
+// Returns the root of v, with path halving: every second vertex is linked to its grandparent.
 template <class T, T MARK = 0>
 __device__ inline T find_root(T* parent, T v) {
   volatile T* up = parent;
@@ -32,7 +33,7 @@ __device__ inline T find_root(T* parent, T v) {
   return here;
 }
 
-// The same without a change to any path.
+// Returns the root of v without changing any path.
 template <class T, T MARK = 0>
 __device__ inline T climb(const T* parent, T v) {
   const volatile T* up = parent;
@@ -44,7 +45,7 @@ __device__ inline T climb(const T* parent, T v) {
   return v;
 }
 
-// Joins two components, given a vertex of each.
+// Join two components, given a vertex of each.
 template <class T, T MARK = 0>
 __device__ inline void hook(T* parent, T high, T low) {
   while (high != low) {
@@ -59,7 +60,7 @@ __device__ inline void hook(T* parent, T high, T low) {
   }
 }
 
-// The same from their roots on, which takes fewer atomics if paths are long.
+// Join two components from their roots, which takes fewer atomics if paths are long.
 template <class T, T MARK = 0>
 __device__ inline void unite(T* parent, T a, T b) {
   hook<T, MARK>(parent, find_root<T, MARK>(parent, a), find_root<T, MARK>(parent, b));

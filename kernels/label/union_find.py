@@ -1,21 +1,21 @@
 """Connected components of a graph given as a list of edges: Rem's algorithm, and hook and compress.
 
-A vertex's *parent* is a vertex of its component and never after it; a vertex that is its own
-parent is a *root*. Every step replaces a parent by a smaller vertex of the same component, so every
-loop ends, and what is left, one root per component, is its smallest vertex: the answer is the same
-for every order of edges, serial or not.
+A vertex's *parent* is a vertex of its component that is not greater than the vertex; a vertex that
+is its own parent is a *root*. Every step replaces a parent by a smaller vertex of the same
+component, so every loop ends. One root per component remains, and it is the smallest vertex: the
+result is the same for every order of edges, serial or parallel.
 
 *join_edges* is Rem's algorithm with splicing. For each edge, *unite* climbs from both ends at once,
-always on the side whose parent is greater, hangs what it leaves behind on the other side's parent,
-and is done when the parents meet or a root has been hung.
+always on the side whose parent is greater. It links the vertex that it leaves to the other side's
+parent, and ends when the parents are equal or a root has been linked.
 
-*hook_roots* hangs the greater of the two ends' parents on the smaller one by an atomic minimum. The
-minimum returns the parent that was there. If that was the vertex itself, a root has been hung;
-if not, the old parent may have been cut off, so it has to be joined in its turn. One pass over
-the edges is enough. *hook_parents* is a cheaper pass that may go before it: a plain store, which
-may cut a component in two; the pass after it mends that. *compress_paths* then leads each vertex
-to its root. These three are what a GPU runs, a thread an edge and a thread a vertex; here a loop
-stands for the threads and a read and a store for the atomic.
+*hook_roots* links the greater of the two ends' parents to the smaller one by an atomic minimum. The
+minimum returns the old parent. If the old parent is the vertex itself, a root has been linked. If
+not, the link to the old parent may be lost, so the old parent is joined next. One pass over the
+edges suffices. *hook_parents* is a cheaper pass that may precede it: a plain store, which may split
+a component; the next pass joins it again. *compress_paths* then sets each vertex's parent to its
+root. A GPU runs these three with one thread per edge or per vertex; here a loop takes the place of
+the threads, and a read and a store that of the atomic.
 
 Rem: Dijkstra (1976), "A Discipline of Programming", chapter 23; with splicing and as the fastest of
 55 in Patwary, Blair, Manne (2010), doi:10.1007/978-3-642-13193-6_35. Hook and compress: Hellås,
@@ -42,7 +42,7 @@ Ends = npt.NDArray[np.integer[Any]]
 
 @compiled
 def unite(parent, a, b):
-    """Rem's algorithm with splicing: join the sets of two vertices under the smaller root."""
+    """Join the sets of two vertices under the smaller root, by Rem's algorithm with splicing."""
     up_a = parent[a]
     up_b = parent[b]
     while up_a != up_b:
@@ -58,14 +58,14 @@ def unite(parent, a, b):
 
 @compiled
 def join_edges(parent, a, b):
-    """Rem's algorithm over all edges."""
+    """Join the components of each edge's ends by Rem's algorithm."""
     for e in range(a.size):
         unite(parent, a[e], b[e])
 
 
 @compiled
 def hook_parents(parent, a, b):
-    """Hang the greater of each edge's two parents on the smaller one, whatever hung there."""
+    """Link the greater of each edge's two parents to the smaller one, replacing its parent."""
     for e in range(a.size):
         high = parent[a[e]]
         low = parent[b[e]]
@@ -102,8 +102,8 @@ def compress_paths(parent):
         parent[vertex] = root
 
 
-def checked_ends(n: int, a: Ends, b: Ends, method: str) -> tuple[Ends, Ends]:
-    """The ends of the edges as words of the width that parents have; errors as `components`."""
+def check_ends(n: int, a: Ends, b: Ends, method: str) -> tuple[Ends, Ends]:
+    """Return the ends as unsigned words of the width of parents; errors as `components`."""
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose one of {', '.join(METHODS)}")
     if a.ndim != 1 or a.shape != b.shape:
@@ -122,17 +122,17 @@ def checked_ends(n: int, a: Ends, b: Ends, method: str) -> tuple[Ends, Ends]:
 
 
 def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
-    """The connected component of each vertex, named by its smallest vertex.
+    """Return the connected component of each vertex, named by its smallest vertex.
 
     Parameters
     ----------
     n : int
-        Number of vertices; they are 0 to n - 1.
+        Number of vertices, which are 0 to n - 1.
     a, b : (m,) int32 or int64
-        The two ends of each edge. Loops and repeated edges do no harm.
+        The two ends of each edge. Loops and repeated edges are allowed.
     method : {"rem", "hook", "hook-twice"}
-        Rem's algorithm; hook and compress; the same after one pass of cheap hooks that may undo
-        one another.
+        Rem's algorithm; hook and compress; hook and compress after one pass of cheaper hooks, some
+        of which overwrite others.
 
     Returns
     -------
@@ -144,12 +144,13 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
     TypeError
         If the ends are not integers.
     ValueError
-        If ``method`` is unknown, the ends are not two lists of one length, or an end is no vertex.
+        If ``method`` is unknown, the ends are not two lists of equal length, or an end is not a
+        vertex.
 
     Notes
     -----
-    The answer does not depend on the method or on the order of the edges. Each takes near linear
-    time on real graphs; no useful bound is known for Rem's algorithm on all.
+    The result does not depend on the method or on the order of the edges. Each method takes almost
+    linear time on real graphs; no useful bound is known for Rem's algorithm on arbitrary graphs.
 
     References
     ----------
@@ -160,7 +161,7 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
     >>> components(5, np.array([4, 1]), np.array([1, 3]))
     array([0, 1, 2, 1, 1])
     """
-    first, second = checked_ends(n, a, b, method)
+    first, second = check_ends(n, a, b, method)
     parent = np.arange(n, dtype=first.dtype)
     if method == "rem":
         join_edges(parent, first, second)
@@ -174,11 +175,11 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
 
 
 def rem_components(n: int, a: Ends, b: Ends) -> Roots:
-    """The smallest vertex of each vertex's component, (n,) int64, by Rem's algorithm.
+    """Return the smallest vertex of each vertex's component, (n,) int64, by Rem's algorithm.
 
     See Also
     --------
-    components : The same with a choice of method; parameters and errors are those.
+    components : The same with a choice of method; parameters and errors are equal.
     """
     return components(n, a, b)
 

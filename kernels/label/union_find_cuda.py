@@ -1,18 +1,18 @@
-"""The host's side of unionfind.cu: components of a graph given as a list of edges, on a GPU."""
+"""Components of a graph given as a list of edges, on a GPU: the host's side of union_find.cu."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.label.union_find import Ends, Roots, checked_ends
+from orograph.kernels.label.union_find import Ends, Roots, check_ends
 
 THREADS = 256
 SOURCE = "label/union_find.cu"
 
 
 def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = "rem") -> Buffer:
-    """The smallest vertex of each vertex's component, (n,), of an edge list on the device.
+    """Return the smallest vertex of each vertex's component, (n,), for edges on the device.
 
     Parameters
     ----------
@@ -49,16 +49,16 @@ def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = 
 def components(
     n: int, a: Ends, b: Ends, method: str = "rem", *, device: Device | None = None
 ) -> Roots:
-    """The connected component of each vertex, named by its smallest vertex.
+    """Return the connected component of each vertex, named by its smallest vertex.
 
-    The same as `orograph.kernels.label.union_find.components`, whose parameters, errors and answer
-    it has; ``device`` is where it runs, the process's GPU by default.
+    Parameters, errors and result are those of `orograph.kernels.label.union_find.components`;
+    ``device`` is the process's GPU by default.
 
     References
     ----------
     Komura (2015), doi:10.1016/j.cpc.2015.04.015.
     """
-    first, second = checked_ends(n, a, b, method)
+    first, second = check_ends(n, a, b, method)
     where = device or current_device()
     parent = join_components(where, n, where.upload(first), where.upload(second), method)
     return where.download(parent).astype(np.int64)

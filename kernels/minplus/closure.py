@@ -1,9 +1,9 @@
-"""The closure of a matrix under min-plus products: the least sums along all paths of a dense graph.
+"""The closure of a matrix under min-plus products: the least path lengths of a dense graph.
 
-Floyd and Warshall's algorithm goes through the diagonal in steps of ``STEP``: Venkataraman et al.,
-"A blocked all-pairs shortest-paths algorithm", doi:10.1145/996546.996553. Sums associate as the
-steps fall: float results agree within rounding with those of other block sizes, integers exactly.
-minplus.py says what matrices hold.
+The blocked Floyd-Warshall algorithm proceeds along the diagonal in steps of ``STEP`` vertices:
+Venkataraman et al., "A blocked all-pairs shortest-paths algorithm", doi:10.1145/996546.996553. Sums
+associate in the order of the steps: float results agree within rounding with those of other block
+sizes, integers exactly. product.py defines the elements of matrices.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.minplus.lanes import nothing, packed, stand_apart
+from orograph.kernels.minplus.lanes import infinity, lift, noinline
 from orograph.kernels.minplus.product import (
     Array,
     check_element,
@@ -23,15 +23,15 @@ from orograph.kernels.minplus.product import (
     product_traced,
 )
 
-STEP, STRIDE_OF_STEPS = 64, 256  # of small matrices, and of large ones
+STEP, LARGE_STEP = 64, 256  # vertices of a step; large matrices take both, nested
 
-# Where ``before`` is None below, Numba leaves out what has to do with predecessors.
+# If ``before`` is None, Numba compiles the functions below without predecessors.
 
 
 @compiled
 def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
-    """Floyd and Warshall's three loops; the first vertex on a negative cycle, or -1."""
-    stand_apart()
+    """Run the Floyd-Warshall algorithm; return the first vertex on a negative cycle, or -1."""
+    noinline()
     pivot = np.empty(n, a.dtype)
     for k in range(n):
         through = at + k * stride
@@ -40,11 +40,11 @@ def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
                 return k
             a[through + k] = 0
         for j in range(n):
-            pivot[uint64(j)] = packed(a[uint64(through + j)])
+            pivot[uint64(j)] = lift(a[uint64(through + j)])
         for i in range(n):
             row = at + i * stride
-            first = packed(a[row + k])
-            if i == k or first >= nothing(a):
+            first = lift(a[row + k])
+            if i == k or first >= infinity(a):
                 continue
             if before is not None:
                 for j in range(n):
@@ -63,11 +63,11 @@ def _close_small(a, at, stride, n, tolerance, before, b_at, b_stride):
 
 @compiled
 def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel):
-    """Let paths of an n x n matrix pass through the m vertices from k on, which are closed."""
-    stand_apart()
+    """Lower an n x n matrix by paths through the m vertices from k on, which are closed."""
+    noinline()
     end = k + m
-    # the rows of these vertices, then their columns, then all the rest: each part (top, left,
-    # rows, columns) by the product of what is in its rows and what is in its columns
+    # the rows of these vertices, then their columns, then all other parts; a part (y, x, h, w) is
+    # lowered by the product of the columns of these vertices and their rows
     for turn in range(8):
         y, h = k, m
         if turn >= 2:
@@ -88,19 +88,20 @@ def _pass_through(a, at, stride, n, k, m, signed, before, b_at, b_stride, panel)
                 before, p_at, b_stride, panel, x, n,
             )  # fmt: skip
         else:
-            whole = turn < 0  # no constant: `product` would be compiled for it once more
+            # False, but no literal, for which Numba would compile another version of `product`
+            whole = turn < 0
             product(a, c_at, stride, a, x_at, stride, a, y_at, stride, h, w, m, signed, whole)
 
 
 @compiled
 def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
-    """The least sums along all paths of an n x n matrix, in place, given flat.
+    """Replace a flat n x n matrix by its closure; return a vertex on a negative cycle, or -1.
 
-    ``before``: predecessors, or None. Returns a vertex on a negative cycle, or -1. A negative
-    diagonal element of no more than ``tolerance`` is taken for a zero that was rounded.
+    ``before``: predecessors, or None. A negative diagonal element of magnitude ``tolerance`` or
+    less counts as a rounded zero.
     """
-    stand_apart()
-    large = STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else n
+    noinline()
+    large = LARGE_STEP if n > 2 * LARGE_STEP else n
     panel = None if before is None else np.empty(large * n, np.int32)
     for first in range(0, n, large):
         size = min(large, n - first)
@@ -122,7 +123,7 @@ def close(a, at, stride, n, signed, tolerance, before, b_at, b_stride):
 def floyd_warshall_block(
     a: Array, *, before: Array | None = None, tolerance: float = 0.0
 ) -> int | None:
-    """Replace a matrix of edge lengths by that of least path lengths, in place.
+    """Replace a matrix of edge lengths by the least path lengths; return a vertex or None.
 
     Parameters
     ----------
@@ -130,19 +131,19 @@ def floyd_warshall_block(
         Lengths; infinity (integers: ``BARRIER``) where there is no edge. The diagonal is 0, or the
         length of a loop if that is negative.
     before : (n, n) int32, optional
-        Predecessors to keep in step: at first i where there is an edge from i to j, else -9999.
+        Predecessors, updated in place: initially i where there is an edge from i to j, else -9999.
     tolerance : float
-        A cycle that is longer than ``-tolerance`` counts as one of length 0.
+        A cycle whose length is ``-tolerance`` or more and below 0 counts as one of length 0.
 
     Returns
     -------
     int or None
-        A vertex on a cycle of negative length, at which the work was given up, or None.
+        A vertex on a cycle of negative length, at which the computation stopped, or None.
 
     Raises
     ------
     ValueError
-        If shapes, dtypes or memory order do not fit.
+        If shapes, dtypes or memory order are wrong.
     """
     check_element(a.dtype)
     n = a.shape[0]

@@ -1,4 +1,4 @@
-"""The host's side of minplus.cu: min-plus products and closures on a GPU."""
+"""Min-plus products and closures on a GPU: the host's side of minplus.cu."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.minplus.closure import STEP, STRIDE_OF_STEPS
+from orograph.kernels.minplus.closure import LARGE_STEP, STEP
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import check_element, check_matrix
 
@@ -18,7 +18,7 @@ SOURCE = "minplus/minplus.cu"
 ELEMENTS = {"float32": 0, "float64": 1, "int64": 2}
 THREADS = 256
 TILE_COLUMNS = 128
-# Rows of a thread block's tile, by bytes an element; with predecessors half of them.
+# Rows of a thread block's tile, by bytes per element; half as many with predecessors.
 TILE_ROWS = {4: 128, 8: 64}
 
 
@@ -30,7 +30,7 @@ class Part(NamedTuple):
     stride: int
 
     def moved(self, rows: int, columns: int) -> Part:
-        """The part that begins so many rows and columns further on."""
+        """Return the part that starts this many rows and columns later."""
         return Part(self.buffer, self.at + rows * self.stride + columns, self.stride)
 
 
@@ -57,7 +57,7 @@ def product_on_device(
     before: Part | None = None,
     before_b: Part | None = None,
 ) -> None:
-    """Lower a part of a matrix by a product; does not wait.
+    """Lower a part of a matrix by a product; asynchronous.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def product_on_device(
         C shares no memory with A or B.
     shape : (rows, columns, depth)
     stop : (1,) int32 on the device
-        Nothing is done unless it holds -1.
+        The kernel returns at once unless it holds -1.
     before, before_b : Part, optional
         Predecessors of C and of B, int32.
     """
@@ -84,7 +84,7 @@ def product_on_device(
 
 
 class _Closure:
-    """A matrix on the device that is closed in the steps of minplus_closure.py."""
+    """The closure of a matrix on the device, in the steps of closure.py."""
 
     def __init__(
         self, device: Device, a: Buffer, n: int, before: Buffer | None, tolerance: float
@@ -97,15 +97,15 @@ class _Closure:
         self.before = None if before is None else Part(before, 0, n)
         self.tolerance = self.dtype.type(tolerance)
         self.stop = device.upload(np.full(1, -1, np.int32))
-        width = min(n, STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else STEP)
-        # a row of panels, or a column of them
+        width = min(n, LARGE_STEP if n > 2 * LARGE_STEP else STEP)
+        # a copy of the rows or the columns of a step
         self.panel = empty(width * n, self.dtype)
         self.traces = empty(1 if before is None else width * n, np.int32)
 
     def run(self) -> None:
-        """The loops of `orograph.kernels.minplus.closure.close`."""
+        """Launch the steps of `orograph.kernels.minplus.closure.close`."""
         n = self.n
-        large = STRIDE_OF_STEPS if n > 2 * STRIDE_OF_STEPS else n
+        large = LARGE_STEP if n > 2 * LARGE_STEP else n
         for first in range(0, n, large):
             size = min(large, n - first)
             for k in range(0, size, STEP):
@@ -125,7 +125,7 @@ class _Closure:
         _launch(self.device, self.dtype, "close_diagonal", (1,), self.a.moved(k, k), *arguments)
 
     def _pass_through(self, first: int, size: int, k: int, m: int) -> None:
-        """Let paths between ``size`` vertices pass through m of them, which are closed."""
+        """Lower paths between ``size`` vertices by paths through m of them, which are closed."""
         last, end = first + size, k + m
         sides = [(first, k - first), (end, last - end)]
         diagonal = self.a.moved(k, k)
@@ -166,7 +166,7 @@ class _Closure:
 def close_on_device(
     device: Device, a: Buffer, n: int, before: Buffer | None = None, tolerance: float = 0.0
 ) -> Buffer:
-    """Close an n x n matrix on the device, flat, in place; does not wait.
+    """Replace a flat n x n matrix on the device by its closure; asynchronous.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def minplus(
     signed: bool | None = None,
     device: Device | None = None,
 ) -> Array:
-    """As `orograph.kernels.minplus.product.minplus`; ``signed`` makes no difference on a GPU."""
+    """Return what `orograph.kernels.minplus.product.minplus` does; ``signed`` has no effect."""
     device = device or current_device()
     check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]
@@ -219,7 +219,7 @@ def floyd_warshall_block(
     tolerance: float = 0.0,
     device: Device | None = None,
 ) -> int | None:
-    """As `orograph.kernels.minplus.closure.floyd_warshall_block`, on a GPU."""
+    """Do what `orograph.kernels.minplus.closure.floyd_warshall_block` does, on a GPU."""
     device = device or current_device()
     check_element(a.dtype)
     n = a.shape[0]

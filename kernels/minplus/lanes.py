@@ -1,8 +1,8 @@
 """The innermost loops of a min-plus product, as LLVM vector code.
 
-Numba's own loops keep C in memory: here a tile of it, some rows by two vectors, stays in registers
-while sums are taken from panels that are read from end to end. LLVM splits the vectors of 64 bytes
-on machines without AVX-512; the tile is then smaller, too.
+Loops compiled by Numba keep C in memory. Here a tile of C, a few rows by two vectors, stays in
+registers while the panels are read sequentially. Without AVX-512 vectors have 32 bytes in place of
+64, and the tile has fewer rows. LLVM splits vectors that are longer than the machine's.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-BARRIER = 2**60  # as in relax_models.py
+BARRIER = 2**60  # as in relax/models.py
 
-# The compiled code's cache is kept for each CPU and its features, so this may go into it.
+# Numba's cache is separate for each CPU and its features, so cached code may depend on them.
 WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))
 VECTOR_BYTES = 64 if WIDE else 32
 TILE_ROWS = 12 if WIDE else 6
-TRACED_ROWS = 6 if WIDE else 3  # with predecessors, which need registers too
+TRACED_ROWS = 6 if WIDE else 3  # with predecessors, which also take registers
 
 
 def _number(value: int, bits: int = 64) -> Any:
@@ -29,7 +29,7 @@ def _number(value: int, bits: int = 64) -> Any:
 
 
 class _Tile:
-    """Emits code on a tile of C that is kept in registers."""
+    """Emits code for a tile of C that is kept in registers."""
 
     def __init__(self, context: Any, builder: Any, kind: Any) -> None:
         self.context, self.builder = context, builder
@@ -45,7 +45,7 @@ class _Tile:
         return self.builder.gep(array.data, [offset])
 
     def place(self, start: Any, row: Any, v: int) -> Any:
-        """Where a vector begins: ``row`` elements and ``v`` vectors after ``start``."""
+        """Return the address of the vector ``row`` elements and ``v`` vectors after ``start``."""
         there = self.builder.gep(start, [self.builder.add(row, _number(v * self.width))])
         return self.builder.bitcast(there, self.vector.as_pointer())
 
@@ -63,7 +63,7 @@ class _Tile:
         return self.builder.fadd(a, b) if self.real else self.builder.add(a, b)
 
     def least(self, a: Any, b: Any, signed: bool) -> tuple[Any, Any]:
-        """The lesser of two vectors (b of equals), and where it is a."""
+        """Return the minimum of two vectors (b if equal), and a mask of where it is a."""
         if self.real and signed:
             less = self.builder.fcmp_ordered("<", a, b)
             return self.builder.select(less, a, b), less
@@ -74,12 +74,12 @@ class _Tile:
 
 
 def _lower_tile(rows: int, signed: bool, traced: bool) -> Any:
-    """Make the innermost loop: lower a tile of ``rows`` x 2 vectors of C by ``depth`` sums each.
+    """Return the innermost loop: it lowers ``rows`` x 2 vectors of C by ``depth`` sums each.
 
-    ``a`` holds ``rows`` elements a step, ``b`` two vectors. With ``traced``, ``which`` (int32, two
-    vectors' elements a row) gets the last step that lowered an element, or -1. Without ``signed``
-    floats are compared as integers, which is the same where no sum is negative and leaves the units
-    that add floats to the additions.
+    ``a`` holds ``rows`` elements per step, ``b`` two vectors. With ``traced``, ``which`` (int32,
+    two vectors' elements per row) is set to the last step that lowered an element, or -1. Without
+    ``signed`` floats are compared as integers. The result is equal if no sum is negative, and the
+    floating-point units are then free for the additions.
     """
 
     @intrinsic
@@ -153,13 +153,16 @@ lower_traced = _lower_tile(TRACED_ROWS, True, True)
 
 
 def tile_columns(dtype: npt.DTypeLike) -> int:
-    """Columns of C that the innermost loop keeps in registers."""
+    """Return the number of columns of C that the innermost loop keeps in registers."""
     return 2 * VECTOR_BYTES // np.dtype(dtype).itemsize
 
 
 @intrinsic
-def packed(typingctx, value):
-    """A value as panels hold it: integer barriers are lifted out of reach of negative weights."""
+def lift(typingctx, value):
+    """Return a value as panels hold it: integer barriers are raised to 2 * BARRIER.
+
+    A barrier plus a negative weight is then still a barrier.
+    """
 
     def codegen(context, builder, signature, args):
         if not isinstance(signature.args[0], types.Integer):
@@ -171,8 +174,8 @@ def packed(typingctx, value):
 
 
 @intrinsic
-def nothing(typingctx, array):
-    """What panels are padded with."""
+def infinity(typingctx, array):
+    """Return the padding of panels: infinity, or 2 * BARRIER for integers."""
 
     def codegen(context, builder, signature, args):
         if isinstance(signature.return_type, types.Integer):
@@ -183,8 +186,8 @@ def nothing(typingctx, array):
 
 
 @intrinsic
-def stand_apart(typingctx):
-    """Keep the function that calls this from being compiled into its callers again and again."""
+def noinline(typingctx):
+    """Keep LLVM from inlining the function that calls this into each of its callers."""
 
     def codegen(context, builder, signature, args):
         builder.function.attributes.add("noinline")

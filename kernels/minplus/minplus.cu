@@ -1,34 +1,35 @@
-// The min-plus product C = min(C, A (+) B), and what the closure of a matrix needs beside it.
+// The min-plus product C = min(C, A (+) B), and the kernels of a matrix closure.
 //
-// The twin of minplus.py and minplus_closure.py, with their bits: each sum is rounded once, the least of them is taken, and
-// of equal sums the one with the least k; the host goes through a closure in the same steps.
+// The CUDA counterpart of product.py and closure.py; results are equal bit for bit. Each sum is
+// rounded once, their minimum is taken, and of equal sums the one with the least k. The host runs a
+// closure in the same steps.
 //
-// *lower_product, lower_product_traced.* A thread block has a tile of C, a thread some of its
-// elements in registers. A and B come through shared memory, STEPS of k at a time: A transposed, so
-// that a thread's rows lie side by side and are broadcast, and B as it lies, a thread's columns
-// LANES apart so that those of a warp are neighbours. Register tiling as in CuTropicalGEMM and in
-// Volkov and Demmel, doi:10.1109/SC.2008.5214359. With predecessors each element keeps the k that
-// lowered it last, and takes that row's predecessor in the end.
-// *close_diagonal.* One thread block closes a matrix of up to STEP vertices in shared memory, a
-// vertex at a time.
+// *lower_product, lower_product_traced.* A thread block computes a tile of C; each thread holds
+// some of its elements in registers. A and B pass through shared memory, STEPS values of k at a
+// time: A transposed, so that a thread's rows are adjacent and broadcast, and B as it is, with a
+// thread's columns LANES apart so that those of a warp are adjacent. Register tiling as in
+// CuTropicalGEMM and in Volkov and Demmel, doi:10.1109/SC.2008.5214359. With predecessors each
+// element keeps the last k that lowered it, and is set to that row's predecessor at the end.
+// *close_diagonal.* One thread block computes the closure of up to STEP vertices in shared memory,
+// one vertex at a time.
 //
 // Arrays: flat, with the offset of the first element and the length of a row; 64-bit offsets.
-// Elements are float32, float64 or int64 (ELEMENT 0, 1, 2); no path is infinity, or 2^60 and more,
-// which is lifted to 2^61 when it is read. C shares no memory with A or B. `stop` holds the first
-// vertex that was found on a negative cycle, or -1; nothing is done once it holds one. No atomics:
-// each element of C belongs to one thread. Loops run over k alone.
+// Elements are float32, float64 or int64 (ELEMENT 0, 1, 2). A missing path is infinity, or 2^60 or
+// more, which is raised to 2^61 when it is read. C shares no memory with A or B. `stop` holds the
+// first vertex that was found on a negative cycle, or -1; kernels return at once if it holds a
+// vertex. No atomics: each element of C belongs to one thread. Loops run over k alone.
 // variant: -DELEMENT=1
 // variant: -DELEMENT=2
 #ifndef ELEMENT
 #define ELEMENT 0
 #endif
-#define STEP 64    // as in minplus_closure.py: vertices that are closed together
-#define STEPS 16   // k's in shared memory
-#define LANES 16   // threads of a tile in each direction
+#define STEP 64    // as in closure.py: vertices of a step
+#define STEPS 16   // values of k in shared memory
+#define LANES 16   // threads of a tile, per direction
 #define THREADS (LANES * LANES)
-#define ACROSS 8   // columns a thread
+#define ACROSS 8   // columns per thread
 #if ELEMENT == 0
-#define DOWN 8     // rows a thread
+#define DOWN 8     // rows per thread
 #define DOWN_TRACED 4
 #else
 #define DOWN 4
@@ -46,19 +47,19 @@ typedef long long element;
 #endif
 
 #if ELEMENT == 2
-__device__ __forceinline__ element nothing() { return 1LL << 61; }
-__device__ __forceinline__ element packed(element value) {
+__device__ __forceinline__ element infinity() { return 1LL << 61; }
+__device__ __forceinline__ element lift(element value) {
   return value >= (1LL << 60) ? 1LL << 61 : value;
 }
 #else
 #if ELEMENT == 0
-__device__ __forceinline__ element nothing() { return __int_as_float(0x7F800000); }
+__device__ __forceinline__ element infinity() { return __int_as_float(0x7F800000); }
 #else
-__device__ __forceinline__ element nothing() {
+__device__ __forceinline__ element infinity() {
   return __longlong_as_double(0x7FF0000000000000LL);
 }
 #endif
-__device__ __forceinline__ element packed(element value) { return value; }
+__device__ __forceinline__ element lift(element value) { return value; }
 #endif
 
 struct Part {
@@ -69,7 +70,7 @@ __device__ __forceinline__ i64 place(Part part, int row, int column) {
   return part.at + row * part.stride + column;
 }
 
-// Copies STEPS columns of some rows of A, transposed, and STEPS rows of B to shared memory.
+// Copy STEPS columns of some rows of A, transposed, and STEPS rows of B to shared memory.
 template <int ROWS>
 __device__ __forceinline__ void read_panels(const element* a, Part a_part, const element* b,
                                             Part b_part, int top, int left, int begin, int rows,
@@ -79,12 +80,12 @@ __device__ __forceinline__ void read_panels(const element* a, Part a_part, const
   for (int n = threadIdx.x; n < ROWS * STEPS; n += THREADS) {
     int row = n / STEPS, k = n % STEPS;
     bool inside = top + row < rows && begin + k < depth;
-    a_panel[k][row] = inside ? packed(a[place(a_part, top + row, begin + k)]) : nothing();
+    a_panel[k][row] = inside ? lift(a[place(a_part, top + row, begin + k)]) : infinity();
   }
   for (int n = threadIdx.x; n < STEPS * TILE_COLUMNS; n += THREADS) {
     int k = n / TILE_COLUMNS, column = n % TILE_COLUMNS;
     bool inside = left + column < columns && begin + k < depth;
-    b_panel[k][column] = inside ? packed(b[place(b_part, begin + k, left + column)]) : nothing();
+    b_panel[k][column] = inside ? lift(b[place(b_part, begin + k, left + column)]) : infinity();
   }
 }
 
@@ -103,7 +104,7 @@ lower_product(element* c, i64 c_at, i64 c_stride, const element* a, i64 a_at, i6
   for (int i = 0; i < DOWN; i++)
     for (int j = 0; j < ACROSS; j++) {
       int row = top + first + i, column = left + lane + j * LANES;
-      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : nothing();
+      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : infinity();
     }
   for (int begin = 0; begin < depth; begin += STEPS) {
     read_panels<ROWS>(a, a_part, b, b_part, top, left, begin, rows, columns, depth, a_panel,
@@ -133,8 +134,8 @@ lower_product(element* c, i64 c_at, i64 c_stride, const element* a, i64 a_at, i6
     }
 }
 
-// The same, and where an element of C is lowered through k its predecessor, in `before`, becomes
-// that of B's element in row k, in `before_b`.
+// As lower_product; where an element of C is lowered through k, its predecessor, in `before`, is
+// set to that of B's element in row k, in `before_b`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 lower_product_traced(element* c, i64 c_at, i64 c_stride, const element* a, i64 a_at, i64 a_stride,
                      const element* b, i64 b_at, i64 b_stride, int rows, int columns, int depth,
@@ -153,7 +154,7 @@ lower_product_traced(element* c, i64 c_at, i64 c_stride, const element* a, i64 a
   for (int i = 0; i < DOWN_TRACED; i++)
     for (int j = 0; j < ACROSS; j++) {
       int row = top + first + i, column = left + lane + j * LANES;
-      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : nothing();
+      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : infinity();
       through[i][j] = -1;
     }
   for (int begin = 0; begin < depth; begin += STEPS) {
@@ -183,8 +184,9 @@ lower_product_traced(element* c, i64 c_at, i64 c_stride, const element* a, i64 a
     }
 }
 
-// Closes n <= STEP vertices, in one thread block. A vertex nearer to itself than -tolerance goes to
-// `stop`, counted from `number`, and ends the work; one that is nearer than 0 is put at 0.
+// Compute the closure of n <= STEP vertices in one thread block. A vertex whose distance to itself
+// is below -tolerance is written to `stop`, counted from `number`, and ends the work; any other
+// negative distance of a vertex to itself is set to 0.
 extern "C" __global__ void __launch_bounds__(THREADS)
 close_diagonal(element* a, i64 a_at, i64 a_stride, int n, element tolerance, int number, int* stop,
                int* before, i64 p_at, i64 p_stride, int traced) {
@@ -210,9 +212,9 @@ close_diagonal(element* a, i64 a_at, i64 a_stride, int n, element tolerance, int
     for (int m = threadIdx.x; m < n * n; m += THREADS) {
       int i = m / n, j = m % n;
       if (i == k || j == k) continue;
-      element head = packed(matrix[i][k]);
-      if (head >= nothing()) continue;
-      element sum = head + packed(matrix[k][j]);
+      element head = lift(matrix[i][k]);
+      if (head >= infinity()) continue;
+      element sum = head + lift(matrix[k][j]);
       if (sum < matrix[i][j]) {
         matrix[i][j] = sum;
         if (traced) before[place(p_part, i, j)] = before[place(p_part, k, j)];
@@ -225,7 +227,7 @@ close_diagonal(element* a, i64 a_at, i64 a_stride, int n, element tolerance, int
   if (bad >= 0 && threadIdx.x == 0) *stop = number + bad;
 }
 
-// Copies a part of a matrix: panels are read while they are replaced.
+// Copy a part of a matrix: the rows or columns of a step are read while they are replaced.
 extern "C" __global__ void copy_part(element* target, i64 t_at, i64 t_stride, const element* source,
                                      i64 s_at, i64 s_stride, int rows, int columns) {
   Part t_part = {t_at, t_stride}, s_part = {s_at, s_stride};

@@ -1,10 +1,11 @@
-"""Predecessors that lead back to their source: finding those that do not, and mending them.
+"""Predecessor repair: finding predecessors that form a cycle, and replacing them.
 
-Where a graph has cycles of length 0, or of a length that rounding makes 0, two vertices on one may
-each be named as the other's predecessor, each rightly by its length. Here the vertices whose way
-back ends in a circle are found, and given predecessors anew: by a Dijkstra from all the others on
-the lengths d[u] + w(u, v) - d[v], which are 0 along shortest paths, so that a vertex's predecessor
-was settled before it. Among several the first counts; the work is serial and deterministic.
+If a graph has cycles of length 0, or of a length that rounds to 0, two vertices of such a cycle may
+each be the other's predecessor, and both agree with the distances. This module finds the vertices
+whose path of predecessors ends in a cycle and sets new predecessors for them. It runs Dijkstra's
+algorithm from all other vertices on the reduced lengths d[u] + w(u, v) - d[v], which are 0 along
+shortest paths, so that a vertex's predecessor is settled before the vertex. Of equal ones the first
+counts; the work is serial and deterministic.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from orograph.kernels.compiled import compiled
 
 Array = npt.NDArray[Any]
 
-_UNKNOWN, _ON_THE_WAY, _GOOD, _CIRCLES = range(4)
+_UNKNOWN, _ON_PATH, _ACYCLIC, _CYCLIC = range(4)
 
 
 @compiled
-def _mark_circles(before, circles):
-    """Mark the vertices of each row whose way back never ends."""
+def _mark_cycles(before, cyclic):
+    """Mark the vertices of each row whose predecessors end in a cycle; return their number."""
     rows, n = before.shape
     state = np.empty(n, np.uint8)
-    way = np.empty(n, np.int64)
+    path = np.empty(n, np.int64)
     count = 0
     for r in range(rows):
         for v in range(n):
@@ -35,39 +36,39 @@ def _mark_circles(before, circles):
             v = start
             steps = 0
             while v >= 0 and state[v] == _UNKNOWN:
-                state[v] = _ON_THE_WAY
-                way[steps] = v
+                state[v] = _ON_PATH
+                path[steps] = v
                 steps += 1
                 v = before[r, v]
-            end = _GOOD if v < 0 or state[v] == _GOOD else _CIRCLES
+            end = _ACYCLIC if v < 0 or state[v] == _ACYCLIC else _CYCLIC
             for s in range(steps):
-                state[way[s]] = end
+                state[path[s]] = end
         for v in range(n):
-            circles[r, v] = state[v] == _CIRCLES
-            count += state[v] == _CIRCLES
+            cyclic[r, v] = state[v] == _CYCLIC
+            count += state[v] == _CYCLIC
     return count
 
 
-def mark_circles(before: Array) -> npt.NDArray[np.bool_] | None:
-    """Where the way back to the source never ends.
+def mark_cycles(before: Array) -> npt.NDArray[np.bool_] | None:
+    """Return where the path of predecessors ends in a cycle.
 
     Parameters
     ----------
     before : (rows, n) int32
-        For each source a row of predecessors; negative where there is none.
+        Predecessors, one row per source; negative where there is none.
 
     Returns
     -------
     (rows, n) bool or None
-        None: nowhere.
+        None if there is no cycle.
     """
-    circles = np.empty(before.shape, np.bool_)
-    return circles if _mark_circles(before, circles) else None
+    cyclic = np.empty(before.shape, np.bool_)
+    return cyclic if _mark_cycles(before, cyclic) else None
 
 
 @compiled
-def _mend(distance, before, lost, lengths, unreached):
-    """Settle the lost vertices, nearest first; ``lengths[u, i]``: of the edge to ``lost[i]``."""
+def _repair(distance, before, lost, lengths, unreached):
+    """Settle the lost vertices, nearest first; ``lengths[u, i]``: edge from u to ``lost[i]``."""
     count = lost.size
     missing = np.zeros(distance.size, np.bool_)
     for i in range(count):
@@ -100,20 +101,22 @@ def _mend(distance, before, lost, lengths, unreached):
                     last[i] = u
 
 
-def mend_row(distance: Array, before: Array, lost: Array, lengths: Array, unreached: float) -> None:
-    """Give some vertices predecessors that lead back to the source, in place.
+def repair_row(
+    distance: Array, before: Array, lost: Array, lengths: Array, unreached: float
+) -> None:
+    """Set predecessors of the lost vertices that lead back to the source, in place.
 
     Parameters
     ----------
     distance : (n,)
-        Of all vertices from one source.
+        Distances of all vertices from one source.
     before : (n,) int32
-        Their predecessors, changed in place.
+        Predecessors of the vertices, changed in place.
     lost : (k,) int64
-        Vertices whose predecessors lead nowhere; all of them, and each within reach.
+        All vertices whose predecessors end in a cycle; each is reachable.
     lengths : (n, k)
-        Of the edges from each vertex to these.
+        Lengths of the edges from each vertex to the lost vertices.
     unreached : number
-        Where there is no edge, or no path.
+        Length where there is no edge or no path.
     """
-    _mend(distance, before, lost, lengths, distance.dtype.type(unreached))
+    _repair(distance, before, lost, lengths, distance.dtype.type(unreached))

@@ -1,22 +1,22 @@
 """The min-plus product C = min(C, A (+) B).
 
-*Method.* C[i, j] = min(C[i, j], min over k of A[i, k] + B[k, j]) is done as matrix products are: B
-is cut into panels of two vectors' width and A into panels of a few rows, both copied so that the
-innermost loop reads them from end to end, and that loop keeps a tile of C in registers (12 x 2
-vectors of 64 bytes with AVX-512, 6 x 2 of 32 without): Goto and van de Geijn, "Anatomy of
-high-performance matrix multiplication", doi:10.1145/1356052.1356053. The innermost loop is LLVM
-vector code; an addition and a minimum each.
+*Method.* C[i, j] = min(C[i, j], min over k of A[i, k] + B[k, j]) is computed like a matrix product.
+B is packed into panels of two vectors' width and A into panels of a few rows, so that the innermost
+loop reads both sequentially. This loop keeps a tile of C in registers (12 x 2 vectors of 64 bytes
+with AVX-512, 6 x 2 of 32 bytes without): Goto and van de Geijn, "Anatomy of high-performance matrix
+multiplication", doi:10.1145/1356052.1356053. The innermost loop is LLVM vector code, one addition
+and one minimum per sum.
 
-*Why it is deterministic.* Each sum is rounded once and the least of them is taken, so the bits of a
-product depend on no tile size. NaN (infinity minus infinity) is not less than anything, so it
-changes nothing.
+*Why it is deterministic.* Each sum is rounded once and their minimum is taken, so the bits of a
+product do not depend on tile sizes. NaN (infinity minus infinity) is not less than any number, so
+it changes nothing.
 
-*Arrays.* float64, float32 or int64. Where there is no path: infinity, or ``BARRIER`` (2**60) and
-more in integers. There a barrier plus anything is a barrier: packing lifts it to 2**61, so weights
-between -2**59 and 2**59 bring no sum below 2**60 again. Offsets are 64 bits wide.
+*Arrays.* float64, float32 or int64. A missing path is infinity, or in integers ``BARRIER`` (2**60)
+or more. Packing raises barriers to 2**61, so a barrier plus a weight between -2**59 and 2**59 stays
+a barrier. Offsets have 64 bits.
 
-*Predecessors.* ``before[i, j]`` is the vertex before j on the path from i; of equal sums the one
-with the least k counts, and an equal sum never takes the place of a known path.
+*Predecessors.* ``before[i, j]`` is the vertex before j on the path from i. Of equal sums the one
+with the least k is taken, and an equal sum never replaces a known path.
 """
 
 from __future__ import annotations
@@ -33,58 +33,59 @@ from orograph.kernels.minplus.lanes import (
     TILE_ROWS,
     TRACED_ROWS,
     VECTOR_BYTES,
+    infinity,
+    lift,
     lower_signed,
     lower_traced,
     lower_unsigned,
-    nothing,
-    packed,
-    stand_apart,
+    noinline,
 )
 
-DEPTH = 512  # k's a panel holds
-ROWS = 96  # of A that are packed at once, to stay in the second cache
+DEPTH = 512  # values of k in a panel
+ROWS = 96  # of A that are packed at once, to stay in the L2 cache
 COLUMNS = 1024  # of B that are packed at once
-NO_VERTEX = -9999  # as SciPy has it
+NO_VERTEX = -9999  # as in SciPy
 
 Array = npt.NDArray[Any]
 
 
 @compiled
 def _pack_rows(a, start, stride, rows, depth, out, tall):
-    """Lay out ``rows`` x ``depth`` of A in panels of ``tall`` rows, padded with barriers."""
-    stand_apart()
+    """Pack ``rows`` x ``depth`` of A into panels of ``tall`` rows, padded with infinity."""
+    noinline()
     at = 0
     for first in range(0, rows, tall):
         for r in range(tall):
             source = start + (first + r) * stride
             if first + r < rows:
                 for k in range(depth):
-                    out[uint64(at + k * tall + r)] = packed(a[uint64(source + k)])
+                    out[uint64(at + k * tall + r)] = lift(a[uint64(source + k)])
             else:
                 for k in range(depth):
-                    out[uint64(at + k * tall + r)] = nothing(a)
+                    out[uint64(at + k * tall + r)] = infinity(a)
         at += depth * tall
 
 
 @compiled
 def _pack_columns(b, start, stride, depth, columns, out, wide):
-    """Lay out ``depth`` x ``columns`` of B in panels of ``wide`` columns, padded with barriers."""
-    stand_apart()
+    """Pack ``depth`` x ``columns`` of B into panels of ``wide`` columns, padded with infinity."""
+    noinline()
     at = 0
     for first in range(0, columns, wide):
         full = min(wide, columns - first)
         for k in range(depth):
             source = start + k * stride + first
             for j in range(full):
-                out[uint64(at + j)] = packed(b[uint64(source + j)])
+                out[uint64(at + j)] = lift(b[uint64(source + j)])
             for j in range(full, wide):
-                out[uint64(at + j)] = nothing(b)
+                out[uint64(at + j)] = infinity(b)
             at += wide
 
 
 @compiled
 def copy_part(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
-    stand_apart()
+    """Copy a part of a matrix, given by flat array, offset and stride."""
+    noinline()
     for i in range(rows):
         for j in range(columns):
             target[uint64(t_at + i * t_stride + j)] = source[uint64(s_at + i * s_stride + j)]
@@ -94,9 +95,9 @@ def copy_part(target, t_at, t_stride, source, s_at, s_stride, rows, columns):
 def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, above):
     """Lower a block of C by packed panels.
 
-    ``above``: its first row less its first column, where tiles above the diagonal are left out.
+    ``above``: first row minus first column of the block; tiles above the diagonal are left out.
     """
-    stand_apart()
+    noinline()
     wide = 2 * VECTOR_BYTES // c.itemsize
     tall = TILE_ROWS
     for x in range(0, columns, wide):
@@ -124,13 +125,13 @@ def _lower_block(c, at, stride, rows, columns, a, b, steps, corner, signed, abov
 def product(
     c, c_at, c_stride, a, a_at, a_stride, b, b_at, b_stride, rows, columns, depth, signed, lower
 ):
-    """Lower part of a matrix by a product, all given as flat arrays, offsets and strides.
+    """Lower a part of a matrix by a product; matrices are flat arrays, offsets and strides.
 
     ``signed``: A or B may hold negative floats. ``lower``: leave out tiles of C that lie above its
-    diagonal. C may be B itself where ``depth`` is at most ``DEPTH``, and A itself where
-    ``columns`` is at most ``COLUMNS`` too: what is replaced has been packed by then.
+    diagonal. C may be B itself if ``depth`` is at most ``DEPTH``, and A itself if
+    ``columns`` is also at most ``COLUMNS``: the operands have been packed before they are replaced.
     """
-    stand_apart()
+    noinline()
     if rows == 0 or columns == 0 or depth == 0:
         return
     wide = 2 * VECTOR_BYTES // c.itemsize
@@ -178,7 +179,7 @@ def _lower_block_traced(
     which,
 ):
     """Lower a block of C and set its predecessors (p) from those of B (q)."""
-    stand_apart()
+    noinline()
     wide = 2 * VECTOR_BYTES // c.itemsize
     tall = TRACED_ROWS
     for x in range(0, columns, wide):
@@ -224,11 +225,11 @@ def product_traced(
     q_at,
     q_stride,
 ):
-    """`product` that sets predecessors: p goes with C, and q with B.
+    """Lower a part of a matrix as `product` does, and set predecessors: p of C, from q of B.
 
-    C may be A or B as there; p must share no memory with q.
+    C may be A or B as in `product`; p must share no memory with q.
     """
-    stand_apart()
+    noinline()
     if rows == 0 or columns == 0 or depth == 0:
         return
     wide = 2 * VECTOR_BYTES // c.itemsize
@@ -272,6 +273,7 @@ def product_traced(
 
 
 def check_matrix(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    """Raise ValueError unless an array has this dtype, this shape and C order."""
     if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
         raise ValueError(
             f"{name} is {array.dtype} of shape {array.shape}; "
@@ -280,12 +282,13 @@ def check_matrix(name: str, array: Array, dtype: npt.DTypeLike, shape: tuple[int
 
 
 def check_element(dtype: np.dtype[Any]) -> None:
+    """Raise ValueError unless the elements are float64, float32 or int64."""
     if dtype not in (np.float64, np.float32, np.int64):
         raise ValueError(f"elements are {dtype}; must be float64, float32 or int64")
 
 
 def has_signs(*arrays: Array) -> bool:
-    """Whether a float array has an element whose sign is minus; integers need not be told."""
+    """Return whether a float array has an element with its sign bit set; integers do not count."""
     return any(
         a.dtype.kind == "f" and a.size > 0 and bool(a.view(f"i{a.itemsize}").min() < 0)
         for a in arrays
@@ -301,7 +304,7 @@ def minplus(
     before: Array | None = None,
     signed: bool | None = None,
 ) -> Array:
-    """The min-plus product: ``out[i, j] = min(out[i, j], min over k of a[i, k] + b[k, j])``.
+    """Return the min-plus product ``min(out[i, j], min over k of a[i, k] + b[k, j])``.
 
     Parameters
     ----------
@@ -310,13 +313,14 @@ def minplus(
         Infinity, or ``BARRIER`` in integers, where there is no path. Integers lie between -2**59
         and 2**59, or are barriers.
     out : (n, m) of the same dtype, optional
-        Lowered in place; without it the product alone is made. Shares no memory with a or b.
+        Lowered in place; by default a new array of infinity. Shares no memory with a or b.
     before_b, before : (k, m) and (n, m) int32, optional
-        With both, predecessors: where an element of ``out`` is lowered through k,
-        ``before[i, j]`` becomes ``before_b[k, j]``. Of equal sums the one with the least k counts.
+        Predecessors, if both are given: where an element of ``out`` is lowered through k,
+        ``before[i, j]`` is set to ``before_b[k, j]``. Of equal sums the one with the least k is
+        taken.
     signed : bool, optional
-        Whether a or b may hold a float whose sign is minus; they are searched for one if it is not
-        said. Without any, the product is faster.
+        Whether a or b may hold a float with its sign bit set; by default they are searched for one.
+        Without any, the product is faster.
 
     Returns
     -------
@@ -326,11 +330,11 @@ def minplus(
     Raises
     ------
     ValueError
-        If shapes, dtypes or memory order do not fit.
+        If shapes, dtypes or memory order are wrong.
 
     Notes
     -----
-    The bits depend on nothing but the values: each sum is rounded once.
+    The bits depend on the values alone: each sum is rounded once.
     """
     check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]

@@ -34,7 +34,7 @@ from orograph.execution.jobs import load
 from orograph.execution.run import compute
 from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.kernels.minplus.predecessors import mark_circles, mend_row
+from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
 from orograph.kernels.minplus.product import NO_VERTEX
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
@@ -203,7 +203,7 @@ class Blocks:
         if not self.traced:
             return
         before = np.concatenate([tile[1] for tile in tiles if tile[1] is not None], axis=1)
-        circles = mark_circles(before)
+        circles = mark_cycles(before)
         if circles is not None:
             distance = np.concatenate([tile[0] for tile in tiles], axis=1)
             self._mend(distance, before, circles)
@@ -225,7 +225,7 @@ class Blocks:
         for row in np.flatnonzero(circles.any(axis=1)):
             lost = np.flatnonzero(circles[row])
             part = np.ascontiguousarray(lengths[:, np.searchsorted(columns, lost)])
-            mend_row(distance[row], before[row], lost, part, unreached)
+            repair_row(distance[row], before[row], lost, part, unreached)
 
 
 def _clear_diagonal(tile: Tile) -> None:

@@ -32,10 +32,10 @@ from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import (
-    lay_panels,
     leaving_costs,
     new_values,
-    pass_on,
+    pack_panels,
+    relax_edges,
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
@@ -141,7 +141,7 @@ def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
     whole = Window(0, 0, *shape)
     costs = costs_of(problem, [np.ones(shape)] * rasters, whole, whole, shape)
     matrix = block_matrix(costs, Rectangle(0, 0, *shape), 4)
-    panels = lay_panels(matrix.reshape(-1), len(matrix), symmetric=False)
+    panels = pack_panels(matrix.reshape(-1), len(matrix), symmetric=False)
     if sparsify:
         for symmetric in (False, True):
             recover(*sparsify_matrix(matrix, symmetric=symmetric), len(matrix), symmetric=symmetric)
@@ -150,7 +150,7 @@ def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
     visit(panels, len(matrix), held, fresh)
     edges = np.zeros((1, 2), np.int64), np.zeros(1, problem.dtype)
     bound = np.zeros((1, held.shape[2]), problem.dtype)
-    pass_on(held, edges, slice(0, 1), bound, held, fresh)
+    relax_edges(held, edges, slice(0, 1), bound, held, fresh)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from orograph.distance.problem import Distance
 from orograph.kernels.boundary.dissection import border_cells
-from orograph.kernels.boundary.propagate import MOVES, lower_half
+from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.grid.window import Window
@@ -159,7 +159,7 @@ def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
         record[: len(kept)] = kept
         marks_of(form, record, len(matrix))[...] = marks
     elif form.symmetric:
-        lower_half(matrix, record[:entries])
+        copy_lower_triangle(matrix, record[:entries])
     else:
         record[:entries] = matrix.reshape(-1)
     record[entries : entries + leaving.size] = leaving.reshape(-1)

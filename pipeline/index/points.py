@@ -29,7 +29,7 @@ from orograph.index.query import (
 )
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
-from orograph.kernels.boundary.interior import fill_block
+from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
 from orograph.settings import config
 from orograph.tiles.errors import InputError
@@ -227,7 +227,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
     propagation = BorderPropagation(blocks, 1)
     propagation.bound.reshape(-1)[1:] = 0
     for number, cells in local.items():
-        inner = fill_block(blocks.costs(number), None, None, cells)
+        inner = interior_distances(blocks.costs(number), None, None, cells)
         propagation.start(0, number, inner[tuple(border_cells(*inner.shape).T)])
     wanted = form.blocks_in(window)
     costs = {}
@@ -246,7 +246,7 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
 
     def fill(number: int) -> None:
         own = costs.get(number) or blocks.costs(number)
-        inner = fill_block(own, None, propagation.border(number), local.get(number))
+        inner = interior_distances(own, None, propagation.border(number), local.get(number))
         part = form.window(number)
         y, x = max(part.y, window.y), max(part.x, window.x)
         bottom = min(part.y + part.height, window.y + window.height)

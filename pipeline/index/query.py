@@ -27,13 +27,13 @@ from orograph.index.costs import costs_of, with_halo
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
-from orograph.kernels.boundary.interior import fill_block
+from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import (
     MOVES,
-    arrive,
-    lay_panels,
     new_values,
-    pass_on,
+    pack_panels,
+    relax_edges,
+    relax_target,
     unreached,
     visit,
 )
@@ -125,7 +125,7 @@ class Blocks:
         near, first = np.unique(other[order], return_index=True)
         last = [*first.tolist()[1:], len(order)]
         parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
-        panels = lay_panels(stored, len(cells), form.symmetric)
+        panels = pack_panels(stored, len(cells), form.symmetric)
         return Block(len(cells), panels, (ends, costs), parts, size)
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
@@ -217,7 +217,7 @@ class BorderPropagation:
             arrived(number, held)
         lowered = []
         for near, part in block.parts.items():
-            least = pass_on(held, block.edges, part, self.bound, *self._reached(near))
+            least = relax_edges(held, block.edges, part, self.bound, *self._reached(near))
             if least < unreached(self.dtype):
                 self._new(near, least)
                 lowered.append(near)
@@ -261,7 +261,7 @@ def lift(
     corner = np.array([window.y, window.x], np.int64)
     found = {}
     for cell in cells:
-        inner = fill_block(costs, None, None, (cell - corner)[None])
+        inner = interior_distances(costs, None, None, (cell - corner)[None])
         values = {(y, x): inner[y - window.y, x - window.x] for y, x in wanted.tolist()}
         found[int(cell[0]), int(cell[1])] = SourceBorder(number, inner[border], values)
     return found
@@ -298,7 +298,7 @@ class Arrivals:
 
     def _tell(self, number: int, held: Array) -> None:
         for target, rest in self.rests[number]:
-            arrive(held, rest, self.costs[target])
+            relax_target(held, rest, self.costs[target])
 
     def _limit(self) -> None:
         most = len(self.costs)

@@ -1,4 +1,4 @@
-"""Boundary distances by boundary.cu, in the emulator, against the Numba twin and SciPy."""
+"""Boundary distances by boundary.cu, in the emulator, against the Numba kernel and SciPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orograph.kernels.boundary import cuda as boundary_cuda
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import LEAF, Rectangle, elimination_plan
 from orograph.kernels.boundary.elimination import BlockCosts, block_costs
-from orograph.kernels.boundary.steps import last_uses, room, steps_of
+from orograph.kernels.boundary.steps import last_uses, peak_elements, steps_of
 from orograph.kernels.minplus import closure as minplus_closure
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.tiles.errors import BackendError
@@ -53,7 +53,7 @@ def some_costs(dtype: str, model: str, four: bool, seed: int = 0, gaps: float = 
 
 
 def check(costs: BlockCosts, parts: list[Rectangle], block: int | None, device: Emulator) -> None:
-    """Every bit is the twin's."""
+    """Every bit equals that of the Numba kernel."""
     found = boundary_cuda.block_matrices(costs, parts, block, device=device)
     for part, mine in zip(parts, found, strict=True):
         expected = block_matrix(costs, part, block or max(part.height, part.width))
@@ -146,7 +146,7 @@ def test_batches_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [Rectangle(y, x, 9, 9) for y in range(0, 24, 5) for x in range(0, 31, 7)]
     device = Emulator()
     steps = steps_of(9, 9, 5)
-    monkeypatch.setattr(boundary_cuda, "BYTES_AT_ONCE", 3 * 8 * room(steps) + 1)
+    monkeypatch.setattr(boundary_cuda, "BYTES_AT_ONCE", 3 * 8 * peak_elements(steps) + 1)
     assert boundary_cuda.blocks_at_once(steps, np.dtype("int64")) == 3
     check(costs, parts, 5, device)
     in_batches = device.launches
@@ -214,11 +214,11 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         boundary_cuda.block_matrices(costs, [], 0, device=device)
     assert boundary_cuda.block_matrices(costs, [], device=device) == []
     with monkeypatch.context() as patch:
-        patch.setattr(boundary_cuda, "MOST_BORDER", 11)
+        patch.setattr(boundary_cuda, "MAX_BORDER", 11)
         with pytest.raises(BackendError, match="parts of 12 border cells"):
             boundary_cuda.boundary_matrix(costs, device=device)
     with monkeypatch.context() as patch:
-        patch.setattr(boundary_cuda, "MOST_CELLS", 34)
+        patch.setattr(boundary_cuda, "MAX_CELLS", 34)
         with pytest.raises(BackendError, match="5 x 7 cells"):
             boundary_cuda.boundary_matrix(costs, device=device)
 
@@ -230,15 +230,15 @@ def test_both_files_agree() -> None:
     assert int(values["LEAVES"]) == boundary_cuda.LEAVES
     assert int(values["SPAN"]) == boundary_cuda.SPAN
     assert int(values["STEP"]) == minplus_closure.STEP
-    assert int(values["STRIDE_OF_STEPS"]) == minplus_closure.STRIDE_OF_STEPS
-    across = boundary_cuda.MOST_BORDER // (16 * boundary_cuda.SPAN)
+    assert int(values["LARGE_STEP"]) == minplus_closure.LARGE_STEP
+    across = boundary_cuda.MAX_BORDER // (16 * boundary_cuda.SPAN)
     assert across * across < 2**16
 
 
 @pytest.mark.parametrize(
     ("cost", "dtype"), [("friction", "float64"), ("tobler", "float32"), ("friction", "int64")]
 )
-def test_an_index_built_on_a_gpu_is_that_of_the_twin(
+def test_an_index_built_on_a_gpu_is_that_of_numba(
     cost: str, dtype: str, emulated_gpu: Emulator, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(2)
@@ -262,5 +262,5 @@ def test_an_index_built_on_a_gpu_is_that_of_the_twin(
         assert (emulated_gpu.launches > launches) == (backend == "cuda")
     for path in (tmp_path / "numba").rglob("c/**/*"):
         if path.is_file():
-            twin = tmp_path / "cuda" / path.relative_to(tmp_path / "numba")
-            assert twin.read_bytes() == path.read_bytes(), path
+            built = tmp_path / "cuda" / path.relative_to(tmp_path / "numba")
+            assert built.read_bytes() == path.read_bytes(), path

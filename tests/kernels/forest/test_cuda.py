@@ -1,4 +1,4 @@
-"""The forest of a tile on a GPU: all of what its Numba twin says, however the tile is cut."""
+"""The forest of a tile on a GPU: equal to that of the Numba kernel for any size of squares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 import orograph as og
-from orograph.kernels.forest import tile as twin
+from orograph.kernels.forest import tile as host
 from orograph.kernels.forest.cuda import SQUARES, Squares, border_cell, tile_forest
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.forest.tile import TileForest
@@ -54,10 +54,10 @@ def check(
     device: Emulator | None = None,
     squares: Squares = SMALL,
 ) -> TileForest:
-    """Hold the forest against the Numba twin's."""
+    """Compare the forest with that of the Numba kernel."""
     arguments = (values, nodata, sides, weight, connectivity)
     found = tile_forest(*arguments, device=device or Emulator("random", 1), squares=squares)
-    assert_same(found, twin.tile_forest(*arguments))
+    assert_same(found, host.tile_forest(*arguments))
     return found
 
 
@@ -239,9 +239,9 @@ def test_the_weight_is_that_of_scipy() -> None:
 
 def test_a_block_fits_every_supported_gpu() -> None:
     for key_bytes in (4, 8):
-        assert SQUARES.shared(key_bytes) <= 64 * 1024  # of a Turing
+        assert SQUARES.shared_bytes(key_bytes) <= 64 * 1024  # of a Turing
         assert SQUARES.threads <= 1024
-    assert (SQUARES.resident(4), SQUARES.resident(8)) == (4, 3)
+    assert (SQUARES.blocks_per_multiprocessor(4), SQUARES.blocks_per_multiprocessor(8)) == (4, 3)
 
 
 def test_border_cells_have_numbers() -> None:
@@ -269,7 +269,7 @@ def test_bad_input_is_refused_as_by_the_numba_kernel(
     values: Array, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message) as theirs:
-        twin.tile_forest(values, None, INSIDE, **options)
+        host.tile_forest(values, None, INSIDE, **options)
     with pytest.raises(theirs.type, match=message) as ours:
         tile_forest(values, None, INSIDE, **options, device=Emulator(), squares=SMALL)
     assert str(ours.value) == str(theirs.value)
@@ -291,6 +291,6 @@ def test_a_run_on_a_gpu_has_the_forest_of_one_on_a_cpu() -> None:
 @given(st.tuples(st.integers(1, 20), st.integers(1, 20)))
 def test_heights_stored_in_any_way(shape: tuple[int, int]) -> None:
     values = np.random.default_rng(2).integers(0, 9, shape)
-    expected = twin.tile_forest(values, None, ALL_OPEN)
+    expected = host.tile_forest(values, None, ALL_OPEN)
     for other in (np.asfortranarray(values), values.astype(">i8"), np.repeat(values, 2, 1)[:, ::2]):
         assert_same(tile_forest(other, None, ALL_OPEN, device=Emulator(), squares=SMALL), expected)

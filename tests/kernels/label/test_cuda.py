@@ -1,4 +1,4 @@
-"""Labels of one tile by label.cu, in the emulator, against the Numba twin and SciPy."""
+"""Labels of one tile by label.cu, in the emulator, against Numba and SciPy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRUCTURE = {4: ndimage.generate_binary_structure(2, 1), 8: np.ones((3, 3), bool
 def check(
     cells: np.ndarray, device: Emulator, nodata: float | None = None, scipy: bool = True
 ) -> label.TileLabels:
-    """Compare with the twin, and with SciPy's labels of each class; return those for 8."""
+    """Compare with the Numba kernel, and with SciPy's labels of each class; return those for 8."""
     for connectivity in (4, 8):
         found = label_tile(cells, nodata, connectivity, device=device)
         expected = label.label_tile(cells, nodata, connectivity)
@@ -210,7 +210,7 @@ def test_sums_of_counts(n: int, emulator: Emulator) -> None:
         ),
     ],
 )
-def test_refusals_are_those_of_the_twin(
+def test_refusals_are_those_of_numba(
     cells: Any, connectivity: int, error: type[Exception], message: str
 ) -> None:
     for function in (label_tile, label.label_tile):
@@ -229,7 +229,7 @@ def test_connected_components_of_a_grid_with_backend_cuda(emulated_gpu: Emulator
     assert found.labels.attrs == expected.labels.attrs
 
 
-def test_narrow_labels_are_those_of_the_twin(emulator: Emulator) -> None:
+def test_narrow_labels_are_those_of_numba(emulator: Emulator) -> None:
     cells = (np.random.default_rng(4).random((50, 70)) < 0.5).astype(np.uint8)
     expected = label.label_tile(cells, None, narrow=True)
     found = label_tile(cells, None, narrow=True, device=emulator)

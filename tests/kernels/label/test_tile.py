@@ -34,7 +34,7 @@ STRUCTURE = {4: ndimage.generate_binary_structure(2, 1), 8: np.ones((3, 3), bool
 
 
 def expected_labels(classes: np.ndarray, nodata: float | None, connectivity: int) -> np.ndarray:
-    """SciPy's labels of each class, numbered anew by first cell."""
+    """SciPy's labels of each class, renumbered by first cell."""
     valid = np.isfinite(classes) & (classes != 0)
     if nodata is not None:
         valid &= classes != nodata

@@ -1,4 +1,4 @@
-"""Components of graphs by unionfind.cu, in the emulator, against the Numba twin and SciPy."""
+"""Components of graphs by union_find.cu, in the emulator, against Numba and SciPy."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_no_vertices_and_no_edges() -> None:
         pytest.param([0, -1], [1, 2], "hook", ValueError, "edge 1 ends at -1", id="negative end"),
     ],
 )
-def test_refused_edges_are_those_of_the_twin(
+def test_refused_edges_are_those_of_numba(
     a: list[Any], b: list[Any], method: str, error: type[Exception], message: str
 ) -> None:
     for function in (components, unionfind.components):

@@ -1,4 +1,4 @@
-"""Min-plus products and closures by minplus.cu, in the emulator, against the twin and SciPy."""
+"""Min-plus products and closures by minplus.cu, in the emulator, against Numba and SciPy."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def check_product(
     np.testing.assert_array_equal(found, expected)
     q = rng.integers(0, 99, (depth, m)).astype(np.int32)
     p = np.full((n, m), NO_VERTEX, np.int32)
-    q_twin, p_twin = q.copy(), p.copy()
-    minplus.minplus(a, b, c.copy(), before_b=q_twin, before=p_twin)
+    q_expected, p_expected = q.copy(), p.copy()
+    minplus.minplus(a, b, c.copy(), before_b=q_expected, before=p_expected)
     found = c.copy()
     minplus_cuda.minplus(a, b, found, before_b=q, before=p, device=device)
     np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(p, p_twin)
+    np.testing.assert_array_equal(p, p_expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -91,13 +91,13 @@ def check_closure(lengths: np.ndarray, device: Emulator, traced: bool = True) ->
     dtype, n = lengths.dtype.name, len(lengths)
     edge = (lengths < nothing(dtype)) & ~np.eye(n, dtype=bool)
     before = np.where(edge, np.arange(n, dtype=np.int32)[:, None], NO_VERTEX).astype(np.int32)
-    twin, p_twin = lengths.copy(), before.copy()
+    expected, p_expected = lengths.copy(), before.copy()
     found, p = lengths.copy(), before.copy()
-    bad = minplus_closure.floyd_warshall_block(twin, before=p_twin if traced else None)
+    bad = minplus_closure.floyd_warshall_block(expected, before=p_expected if traced else None)
     mine = minplus_cuda.floyd_warshall_block(found, before=p if traced else None, device=device)
     assert mine == bad
-    np.testing.assert_array_equal(found, twin)
-    np.testing.assert_array_equal(p, p_twin)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(p, p_expected)
     return found
 
 
@@ -117,8 +117,8 @@ def test_closure(n: int, dtype: str, emulator: Emulator) -> None:
 
 @needs_compiler
 def test_large_matrices_go_in_two_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With shorter steps, as the twin would go: integers are the same whatever the steps."""
-    monkeypatch.setattr(minplus_cuda, "STRIDE_OF_STEPS", 64)
+    """Shorter steps, in the order of the Numba kernel: integers do not depend on the steps."""
+    monkeypatch.setattr(minplus_cuda, "LARGE_STEP", 64)
     monkeypatch.setattr(minplus_cuda, "STEP", 16)
     lengths = graph(150, "int64")
     expected = lengths.copy()
@@ -138,11 +138,11 @@ def test_a_negative_cycle_stops_it(n: int, emulator: Emulator) -> None:
 @needs_compiler
 def test_a_cycle_within_the_tolerance_has_no_length() -> None:
     lengths = np.array([[0.0, 0.3], [-0.3 - 1e-12, 0.0]])
-    twin = lengths.copy()
-    assert minplus_closure.floyd_warshall_block(twin, tolerance=1e-9) is None
+    expected = lengths.copy()
+    assert minplus_closure.floyd_warshall_block(expected, tolerance=1e-9) is None
     device = Emulator()
     assert minplus_cuda.floyd_warshall_block(lengths, tolerance=1e-9, device=device) is None
-    np.testing.assert_array_equal(lengths, twin)
+    np.testing.assert_array_equal(lengths, expected)
 
 
 @needs_compiler

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import johnson
 
 from orograph.kernels.minplus import product as minplus
-from orograph.kernels.minplus.closure import STRIDE_OF_STEPS, floyd_warshall_block
+from orograph.kernels.minplus.closure import LARGE_STEP, floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER, TILE_ROWS, tile_columns
 from orograph.kernels.minplus.product import COLUMNS, DEPTH, NO_VERTEX, ROWS
 
@@ -141,7 +141,7 @@ def as_graph(matrix: Array) -> csr_array:
 
 @pytest.mark.parametrize("signed", [False, True], ids=["lengths", "some negative"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [1, 2, 7, 64, 65, 129, 2 * STRIDE_OF_STEPS + 3])
+@pytest.mark.parametrize("n", [1, 2, 7, 64, 65, 129, 2 * LARGE_STEP + 3])
 def test_closure_equals_johnson(dtype: str, n: int, signed: bool) -> None:
     matrix = random_graph(np.random.default_rng(n), n, dtype, signed=signed)
     expected = johnson(as_graph(matrix))

@@ -28,7 +28,7 @@ from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import config
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
+from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster, open_raster
@@ -274,6 +274,6 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:
     columns = []
     for name, where in points.items():
         cells = cells_of(where, raster.georeference, raster.shape, name)
-        on_cells = on_valid_cells(*cells, mask, where, reach, name, "cells that are not passable")
+        on_cells = snap_to_valid(*cells, mask, where, reach, name, "cells that are not passable")
         columns += [np.broadcast_to(axis, max(counts.values())) for axis in on_cells]
     return np.stack(columns, axis=1)

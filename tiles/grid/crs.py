@@ -1,4 +1,4 @@
-"""Coordinate reference systems: whether two are one, and points brought from one to another."""
+"""Coordinate reference systems (CRS): parsing, comparing, reprojecting points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Coordinates = npt.NDArray[np.float64]
 
 
 def parse_crs(given: Any, what: str) -> CRS:
-    """Return the horizontal part of a CRS, given as whatever pyproj understands.
+    """Return the horizontal part of a CRS, which is given in any form that pyproj accepts.
 
     Raises
     ------
@@ -38,7 +38,10 @@ def parse_crs(given: Any, what: str) -> CRS:
 
 
 def same_crs(one: CRS, other: CRS) -> bool:
-    """Return whether coordinates (x, y) mean the same place in both, however they are written."""
+    """Return whether coordinates (x, y) denote the same location in both.
+
+    The order of the axes and the way in which a CRS is written do not matter.
+    """
     if one.equals(other, ignore_axis_order=True):
         return True
     code = one.to_epsg()
@@ -57,12 +60,12 @@ def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str
     raster_wkt
         CRS of the raster, None if it has none.
     name
-        What the points are, for the message.
+        Argument that holds the points, for the message.
 
     Raises
     ------
     InputError
-        If only one of the two has a CRS, or points have no place in that of the raster.
+        If only one of the two has a CRS, or a point cannot be transformed to that of the raster.
     """
     if given is None and raster_wkt is None:
         return points

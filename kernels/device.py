@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import BackendError
-from orograph.tiles.memory import arrays_from, empty
+from orograph.tiles.memory import empty, use_allocator
 
 SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
@@ -219,7 +219,7 @@ def current_device() -> Device:
 
 def host_memory(backend: str) -> AbstractContextManager[None]:
     """Where the arrays of tiles come from in a task that a backend computes for."""
-    return arrays_from(current_device().host_array) if backend == "cuda" else nullcontext()
+    return use_allocator(current_device().host_array) if backend == "cuda" else nullcontext()
 
 
 def blocks_for(count: int, threads: int) -> tuple[int]:

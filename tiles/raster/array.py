@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import unmasked
+from orograph.tiles.raster.nodata import fill_masked
 
 
-def on_host(cells: Any) -> NDArray[Any]:
+def to_host(cells: Any) -> NDArray[Any]:
     """``cells`` as a NumPy array, copied from a GPU if that is where they are."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
@@ -119,8 +119,8 @@ class LazyRaster:
         cells = part.data.compute(scheduler="synchronous") if part.chunks else part.data
         cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
         if isinstance(cells, np.ma.MaskedArray):
-            cells, _ = unmasked(cells, self.dtype, self.nodata, self.name or "masked array")
-        return np.ascontiguousarray(on_host(cells), dtype=self.dtype)
+            cells, _ = fill_masked(cells, self.dtype, self.nodata, self.name or "masked array")
+        return np.ascontiguousarray(to_host(cells), dtype=self.dtype)
 
     def fingerprint(self) -> str:
         """Name of exactly these cells: of the Dask array, else of the file, else their digest."""

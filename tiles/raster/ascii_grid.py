@@ -131,7 +131,7 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
             name, value = found[1].decode().lower(), found[2]
             line = 1 + text[: found.start(2)].count(b"\n")
             if name not in _WORDS:
-                bounds[name] = _checked(f"{path}: line {line}", name, value)
+                bounds[name] = _header_number(f"{path}: line {line}", name, value)
             start = found.end()
         for low, high in (("south", "north"), ("west", "east")):
             if bounds.get(low, -math.inf) >= bounds.get(high, math.inf):
@@ -175,7 +175,7 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
         )
 
 
-def _checked(where: str, name: str, value: bytes) -> float:
+def _header_number(where: str, name: str, value: bytes) -> float:
     """A number of a header."""
     text = value.decode("latin-1")
     if not _ONE_NUMBER.fullmatch(value):

@@ -124,7 +124,7 @@ class FileRaster:
 
         check_window(window, self.shape, self.path)
         part = RasterioWindow(window.x, window.y, window.width, window.height)
-        dataset = _opened(self.path)
+        dataset = _open_cached(self.path)
         try:
             cells = dataset.read(self.band, window=part)
             hidden = dataset.read_masks(self.band, window=part) == 0 if self.masked else None
@@ -219,7 +219,7 @@ _local = threading.local()
 _MOST_OPEN = 16
 
 
-def _opened(path: str) -> Any:
+def _open_cached(path: str) -> Any:
     """The dataset, opened once per process and thread: GDAL's handles are not to be shared."""
     stat = os.stat(path) if os.path.exists(path) else None
     version = (os.getpid(), stat and (stat.st_ino, stat.st_mtime_ns))

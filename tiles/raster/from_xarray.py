@@ -10,8 +10,8 @@ import numpy as np
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster, on_host
-from orograph.tiles.raster.nodata import native_nodata, supported_dtype, unmasked
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, to_host
+from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.store.publish import MARK, group_attributes
 from orograph.tiles.store.raster import StoreRaster, choose_step
 
@@ -95,9 +95,9 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
     dtype = supported_dtype(source.dtype, what)
     value = native_nodata(nodata, dtype, what)
     if isinstance(source, np.ma.MaskedArray):
-        cells, value = unmasked(source, dtype, value, "masked array")
+        cells, value = fill_masked(source, dtype, value, "masked array")
         return ArrayRaster(cells, dtype, value)
-    return ArrayRaster(on_host(source), dtype, value)
+    return ArrayRaster(to_host(source), dtype, value)
 
 
 def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
@@ -116,7 +116,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
                 f"{what}: its attribute {key} is {source.attrs[key]}: cells are packed; open the "
                 "file with mask_and_scale=True"
             )
-    stated = _stated_nodata(source) if nodata is None else nodata
+    stated = _declared_nodata(source) if nodata is None else nodata
     value = native_nodata(stated, dtype, what)
     place = Georeference.from_dataarray(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
@@ -135,7 +135,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
         )
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
-        return ArrayRaster(on_host(source.data), dtype, value, place, name, attrs)
+        return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs)
     return LazyRaster(source.variable, dtype, value, place, name, attrs)
 
 
@@ -151,7 +151,7 @@ def _on_cluster(source: xr.DataArray) -> bool:
     return False
 
 
-def _stated_nodata(source: xr.DataArray) -> Any:
+def _declared_nodata(source: xr.DataArray) -> Any:
     """What the DataArray says of nodata, by the rules of rioxarray."""
     if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
         return None  # it was masked when it was opened: NaN now

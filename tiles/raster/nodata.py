@@ -100,7 +100,7 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
     return int(number)
 
 
-def unmasked(
+def fill_masked(
     cells: np.ma.MaskedArray[Any, Any], dtype: np.dtype[Any], nodata: float | None, what: str
 ) -> tuple[np.ndarray[Any, Any], int | float | None]:
     """Cells of ``dtype`` with nodata where they are masked, and the nodata value.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError, full_storage_reported, storage_error
+from orograph.tiles.errors import InputError, report_full_storage, storage_error
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype
@@ -203,10 +203,10 @@ def create_store(
     }
     if run is not None:
         mark["run"] = run
-    header = _plain(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
+    header = _jsonable(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
     if mapping:
         header["coordinates"] = GRID_MAPPING  # makes xarray take it for a coordinate
-    with full_storage_reported(str(storage)):
+    with report_full_storage(str(storage)):
         group = zarr.create_group(store=storage.zarr_store(), zarr_format=3, attributes=header)
         for variable in variables:
             dtype = supported_dtype(variable.dtype, variable.name)
@@ -224,7 +224,7 @@ def create_store(
                 compressors=[_compressor(dtype), Crc32cCodec()],
                 fill_value=blank,
                 dimension_names=(place.y_name, place.x_name),
-                attributes=_plain(variable.attrs) | extra,
+                attributes=_jsonable(variable.attrs) | extra,
             )
         _write_axes(group, place, mapping)
     return path
@@ -260,12 +260,12 @@ def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> Non
                 chunks=values.shape,
                 fill_value=np.nan,
                 dimension_names=(name,),
-                attributes=_plain(attributes),
+                attributes=_jsonable(attributes),
             )
             axis[:] = values
     if mapping:
         group.create_array(
-            GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_plain(mapping)
+            GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
         )[...] = 0
 
 
@@ -289,7 +289,7 @@ def add_table(
     if not columns:
         return
     storage = open_storage(path)
-    with full_storage_reported(str(storage)):
+    with report_full_storage(str(storage)):
         group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
         for name, (dimensions, pieces) in columns.items():
             array: Any = None
@@ -350,20 +350,20 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
     kept = {MARK, "_FillValue", "grid_mapping", "coordinates"} & set(mapping)
     if kept:
         raise InputError(f"{storage}: the store itself keeps {sorted(kept)}; name them otherwise")
-    document.setdefault("attributes", {}).update(_plain(mapping))
+    document.setdefault("attributes", {}).update(_jsonable(mapping))
     storage.put(key, json.dumps(document, indent=2).encode())
     if "consolidated_metadata" in group:
         write_group_metadata(storage, document if variable is None else group)
 
 
-def _plain(value: Any) -> Any:
+def _jsonable(value: Any) -> Any:
     """``value`` in the types that JSON knows."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(item) for item in value]
+        return [_jsonable(item) for item in value]
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _jsonable(value.item())
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

@@ -24,7 +24,7 @@ SIDE = 2  # cells: no edge of a graph goes farther
 Cells = NDArray[Any]
 
 
-class _Parts:
+class _ArrayCache:
     """Arrays up to a number of bytes, the least recently used out first."""
 
     def __init__(self, limit: int) -> None:
@@ -46,7 +46,7 @@ class _Parts:
             self._bytes -= self._arrays.popitem(last=False)[1].nbytes
 
 
-class DecodedTiles:
+class DecodedTileCache:
     """Square tiles, and the sides of many more, up to a number of bytes.
 
     Parameters
@@ -58,8 +58,8 @@ class DecodedTiles:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tiles = _Parts(limit - limit // 4)
-        self._sides = _Parts(limit // 4)
+        self._tiles = _ArrayCache(limit - limit // 4)
+        self._sides = _ArrayCache(limit // 4)
         self._lock = Lock()
 
     def get(self, state: State, begin: int, side: int, part: Window) -> Cells | None:
@@ -105,4 +105,4 @@ def _contains(outer: Window, inner: Window) -> bool:
     )
 
 
-TILES = DecodedTiles(LIMIT_BYTES)
+TILE_CACHE = DecodedTileCache(LIMIT_BYTES)

@@ -15,7 +15,7 @@ from orograph.tiles.errors import (
     StorageFullError,
     StoreExistsError,
     free_bytes,
-    full_storage_reported,
+    report_full_storage,
 )
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
@@ -72,7 +72,7 @@ def to_geotiff(
     _check_file(path, raster, overwrite)
     partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
     try:
-        with full_storage_reported(path):
+        with report_full_storage(path):
             _check_written(partial, raster, _write(raster, partial))
             os.replace(partial, path)
     finally:
@@ -130,7 +130,7 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         if raster.dtype.kind in "iu" and abs(raster.nodata or 0) > EXACT_IN_FLOAT:
-            _lay_out(raster, path, form)
+            _create_blank(raster, path, form)
             opened = rasterio.open(path, "r+", NUM_THREADS="ALL_CPUS")
         else:
             opened = rasterio.open(path, "w", **form, **shape)
@@ -154,7 +154,7 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     return sums
 
 
-def _lay_out(raster: Raster, path: Path, form: dict[str, Any]) -> None:
+def _create_blank(raster: Raster, path: Path, form: dict[str, Any]) -> None:
     """Make an empty file whose nodata value is exact.
 
     rasterio hands it to GDAL as a float64. GDAL itself copies it as an integer, from a VRT.

@@ -17,7 +17,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.store.raster import StoreRaster
 
 
-class Cells(BackendArray):
+class StoreArray(BackendArray):
     """A raster of a store with the indexing of an array."""
 
     def __init__(self, raster: StoreRaster) -> None:
@@ -68,7 +68,7 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
     if place.grid_mapping_attributes():
         encoding["grid_mapping"] = GRID_MAPPING
     names = place.y_name, place.x_name
-    data = indexing.LazilyIndexedArray(Cells(raster))
+    data = indexing.LazilyIndexedArray(StoreArray(raster))
     side = raster.shard if chunks == "shard" else raster.tile
     return xr.Variable(names, data, attributes, encoding).chunk(
         dict.fromkeys(names, side), name=lazy_name(raster, chunks)

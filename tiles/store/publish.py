@@ -64,7 +64,7 @@ def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, in
     return (height, width), (rows, columns)
 
 
-def seal(place: Location) -> None:
+def mark_complete(place: Location) -> None:
     """Mark an orograph store complete.
 
     The shards that are not there are written down, for they stand for fill values; a shard that
@@ -163,7 +163,7 @@ def publish(partial: Location, final: Location, overwrite: bool = False) -> None
         raise InputError(f"{staged} does not exist; there is nothing to publish")
     check_target(target, overwrite)
     if MARK in (group_attributes(staged) or {}):
-        seal(staged)
+        mark_complete(staged)
     target.commit(staged, overwrite)
 
 

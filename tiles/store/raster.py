@@ -168,7 +168,7 @@ class StoreRaster:
             self.dtype,
         ):
             return partial(read_window, self.storage, self.variable, form)
-        array = _opened(self.storage, self.variable)
+        array = _open_cached(self.storage, self.variable)
         return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
@@ -235,7 +235,7 @@ class StoreRaster:
                     raise DamagedChunkError(
                         f"{self.path}/{self._shard_key(i, j)} is "
                         f"{'empty' if state else 'missing'}: shard "
-                        f"({i}, {j}) of {self.variable}, {_place(cells)}; {_MEND}"
+                        f"({i}, {j}) of {self.variable}, {_describe(cells)}; {_MEND}"
                     )
 
     def _damage(
@@ -253,11 +253,11 @@ class StoreRaster:
                     inner = (row - i * side // tile, column - j * side // tile)
                     return DamagedChunkError(
                         f"{self.path}/{self._shard_key(i, j)}: tile ({row}, {column}) of "
-                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_place(cells)}, "
+                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_describe(cells)}, "
                         f"cannot be read: {cause}; {_MEND}"
                     )
         return DamagedChunkError(
-            f"{self.path}: {self.variable}, {_place(window)}, could not be "
+            f"{self.path}: {self.variable}, {_describe(window)}, could not be "
             f"read ({error}) but can now; read it again"
         )
 
@@ -268,7 +268,7 @@ class StoreRaster:
 _MEND = "restore the file from a copy, or make the store again"
 
 
-def _place(cells: Window) -> str:
+def _describe(cells: Window) -> str:
     return (
         f"rows {cells.y} to {cells.y + cells.height - 1}, "
         f"columns {cells.x} to {cells.x + cells.width - 1}"
@@ -280,7 +280,7 @@ _lock = threading.Lock()
 _MOST_OPEN = 64
 
 
-def _opened(storage: Storage, variable: str) -> Any:
+def _open_cached(storage: Storage, variable: str) -> Any:
     """The Zarr array, opened once per process: opening takes longer than reading a small tile.
 
     The process is part of the key, so that a forked child opens its own; the states of the

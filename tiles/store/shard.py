@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.store.codec import compress, decompress, with_checksum, without_checksum
-from orograph.tiles.store.decoded_cache import TILES
+from orograph.tiles.store.decoded_cache import TILE_CACHE
 from orograph.tiles.store.storage import Reader, State, Storage
 
 ABSENT = 2**64 - 1
 # Ranges that touch are read in one go up to this: more would only hold memory.
-RUN_BYTES = 2**23
+RANGE_BYTES = 2**23
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _CHECKSUM = {"name": "crc32c"}
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -224,29 +224,29 @@ def read_tiles(
         out[...] = form.fill
         return out
     with opened as reader:
-        wanted, stop = _wanted(reader, form, window, out)
+        wanted, stop = _tiles_in_window(reader, form, window, out)
         state = reader.state
         missing = []
         for tile in wanted:
-            source, target = _overlap(form, window, *tile[2:])
-            cells = TILES.get(state, tile[0], form.tile, source)
+            source, target = _intersect(form, window, *tile[2:])
+            cells = TILE_CACHE.get(state, tile[0], form.tile, source)
             if cells is None:
                 missing.append(tile)
             else:
                 out[target] = cells
-        for first, content, tiles in _runs(reader, missing, stop):
+        for first, content, tiles in _read_ranges(reader, missing, stop):
             for begin, end, row, column in tiles:
-                source, target = _overlap(form, window, row, column)
+                source, target = _intersect(form, window, row, column)
                 cells = _decode(content[begin:end], form, source, out[target])
                 if keep and cells is not None:
-                    TILES.put(state, first + begin, cells)
+                    TILE_CACHE.put(state, first + begin, cells)
     return out
 
 
 _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and column in the shard
 
 
-def _wanted(
+def _tiles_in_window(
     reader: Reader, form: ShardFormat, window: Window, out: NDArray[Any]
 ) -> tuple[list[_Tile], int]:
     """The tiles to be read, as they lie in the shard, and where they end; the absent are filled."""
@@ -262,13 +262,13 @@ def _wanted(
         for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
             begin, count = table[row, column].tolist()
             if begin == count == ABSENT:
-                out[_overlap(form, window, row, column)[1]] = form.fill
+                out[_intersect(form, window, row, column)[1]] = form.fill
             else:
                 found.append((begin, begin + count, row, column))
     return sorted(found), size - length
 
 
-def _runs(
+def _read_ranges(
     reader: Reader, wanted: list[_Tile], stop: int
 ) -> Iterator[tuple[int, NDArray[np.uint8], list[_Tile]]]:
     """Where tiles lie one after the other, their bytes, and where in them each of them lies."""
@@ -277,7 +277,7 @@ def _runs(
         begin, end = wanted[first][:2]
         last = first + 1
         while (
-            last < len(wanted) and wanted[last][0] == end and wanted[last][1] - begin <= RUN_BYTES
+            last < len(wanted) and wanted[last][0] == end and wanted[last][1] - begin <= RANGE_BYTES
         ):
             end = wanted[last][1]
             last += 1
@@ -290,7 +290,7 @@ def _runs(
         first = last
 
 
-def _overlap(
+def _intersect(
     form: ShardFormat, window: Window, row: int, column: int
 ) -> tuple[Window, tuple[slice, slice]]:
     """The part of a tile that lies in a window of its shard, within the tile and the window."""

@@ -180,7 +180,7 @@ class _StoreWriter:
         self.storage.put(self.key, *self.encoder.parts())
 
 
-class _TileByTile:
+class _TileEncoder:
     """Encodes tiles as they come."""
 
     def __init__(self, form: ShardFormat, window: Window, variable: str) -> None:
@@ -208,7 +208,7 @@ class _TileByTile:
         return self.encoder.parts()
 
 
-class _ByZarr:
+class _ZarrEncoder:
     """Has zarr-python encode a shard, of a raster that is encoded otherwise than ours are.
 
     Left to itself zarr-python would read the shard that is there before it replaces it: slow, and
@@ -241,8 +241,8 @@ class _ByZarr:
 def _encoder(document: bytes, window: Window, key: str, variable: str) -> _Encoder:
     form = shard_format(json.loads(document))
     if form is None:
-        return _ByZarr(document, window, key, variable)
-    return _TileByTile(form, window, variable)
+        return _ZarrEncoder(document, window, key, variable)
+    return _TileEncoder(form, window, variable)
 
 
 def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> None:

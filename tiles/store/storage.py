@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.memory import empty
 
 TEMPORARY = ".tmp"
@@ -231,12 +231,12 @@ class LocalStorage:
 
     def put(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
-        with full_storage_reported(path):
+        with report_full_storage(path):
             self._in_folder(key, lambda: replace_file(path, *parts))
 
     def create(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
-        with full_storage_reported(path):
+        with report_full_storage(path):
             self._in_folder(key, lambda: create_file(path, *parts))
 
     def move(self, key: str, target: str) -> None:
@@ -310,7 +310,7 @@ class LocalStorage:
         return os.path.commonpath([one, two]) in (one, two)
 
     def claim(self) -> None:
-        with full_storage_reported(self.root):
+        with report_full_storage(self.root):
             os.mkdir(self.root)
 
     def commit(self, staged: Storage, replace: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Rasters of what the user holds: arrays, DataArrays and Datasets of any origin."""
+"""Rasters of arrays, DataArrays and Datasets."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _STORAGE_ATTRIBUTES = {
 def choose_variable(
     dataset: xr.Dataset, what: str, variable: str | None, opened: str = "dataset"
 ) -> str:
-    """Return the name of the one raster of a Dataset, or of the one asked for.
+    """Return the name of the only raster of a Dataset, or check the given name.
 
-    ``opened`` is how the user gets at the Dataset, for the message.
+    ``opened`` is an expression that yields the Dataset, for the message.
     """
     names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
     if variable is None:
@@ -53,7 +53,7 @@ def choose_variable(
 def from_dataset(
     dataset: xr.Dataset, what: str, band: int | None, nodata: float | None, variable: str | None
 ) -> Raster:
-    """Raster of one variable of a Dataset."""
+    """Return the raster of one variable of a Dataset."""
     return from_dataarray(dataset[choose_variable(dataset, what, variable)], band, nodata)
 
 
@@ -85,7 +85,7 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
 
 
 def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
-    """Raster of an array, which may be masked or lie on a GPU."""
+    """Return the raster of an array, which may be masked or on a GPU."""
     what = "array"
     if source.ndim == 3:
         source = source[_pick_band(source.shape[0], band, what)]
@@ -101,7 +101,7 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
 
 
 def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
-    """Raster of a DataArray: in memory, lazy, or the store it was opened from."""
+    """Return the raster of a DataArray: in memory, lazy, or of the store it was opened from."""
     what = f"DataArray {source.name!r}" if source.name else "DataArray"
     if source.ndim == 3:
         at = _pick_band(source.shape[0], band, f"{what} ({source.dims[0]})")
@@ -120,7 +120,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     value = native_nodata(stated, dtype, what)
     place = Georeference.from_dataarray(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
-    # xarray calls an array made of a Dask array by that one's key, which is no name.
+    # xarray names an array of a Dask array by the key of that one, which is no name.
     task_name = source.data.name if source.chunks else None
     name = None if source.name in (None, task_name) else str(source.name)
     attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}
@@ -140,7 +140,10 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
 
 
 def _on_cluster(source: xr.DataArray) -> bool:
-    """Whether chunks are futures of a distributed client (by name: tiles know no Dask)."""
+    """Return whether chunks are futures of a distributed client.
+
+    Types are compared by name, since this folder does not import Dask.
+    """
     if not source.chunks:
         return False
     for layer in getattr(source.data.dask, "layers", {}).values():
@@ -152,10 +155,10 @@ def _on_cluster(source: xr.DataArray) -> bool:
 
 
 def _declared_nodata(source: xr.DataArray) -> Any:
-    """What the DataArray says of nodata, by the rules of rioxarray."""
+    """Return the nodata value that a DataArray declares, by the rules of rioxarray."""
     if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
-        return None  # it was masked when it was opened: NaN now
-    if "rioxarray" in sys.modules:  # only then can it hide in its accessor (rio.set_nodata)
+        return None  # masked when it was opened: nodata is NaN now
+    if "rioxarray" in sys.modules:  # only then can its accessor hold one (rio.set_nodata)
         return source.rio.nodata
     for key in ("_FillValue", "missing_value", "fill_value", "nodata"):
         if key in source.attrs:
@@ -164,7 +167,10 @@ def _declared_nodata(source: xr.DataArray) -> Any:
 
 
 def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster | None:
-    """The store behind an untouched DataArray that `open_dataset` made: no detour by Dask."""
+    """Return the store of an unchanged DataArray that `open_dataset` returned, else None.
+
+    The store is read without Dask.
+    """
     from orograph.tiles.store.lazy import lazy_name
 
     path, chunks = source.encoding.get("source"), source.chunks
@@ -174,7 +180,7 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
         raster = StoreRaster(path, str(source.name))
     except InputError:
         return None
-    # The name of a Dask array tells its cells: any change by the user has given it another one.
+    # The name of a Dask array identifies its cells: any change by the user has changed it.
     names = {lazy_name(raster, chunks) for chunks in ("shard", "tile")}
     same = source.data.name in names and repr(raster.nodata) == repr(nodata)
     return raster if same and Georeference.from_dataarray(source) == raster.georeference else None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import report_crs_error
 from orograph.tiles.grid.georeference import (
     GRID_MAPPING,
     Georeference,
@@ -104,7 +105,8 @@ def _crs_of(array: xr.DataArray, attributes: dict[str, Any]) -> str | None:
     if "grid_mapping_name" in attributes:
         from pyproj import CRS
 
-        return str(CRS.from_cf(attributes).to_wkt())
+        with report_crs_error("raster"):
+            return str(CRS.from_cf(attributes).to_wkt())
     if "rioxarray" in sys.modules:  # only then can its accessor hold a CRS (rio.set_crs)
         crs = array.rio.crs
         return None if crs is None else str(crs.to_wkt())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
 Coordinates = npt.NDArray[np.float64]
 
 
+@contextmanager
+def report_crs_error(what: str) -> Iterator[None]:
+    """Raise InputError if pyproj does not accept a CRS."""
+    from pyproj.exceptions import CRSError
+
+    try:
+        yield
+    except CRSError as error:
+        raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
+
+
 def parse_crs(given: Any, what: str) -> CRS:
     """Return the horizontal part of a CRS, which is given in any form that pyproj accepts.
 
@@ -24,12 +37,9 @@ def parse_crs(given: Any, what: str) -> CRS:
         If pyproj does not understand it.
     """
     from pyproj import CRS
-    from pyproj.exceptions import CRSError
 
-    try:
+    with report_crs_error(what):
         crs = CRS.from_user_input(given)
-    except CRSError as error:
-        raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
     if crs.is_bound and crs.source_crs is not None:
         crs = crs.source_crs
     if crs.is_compound:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import report_crs_error
 
 if TYPE_CHECKING:
     import xarray as xr
     from affine import Affine
+    from pyproj import CRS
 
 GRID_MAPPING = "spatial_ref"
 # Tolerance, in cells, between a coordinate and that of a regular grid. Wide enough for longitudes
@@ -140,20 +142,20 @@ class Georeference:
     @property
     def is_geographic(self) -> bool:
         """Whether coordinates are longitude and latitude in degrees."""
-        if self.crs_wkt is None:
-            return False
+        return self.crs_wkt is not None and bool(self._crs().is_geographic)
+
+    def _crs(self) -> CRS:
         from pyproj import CRS
 
-        return bool(CRS.from_wkt(self.crs_wkt).is_geographic)
+        with report_crs_error("raster"):
+            return CRS.from_wkt(self.crs_wkt)
 
     def grid_mapping_attributes(self) -> dict[str, Any]:
         """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""
         attributes: dict[str, Any] = {}
         if self.crs_wkt is not None:
-            from pyproj import CRS
-
             try:
-                attributes = dict(CRS.from_wkt(self.crs_wkt).to_cf())
+                attributes = dict(self._crs().to_cf())
             except KeyError:  # CF has no name for the projection
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt

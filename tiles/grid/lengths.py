@@ -44,9 +44,12 @@ def step_lengths(
         or two positive numbers.
     """
     if cell_size is not None:
-        sides = np.asarray(cell_size, np.float64)
+        try:
+            sides = np.asarray(cell_size, np.float64)
+        except (TypeError, ValueError):
+            sides = np.empty(0)
         if sides.shape not in ((), (2,)):
-            raise InputError(f"cell_size: {cell_size}; give one side, or two: (y, x)")
+            raise InputError(f"cell_size: {cell_size!r}; give one side, or two: (y, x)")
         dy, dx = np.broadcast_to(sides, 2).tolist()
         if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
             raise InputError(f"cell_size: {cell_size}; it must be positive and finite")

@@ -47,6 +47,8 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
         if only one of layer and raster has a CRS.
     """
     layer = getattr(points, "geometry", points)
+    if isinstance(getattr(layer, "geom_type", None), str):
+        layer = [layer]  # one geometry
     if hasattr(layer, "geom_type"):
         _check_kinds(np.atleast_1d(np.asarray(layer.geom_type, object)).tolist(), name)
         given: Any = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
@@ -54,9 +56,12 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
         given = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
     elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "geom_type"):
         _check_kinds([getattr(item, "geom_type", None) for item in layer], name)
-        given = [(point.x, point.y) for point in layer]
+        given = [(np.nan, np.nan) if point.is_empty else (point.x, point.y) for point in layer]
     elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "x"):
-        given = [(point.x, point.y) for point in layer]
+        try:
+            given = [(point.x, point.y) for point in layer]
+        except AttributeError as error:
+            raise InputError(f"{name}: {error}; give points, each as (x, y)") from None
     else:
         given = layer
     array = _as_numbers(given, name)

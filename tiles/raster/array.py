@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,13 @@ def _digest(raster: ArrayRaster | LazyRaster) -> str:
     for y in range(0, height, rows):
         digest.update(raster.read(Window(y, 0, rows, width).clip(raster.shape)).data)
     return digest.hexdigest()
+
+
+def check_band(band: Any, count: int, what: str) -> int:
+    """Return the number of a band; raise InputError unless it is 1 to ``count``."""
+    if isinstance(band, bool) or not isinstance(band, Integral) or not 1 <= band <= count:
+        raise InputError(f"{what}: band={band!r}; it has bands 1 to {count}")
+    return int(band)
 
 
 def check_window(window: Window, shape: tuple[int, int], name: str | None) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
-from orograph.tiles.raster.array import check_window
+from orograph.tiles.raster.array import check_band, check_window
 from orograph.tiles.raster.ascii_grid import (
     ASCII,
     GRASS_NODATA,
@@ -172,9 +172,7 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
                 f"{what!r})[0], or ingest it first: og.ingest(..., band=1)"
             )
         return 1
-    if not 1 <= band <= dataset.count:
-        raise InputError(f"{what}: band={band}; it has bands 1 to {dataset.count}")
-    return band
+    return check_band(band, dataset.count, what)
 
 
 def _nodata(dataset: Any, at: int) -> int | float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster, to_host
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, to_host
 from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.store.publish import MARK, group_attributes
 from orograph.tiles.store.raster import StoreRaster, choose_step
@@ -32,22 +33,22 @@ _STORAGE_ATTRIBUTES = {
 
 def choose_variable(
     dataset: xr.Dataset, what: str, variable: str | None, opened: str = "dataset"
-) -> str:
-    """Return the name of the only raster of a Dataset, or check the given name.
+) -> Hashable:
+    """Return the name of the only raster of a Dataset, or of the one with the given name.
 
     ``opened`` is an expression that yields the Dataset, for the message.
     """
-    names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
+    names = {str(name): name for name, array in dataset.data_vars.items() if array.ndim >= 2}
     if variable is None:
         if len(names) != 1:
             raise InputError(
                 f"{what} has {len(names)} rasters ({', '.join(names) or 'none'}); "
-                + (choose_step(opened, names[0]) if names else "open another file")
+                + (choose_step(opened, next(iter(names))) if names else "open another file")
             )
-        return names[0]
-    if variable not in names:
+        return next(iter(names.values()))
+    if str(variable) not in names:
         raise InputError(f"{what} has no raster {variable!r}; it has {', '.join(names) or 'none'}")
-    return variable
+    return names[str(variable)]
 
 
 def from_dataset(
@@ -79,9 +80,7 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
                 "og.ingest(..., band=1)"
             )
         band = 1
-    if not 1 <= band <= count:
-        raise InputError(f"{what}: band={band}; it has bands 1 to {count}")
-    return band - 1
+    return check_band(band, count, what) - 1
 
 
 def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
@@ -111,7 +110,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     _check_shape(source.shape, what)
     dtype = supported_dtype(source.dtype, what)
     for key, neutral in (("scale_factor", 1), ("add_offset", 0)):
-        if source.attrs.get(key, neutral) != neutral:
+        if np.any(source.attrs.get(key, neutral) != neutral):
             raise InputError(
                 f"{what}: its attribute {key} is {source.attrs[key]}: cells are packed; open the "
                 "file with mask_and_scale=True"

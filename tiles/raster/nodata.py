@@ -81,7 +81,10 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
         if isinstance(number, int) or math.isfinite(number):
             bound = float(np.finfo(dtype).max)
             with np.errstate(over="ignore"):
-                held = float(dtype.type(number))
+                try:
+                    held = float(dtype.type(number))
+                except OverflowError:  # an int beyond float64
+                    held = math.inf
             if not math.isfinite(held):
                 raise InputError(
                     f"{what}: nodata={value!r} does not fit {dtype} (at most {bound}); "

@@ -67,6 +67,8 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path: {path!r}; it must be the path of a file")
     path = Path(path)
     raster = open_raster(source, variable=variable)
     _check_file(path, raster, overwrite)
@@ -105,7 +107,7 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     import warnings
 
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.errors import CRSError, NotGeoreferencedWarning
     from rasterio.windows import Window as RasterioWindow
 
     sums: dict[Window, int] = {}
@@ -136,7 +138,12 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
             opened = rasterio.open(path, "w", **form, **shape)
         with opened as target:
             if place.crs_wkt is not None:
-                target.crs = rasterio.CRS.from_wkt(place.crs_wkt)
+                try:
+                    target.crs = rasterio.CRS.from_wkt(place.crs_wkt)
+                except CRSError as error:
+                    raise InputError(
+                        f"source: GDAL cannot write its CRS ({error}); set another"
+                    ) from None
             if place.transform is not None:
                 target.transform = place.transform
             title = raster.attrs.get("long_name") or raster.name

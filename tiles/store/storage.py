@@ -385,9 +385,11 @@ def open_storage(place: Location) -> Storage:
     Raises
     ------
     InputError
-        If the scheme of the URL is not supported.
+        If it is none of them, or the scheme of the URL is not supported.
     """
     if not isinstance(place, str | os.PathLike):
+        if not hasattr(place, "zarr_store"):
+            raise InputError(f"{place!r} is no address of a store; give a path or a file:// URL")
         return place
     address = os.fspath(place)
     scheme = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", address)

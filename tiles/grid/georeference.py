@@ -142,20 +142,14 @@ class Georeference:
     @property
     def is_geographic(self) -> bool:
         """Whether coordinates are longitude and latitude in degrees."""
-        return self.crs_wkt is not None and bool(self._crs().is_geographic)
-
-    def _crs(self) -> CRS:
-        from pyproj import CRS
-
-        with report_crs_error("raster"):
-            return CRS.from_wkt(self.crs_wkt)
+        return self.crs_wkt is not None and bool(_parse_wkt(self.crs_wkt).is_geographic)
 
     def grid_mapping_attributes(self) -> dict[str, Any]:
         """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""
         attributes: dict[str, Any] = {}
         if self.crs_wkt is not None:
             try:
-                attributes = dict(self._crs().to_cf())
+                attributes = dict(_parse_wkt(self.crs_wkt).to_cf())
             except KeyError:  # CF has no name for the projection
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
@@ -210,6 +204,13 @@ class Georeference:
 
     def __hash__(self) -> int:
         return hash(self.token)
+
+
+def _parse_wkt(text: str) -> CRS:
+    from pyproj import CRS
+
+    with report_crs_error("raster"):
+        return CRS.from_wkt(text)
 
 
 def _check_axis(name: str, values: NDArray[np.float64]) -> None:

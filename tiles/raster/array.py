@@ -150,7 +150,7 @@ def _digest(raster: ArrayRaster | LazyRaster) -> str:
 
 def check_band(band: Any, count: int, what: str) -> int:
     """Return the number of a band; raise InputError unless it is 1 to ``count``."""
-    if isinstance(band, bool) or not isinstance(band, Integral) or not 1 <= band <= count:
+    if isinstance(band, bool) or not isinstance(band, Integral) or not 1 <= int(band) <= count:
         raise InputError(f"{what}: band={band!r}; it has bands 1 to {count}")
     return int(band)
 

@@ -211,7 +211,7 @@ def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
     reader.large = [reader.unpack(*spec) for spec in head["large"]]
     entry = reader.value(head["entry"])
     if (reader.at, reader.small_at) != (content.size, reader.small.size):
-        raise ValueError("there is more than the head tells of")
+        raise ValueError("there are more bytes than its header states")
     return entry
 
 

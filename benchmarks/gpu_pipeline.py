@@ -21,7 +21,7 @@ from distributed import Client, LocalCluster
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
-from orograph.kernels.device import host_memory
+from orograph.kernels.backends import get_backend
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
@@ -179,7 +179,7 @@ def reading_and_writing(
 
 def read(window: Window, memory: str, raster: StoreRaster) -> None:
     """Read a shard."""
-    with host_memory(memory):
+    with get_backend(memory).array_memory():
         raster.read(window)
 
 
@@ -187,5 +187,5 @@ def rewrite(
     window: Window, memory: str, raster: StoreRaster, sink: StoreSink, variable: str
 ) -> None:
     """Read a shard and write it."""
-    with host_memory(memory):
+    with get_backend(memory).array_memory():
         sink.write(variable, window, raster.read(window))

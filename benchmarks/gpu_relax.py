@@ -15,7 +15,7 @@ from terrain import fractal
 
 from orograph.kernels import device as cuda
 from orograph.kernels.relax import cuda as relax_cuda
-from orograph.kernels.relax.cuda import ResidentTile
+from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
 
@@ -82,12 +82,12 @@ def bits(side: int) -> None:
 
 
 def report(what: str, state: TileState) -> None:
-    """Print the speed of `ResidentTile.relax`, from the seeds to the fixpoint, and what it did."""
+    """Print the speed of `DeviceTile.relax`, from the seeds to the fixpoint, and what it did."""
     device = cuda.current_device()
     cells = (state.dist.shape[0] - 2) * (state.dist.shape[1] - 2)
     speeds = []
     for turn in range(REPEAT + 1):
-        tile = ResidentTile(state, device)
+        tile = DeviceTile(state, device)
         begin = time.perf_counter()
         stats = tile.relax()  # waits for the last round
         if turn:  # the first compiles

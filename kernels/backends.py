@@ -1,61 +1,249 @@
-"""Which function does a stage's work on which backend: the one place where that is chosen.
+"""The backends, which compute tiles: their memory and their kernels. The one place that chooses.
 
-A backend is imported only when one of its kernels is asked for, so CuPy is never needed on a
-machine without a GPU.
+Beside kernels a backend says where the arrays of tiles lie, so nothing in `orograph.engines` or in
+a problem asks which backend it is. A backend's kernels are imported when they are first called, so
+CuPy is never needed on a machine without a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from orograph.tiles.errors import BackendError, InputError
+from orograph.tiles.memory import use_allocator
+
+if TYPE_CHECKING:
+    from orograph.kernels.relax.resident import ResidentTile
+    from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search"})
+"""Stages that no other backend does."""
 
-_KERNELS: dict[str, dict[str, str]] = {
-    "tile_forest": {
-        "numba": "orograph.kernels.forest.tile:tile_forest",
-        "cuda": "orograph.kernels.forest.cuda:tile_forest",
-    },
-    "relax": {
-        "numba": "orograph.kernels.relax.tile:relax",
-        "cuda": "orograph.kernels.relax.cuda:relax",
-    },
-    **{
-        name: {
-            "numba": f"orograph.kernels.relax.pad:{name}",
-            "cuda": f"orograph.kernels.relax.pad_cuda:{name}",
-        }
-        for name in ("pad_costs", "read_out")
-    },
-    "solve_blocks": {
-        "numba": "orograph.kernels.boundary.blocks:solve_blocks",
-        "cuda": "orograph.kernels.boundary.cuda:solve_blocks",
-    },
-    "label_tile": {
-        "numba": "orograph.kernels.label.tile:label_tile",
-        "cuda": "orograph.kernels.label.cuda:label_tile",
-    },
-}
+
+class Backend(Protocol):
+    """What computes tiles: its memory, and its kernels."""
+
+    @property
+    def name(self) -> str:
+        """What the ``backend`` argument of an operation calls it."""
+
+    @property
+    def cells_a_visit(self) -> int:
+        """How many cells could be relaxed in the time that a visit takes beside its cells."""
+
+    def array_memory(self) -> AbstractContextManager[None]:
+        """Return a context in which arrays of tiles lie in memory that copies are quick with."""
+
+    def tile_memory_limit(self) -> int | None:
+        """Return the bytes that resident tiles may take; None: a share of the process's memory."""
+
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        """Return an array of the backend's memory in that of this process."""
+
+    def open_tile(self, state: TileState) -> ResidentTile:
+        """Return a tile of a shortest-path problem that stays in the backend's memory."""
+
+    @property
+    def pad_costs(self) -> Callable[..., Any]:
+        """As `orograph.kernels.relax.pad.pad_costs`, in the backend's memory."""
+
+    @property
+    def tile_forest(self) -> Callable[..., Any]:
+        """As `orograph.kernels.forest.tile.tile_forest`."""
+
+    @property
+    def label_tile(self) -> Callable[..., Any]:
+        """As `orograph.kernels.label.tile.label_tile`."""
+
+    @property
+    def solve_blocks(self) -> Callable[..., Any]:
+        """As `orograph.kernels.boundary.blocks.solve_blocks`."""
+
+    @property
+    def minplus(self) -> Callable[..., Any]:
+        """As `orograph.kernels.minplus.product.minplus`."""
+
+    @property
+    def floyd_warshall_block(self) -> Callable[..., Any]:
+        """As `orograph.kernels.minplus.closure.floyd_warshall_block`."""
+
+
+class NumbaBackend:
+    """Compiled loops on the CPU, in this process's memory."""
+
+    name = "numba"
+    cells_a_visit = 15_000  # a millisecond or so: halo and border
+
+    def array_memory(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing."""
+        return nullcontext()
+
+    def tile_memory_limit(self) -> int | None:
+        """Return None: a share of the process's memory."""
+        return None
+
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        """Return the array itself."""
+        return np.asarray(array)
+
+    def open_tile(self, state: TileState) -> ResidentTile:
+        """Return a tile in this process's memory."""
+        from orograph.kernels.relax.resident import HostTile
+
+        return HostTile(state)
+
+    @property
+    def pad_costs(self) -> Callable[..., Any]:
+        """Pad costs."""
+        from orograph.kernels.relax.pad import pad_costs
+
+        return pad_costs
+
+    @property
+    def tile_forest(self) -> Callable[..., Any]:
+        """Span a tile."""
+        from orograph.kernels.forest.tile import tile_forest
+
+        return tile_forest
+
+    @property
+    def label_tile(self) -> Callable[..., Any]:
+        """Label a tile."""
+        from orograph.kernels.label.tile import label_tile
+
+        return label_tile
+
+    @property
+    def solve_blocks(self) -> Callable[..., Any]:
+        """Make the boundary matrices of blocks."""
+        from orograph.kernels.boundary.blocks import solve_blocks
+
+        return solve_blocks
+
+    @property
+    def minplus(self) -> Callable[..., Any]:
+        """Multiply matrices, taking the least of sums."""
+        from orograph.kernels.minplus.product import minplus
+
+        return minplus
+
+    @property
+    def floyd_warshall_block(self) -> Callable[..., Any]:
+        """Close a matrix."""
+        from orograph.kernels.minplus.closure import floyd_warshall_block
+
+        return floyd_warshall_block
+
+
+class CudaBackend:
+    """CUDA kernels on this process's GPU."""
+
+    name = "cuda"
+    cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
+
+    def array_memory(self) -> AbstractContextManager[None]:
+        """Return a context in which arrays lie in page-locked memory."""
+        from orograph.kernels.device import current_device
+
+        return use_allocator(current_device().host_array)
+
+    def tile_memory_limit(self) -> int | None:
+        """Return a share of the GPU's memory."""
+        from orograph.kernels.relax.cuda import memory_for_tiles
+
+        return memory_for_tiles()
+
+    def to_host(self, array: Any) -> npt.NDArray[Any]:
+        """Return a copy of a device's array, or an array of this process as it is."""
+        from orograph.kernels.device import current_device
+
+        return array if isinstance(array, np.ndarray) else current_device().download(array)
+
+    def open_tile(self, state: TileState) -> ResidentTile:
+        """Return a tile in the GPU's memory."""
+        from orograph.kernels.relax.cuda import DeviceTile
+
+        return DeviceTile(state)
+
+    @property
+    def pad_costs(self) -> Callable[..., Any]:
+        """Pad costs."""
+        from orograph.kernels.relax.pad_cuda import pad_costs
+
+        return pad_costs
+
+    @property
+    def tile_forest(self) -> Callable[..., Any]:
+        """Span a tile."""
+        from orograph.kernels.forest.cuda import tile_forest
+
+        return tile_forest
+
+    @property
+    def label_tile(self) -> Callable[..., Any]:
+        """Label a tile."""
+        from orograph.kernels.label.cuda import label_tile
+
+        return label_tile
+
+    @property
+    def solve_blocks(self) -> Callable[..., Any]:
+        """Make the boundary matrices of blocks."""
+        from orograph.kernels.boundary.cuda import solve_blocks
+
+        return solve_blocks
+
+    @property
+    def minplus(self) -> Callable[..., Any]:
+        """Multiply matrices, taking the least of sums."""
+        from orograph.kernels.minplus.cuda import minplus
+
+        return minplus
+
+    @property
+    def floyd_warshall_block(self) -> Callable[..., Any]:
+        """Close a matrix."""
+        from orograph.kernels.minplus.cuda import floyd_warshall_block
+
+        return floyd_warshall_block
+
+
+_BACKENDS: dict[str, Backend] = {"numba": NumbaBackend(), "cuda": CudaBackend()}
+
+
+def get_backend(name: str) -> Backend:
+    """Return the backend ``"numba"`` or ``"cuda"``."""
+    return _BACKENDS[name]
+
+
+def may_use_numba(backend: str) -> bool:
+    """Return whether a run may use Numba's kernels: False if its tiles are a GPU's for certain."""
+    return backend != "cuda"
 
 
 def resolve_backend(
-    stage: str, backend: str, workers: Mapping[str, str | None] | None = None
+    stage: str, backend: str, ask_workers: Callable[[], Mapping[str, str | None]] | None = None
 ) -> str:
-    """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
+    """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
     Parameters
     ----------
-    stage, backend : str
-        What is to be done; one of ``BACKENDS``.
-    workers : mapping
-        Where this process does not do the work: names of those that do, and what `missing_gpu` says
-        there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none has; where there are
-        none yet it stays ``"auto"``.
+    stage : str
+        What a `Backend` has, or one of ``NUMBA_ONLY``.
+    backend : str
+        One of ``BACKENDS``.
+    ask_workers : callable
+        Where this process does not do the work: returns the names of those that do, and what
+        `missing_gpu` says there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none
+        has; where there are none yet it stays ``"auto"``.
 
     Raises
     ------
@@ -67,13 +255,15 @@ def resolve_backend(
     """
     if backend not in BACKENDS:
         raise InputError(f"backend: {backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    known = _KERNELS[stage]
-    if backend == "numba" or (backend == "auto" and "cuda" not in known):
+    on_gpu = stage not in NUMBA_ONLY
+    if on_gpu and not hasattr(CudaBackend, stage):
+        raise ValueError(f"stage: no backend has {stage!r}")
+    if backend == "numba" or (backend == "auto" and not on_gpu):
         return "numba"
-    if "cuda" not in known:
+    if not on_gpu:
         raise BackendError(f"backend: {stage} has no CUDA kernel yet; use 'numba'")
-    if workers is not None:
-        return backend_of_workers(backend, workers)
+    if ask_workers is not None:
+        return backend_of_workers(backend, ask_workers())
     reason = missing_gpu()
     if reason is None:
         return "cuda"
@@ -101,13 +291,6 @@ def backend_of_workers(backend: str, workers: Mapping[str, str | None]) -> str:
         f"backend: {backend!r}, but {len(without)} of {len(workers)} workers have no GPU to use, "
         f"such as {name}: {reason}; use 'numba', or a cluster whose workers all have one"
     )
-
-
-def kernel(stage: str, backend: str) -> Callable[..., Any]:
-    """The function that does the work of ``stage`` on ``backend``."""
-    module, name = _KERNELS[stage][backend].split(":")
-    function: Callable[..., Any] = getattr(import_module(module), name)
-    return function
 
 
 @cache

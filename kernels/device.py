@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import BackendError
-from orograph.tiles.memory import empty, use_allocator
+from orograph.tiles.memory import empty
 
 SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
@@ -215,11 +215,6 @@ def current_device() -> Device:
     if current_thread() is not main_thread():
         device.use_own_stream()
     return device
-
-
-def host_memory(backend: str) -> AbstractContextManager[None]:
-    """Where the arrays of tiles come from in a task that a backend computes for."""
-    return use_allocator(current_device().host_array) if backend == "cuda" else nullcontext()
 
 
 def blocks_for(count: int, threads: int) -> tuple[int]:

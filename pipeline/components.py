@@ -22,20 +22,22 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.backends import kernel
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
@@ -137,7 +139,6 @@ class Message:
 class Components:
     """Connected components as a problem of the up-and-down pass."""
 
-    dtype: np.dtype[Any]
     nodata: float | int | None
     connectivity: int
     min_size: int
@@ -150,7 +151,7 @@ class Components:
         """Label a tile and hand up what touches its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
-        tile = kernel("label_tile", self.backend)(
+        tile = get_backend(self.backend).label_tile(
             classes, self.nodata, self.connectivity, narrow=True
         )
         y, x = np.divmod(tile.first.astype(np.int64), window.width)
@@ -179,16 +180,13 @@ class Components:
         """Join the children's parts across their seams."""
         window, grid_width = place.window, place.grid[1]
         places = [child for child, _ in children]
-        cells, positions = join_borders(window, places)
+        borders = join(place, places, [s.border_values for _, s in children], self.connectivity)
         offsets = np.cumsum([0, *(s.parts.first.size for _, s in children)])
-        values = np.empty(cells.size, self.dtype)
-        at = np.full(cells.size, -1, np.int64)
-        for (_, s), position, offset in zip(children, positions, offsets, strict=False):
-            values[position] = s.border_values
+        values, a, b = borders.values, borders.a, borders.b
+        at = np.full(values.size, -1, np.int64)
+        for (_, s), position, offset in zip(children, borders.positions, offsets, strict=False):
             at[position] = np.where(s.border_parts >= 0, s.border_parts + offset, -1)
 
-        first, second, _ = seam_edges(*window.shape, split_of(places), self.connectivity)
-        a, b = np.searchsorted(cells, first), np.searchsorted(cells, second)
         joined = (at[a] >= 0) & (at[b] >= 0) & (values[a] == values[b])
         roots = rem_components(int(offsets[-1]), at[a[joined]], at[b[joined]])
 
@@ -203,9 +201,7 @@ class Components:
         owner = np.flatnonzero(parts.first == order[group])
         groups = _gather(parts, group, owner, order, ahead)
 
-        border = border_cells(*window.shape, place.sides)
-        at_border = np.searchsorted(cells, border)
-        on_border = at[at_border]
+        on_border = at[borders.border]
         touching = np.zeros(order.size, np.bool_)
         touching[group[on_border[on_border >= 0]]] = True
         kept = ~touching & (groups.size >= self.min_size)
@@ -218,7 +214,7 @@ class Components:
         )
         part = np.where(touching, np.cumsum(touching) - 1, -1)
         summary = Summary(
-            values[at_border],
+            values[borders.border],
             _part_of(on_border, part[group]),
             groups.take(touching),
             starts + _starts(complete, window, grid_width),
@@ -435,6 +431,30 @@ def _gather(
     return Parts(order, mine, size, box)
 
 
+@overload
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = ...,
+    min_size: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = ...,
+    min_size: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def connected_components(
     classes: Any,
     *,
@@ -442,13 +462,14 @@ def connected_components(
     min_size: int = 1,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Number the connected components of a raster of classes, at any size.
 
     Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
@@ -456,16 +477,16 @@ def connected_components(
 
     Parameters
     ----------
-    classes
+    classes : raster
         Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
         are background. What may be given is as for `minimum_spanning_forest`.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    min_size
+    min_size : int
         Components of fewer cells become background and have no number.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -504,14 +525,15 @@ def connected_components(
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
     raster = open_raster(classes, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    backend = choose_backend("label_tile", backend, (raster,), options)
-    problem = Components(raster.dtype, raster.nodata, connectivity, int(min_size), backend)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    chosen = choose_backend("label_tile", (raster,), options)
+    problem = Components(raster.nodata, connectivity, int(min_size), chosen)
     parameters = {
         "connectivity": connectivity,
         "min_size": int(min_size),
         "nodata": repr(raster.nodata),
     }
-    warm_up = partial(compile_kernels, raster.dtype) if backend != "cuda" else None
-    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
-    return launch(order, options)
+    warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(chosen) else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
+    run = launch(job, options)
+    return run.result() if wait else run

@@ -17,22 +17,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.backends import kernel
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles as halves
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
-from orograph.tiles.grid.border import border_cells, join_borders, seam_edges, split_of
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
@@ -136,7 +139,7 @@ class Forest:
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """The forest of a tile, its undecided edges contracted to the tile's border."""
         sides = place.sides
-        tile = kernel("tile_forest", self.backend)(
+        tile = get_backend(self.backend).tile_forest(
             cells,
             self.nodata,
             (sides.north, sides.south, sides.west, sides.east),
@@ -164,46 +167,37 @@ class Forest:
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
         """The forest of the children's contracted graphs and their seams, contracted again."""
-        window = place.window
-        cells, positions = join_borders(window, [child for child, _ in children])
-        values = np.empty(cells.size, self.dtype)
-        for (_, summary), position in zip(children, positions, strict=True):
-            values[position] = summary.border_values
-
-        seam_first, seam_second, seam_direction = seam_edges(
-            window.height,
-            window.width,
-            split_of([child for child, _ in children]),
+        borders = join(
+            place,
+            [child for child, _ in children],
+            [summary.border_values for _, summary in children],
             self.connectivity,
         )
-        a, b = np.searchsorted(cells, seam_first), np.searchsorted(cells, seam_second)
+        cells, values = borders.cells, borders.values
         valid = valid_cells(values, self.nodata)
-        real = valid[a] & valid[b]
-        a, b, seam_first, seam_direction = a[real], b[real], seam_first[real], seam_direction[real]
+        real = valid[borders.a] & valid[borders.b]
+        a, b, seam_direction = borders.a[real], borders.b[real], borders.direction[real]
         major, minor = edge_keys(self.weight, values[a], values[b])
-        seam = Edges(
-            a, b, major, minor, _identities(seam_first, seam_direction, window, place.grid)
-        )
+        identity = _identities(cells[a], seam_direction, place.window, place.grid)
+        seam = Edges(a, b, major, minor, identity)
 
         brought = [s.edges for _, s in children]
         parts = [
             Edges(p[e.a], p[e.b], e.major, e.minor, e.identity)
-            for e, p in zip(brought, positions, strict=True)
+            for e, p in zip(brought, borders.positions, strict=True)
         ]
         edges = _concatenate([*parts, seam])
         order = np.lexsort((edges.identity, edges.minor, edges.major))
 
-        border = border_cells(*window.shape, place.sides)
-        at_border = np.searchsorted(cells, border)
         border_number = np.full(cells.size, -1, np.int64)
-        border_number[at_border] = np.arange(border.size)
+        border_number[borders.border] = np.arange(borders.border.size)
         fate, ends = contract(edges.a, edges.b, order, border_number)
         up = np.flatnonzero(fate == UP)
         decided = fate == IN
 
         weights = key_weights(self.weight, edges.major[decided], self.dtype)
         summary = Summary(
-            values[at_border],
+            values[borders.border],
             Edges(ends[up, 0], ends[up, 1], edges.major[up], edges.minor[up], edges.identity[up]),
             sum(s.vertex_count for _, s in children),
             sum(s.edge_count for _, s in children) + int(decided.sum()),
@@ -290,6 +284,30 @@ def _concatenate(parts: Sequence[Edges]) -> Edges:
     )
 
 
+@overload
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def minimum_spanning_forest(
     elevation: Any,
     *,
@@ -297,13 +315,14 @@ def minimum_spanning_forest(
     connectivity: int = 8,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The minimum spanning forest of a grid of heights, exactly, at any size.
 
     The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
@@ -313,20 +332,23 @@ def minimum_spanning_forest(
 
     Parameters
     ----------
-    elevation
+    elevation : raster
         Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
         NumPy array, the path of a store made by `ingest`, or the path of any raster file.
-    weight
+    weight : {"max", "absolute_difference", "mean"}
         ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
         them. ``"mean"``: their mean height.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    nodata
+    nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells are never vertices.
     tile
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
+    shard
+        Cells a side of a shard, which one task reads and one task writes: ``tile`` times a power of
+        two; by default some 2048. The result does not depend on it.
     out
         Path of the Zarr store to write. Without it the result is in memory.
     overwrite
@@ -387,10 +409,38 @@ def minimum_spanning_forest(
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    backend = choose_backend("tile_forest", backend, (raster,), options)
-    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, backend)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    chosen = choose_backend("tile_forest", (raster,), options)
+    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    warm_up = partial(compile_kernels, raster.dtype, weight) if backend != "cuda" else None
-    order = RunSpec(QuadtreePass, problem, (raster,), parameters, warm_up)
-    return launch(order, options)
+    warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
+    run = launch(job, options)
+    return run.result() if wait else run
+
+
+def estimate_forest(
+    raster: Any, *, dtype: npt.DTypeLike | None, tile: int | None, workers: int
+) -> Plan:
+    """Return what a forest will take."""
+    grid = open_grid(raster, dtype, tile)
+    tasks = grid.tasks_of_sweep
+    border = 4 * (grid.shape[0] + grid.shape[1])
+    return Plan(
+        operation="minimum_spanning_forest",
+        shape=grid.shape,
+        tile=grid.layout.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=tasks,
+        memory_per_worker=WORKER_BYTES
+        + grid.tile_cells * (2 * grid.dtype.itemsize + 24)
+        + grid.shard_cells * 3
+        + border * 160,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+        bytes_read=grid.cells * grid.dtype.itemsize,
+        bytes_written=grid.cells,
+        bytes_checkpoints=grid.cells // 2 + 60 * grid.shards * 4 * grid.layout.shard,
+        workers=workers,
+        bytes_on_disk=None,
+    )

@@ -22,8 +22,6 @@ import numpy as np
 import xarray as xr
 
 import orograph as og
-from orograph.execution import launch
-from orograph.tiles.store.create import Layout
 
 TILE = 4
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
@@ -34,9 +32,8 @@ Mask = list[list[int]]
 
 def forest(out: Path, weight: str = "max", **options: Any) -> Mask:
     """The forest's mask, by one thread and in shards of 2 x 2 tiles."""
-    launch.run_layout = lambda shape, tile: Layout(tile, 2 * tile)
     with og.config.set(threads=1):
-        options = {"tile": TILE, "weight": weight, "out": out, **options}
+        options = {"tile": TILE, "shard": 2 * TILE, "weight": weight, "out": out, **options}
         return stored(og.minimum_spanning_forest(GRID, **options))
 
 

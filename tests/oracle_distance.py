@@ -218,7 +218,7 @@ def cost_distance(
     rank, hops = np.divmod(key, far)
     return Message(
         cost=np.where(reached, found, np.nan).reshape(shape),
-        allocation=np.where(reached, np.array(labels)[rank.astype(int) - 1], 0).reshape(shape),
+        allocation=np.where(reached, np.array(labels)[rank.astype(int) - 1], -1).reshape(shape),
         hops=np.where(reached, hops, -1).astype(np.int64).reshape(shape),
     )
 

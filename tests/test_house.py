@@ -149,6 +149,21 @@ def test_imports_run_one_way(package: str, forbidden: set[str]) -> None:
                 assert imported.startswith(lower), f"{name} imports {imported} of the pipeline"
 
 
+def test_only_the_kernels_know_which_backend_it_is() -> None:
+    names = {"numba", "cuda"}
+    found = [
+        f"{path}:{node.lineno}"
+        for path in files_of("orograph").values()
+        if path.suffix == ".py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        for constant in ast.walk(side)
+        if isinstance(constant, ast.Constant) and constant.value in names
+    ]
+    assert found == [], "ask the backend: orograph.kernels.backends.get_backend"
+
+
 def test_nothing_is_unpickled() -> None:
     """Whoever can write into a folder must not run code in the process that reads it."""
     for name, path in MODULES.items():

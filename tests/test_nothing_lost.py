@@ -38,7 +38,6 @@ from watched_raster import (
     kill_session,
     mortal_cluster,
     read_tiles,
-    small_shards,
     tasks_at_work,
     wait_until,
 )
@@ -62,11 +61,6 @@ GRID[rng.random(SHAPE) < 0.05] = np.nan
 @pytest.fixture(scope="module")
 def expected() -> np.ndarray:
     return oracle.minimum_spanning_forest(GRID).mask
-
-
-@pytest.fixture(autouse=True)
-def many_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run_layout", small_shards)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +94,15 @@ def client(module_client: Client, cluster: LocalCluster) -> Client:
 
 
 def forest(source: Any, out: Path, **options: Any) -> xr.Dataset:
-    return og.minimum_spanning_forest(source, **{"tile": TILE, "out": out, **options})
+    return og.minimum_spanning_forest(
+        source, **{"tile": TILE, "shard": SHARD, "out": out, **options}
+    )
 
 
 def started(source: Any, out: Path, **options: Any) -> og.Run:
-    return og.minimum_spanning_forest(source, tile=TILE, out=out, wait=False, **options)
+    return og.minimum_spanning_forest(
+        source, tile=TILE, shard=SHARD, out=out, wait=False, **options
+    )
 
 
 def partial(out: Path) -> Path:
@@ -304,7 +302,6 @@ def stopped(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     gate = Gate(tmp_path_factory.mktemp("gate"))
     gate.shut()
     with pytest.MonkeyPatch.context() as patch, og.config.set(threads=1):
-        patch.setattr(launch, "run_layout", small_shards)
         patch.setattr(launch, "StoreSink", bind(GatedSink, gate))
         run = started(WatchedRaster(ingested, ingested.with_name("first.txt")), out)
         try:
@@ -342,7 +339,7 @@ def test_a_run_is_resumed_on_a_cluster(
     [
         ({"weight": "mean"}, "weight = 'max'.*'mean'"),
         ({"connectivity": 4}, "connectivity = 8.*4"),
-        ({"tile": 5}, "shard = 16.*10"),
+        ({"tile": 5, "shard": 10}, "shard = 16.*10"),
     ],
     ids=["weight", "connectivity", "tile"],
 )
@@ -654,13 +651,10 @@ import resource, signal, sys
 from pathlib import Path
 import orograph as og
 from orograph import forest as forest_module
-from orograph.execution import launch
-from watched_raster import small_shards
-launch.run_layout = small_shards
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:
-    og.minimum_spanning_forest(sys.argv[1], tile=8, out=sys.argv[2])
+    og.minimum_spanning_forest(sys.argv[1], tile=8, shard=16, out=sys.argv[2])
 except og.StorageFullError as error:
     print("full:", error)
 """

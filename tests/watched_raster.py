@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 import orograph as og
 from orograph.execution import launch
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.create import Layout
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ShardWriter, StoreSink
 
@@ -227,11 +226,6 @@ def kill_session(
             process.wait()
 
 
-def small_shards(shape: tuple[int, int], tile: int) -> Layout:
-    """Shards of 2 x 2 tiles, in place of `launch.run_layout`: many shards on a small grid."""
-    return Layout(tile, 2 * tile)
-
-
 def read_tiles(diary: Path) -> Counter[tuple[int, int]]:
     """How often each tile, by its first cell, has been read."""
     lines = diary.read_text().splitlines() if diary.exists() else ()
@@ -250,13 +244,13 @@ def keys_held(dask_scheduler: Any) -> list[Any]:
 
 def main(source: str, out: str, diary: str, workers: int, reading: str, writing: str) -> None:
     """Make the forest, as far as the gates let it."""
-    launch.run_layout = small_shards
     launch.StoreSink = partial(GatedSink, Gate(writing))  # type: ignore[misc, assignment]
     started = og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext()
     with started as client, og.config.set(threads=2):
         og.minimum_spanning_forest(
             WatchedRaster(source, Path(diary), gate=Gate(reading)),
             tile=TILE,
+            shard=SHARD,
             out=out,
             client=client,
         )

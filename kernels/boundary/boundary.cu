@@ -54,7 +54,6 @@ constexpr int SPAN = 4;             // rows and columns a thread
 constexpr int TILE = LANES * SPAN;
 constexpr int THREADS = LANES * LANES;
 constexpr int DEPTH = 16;           // cells of a line whose paths are in shared memory
-constexpr bool SYMMETRIC = MODEL < 2;
 static_assert(LANES < 16 || TILE == STEP, "pass_lines: a diagonal is a tile");
 static_assert(CHUNK * STRIDE_OF_STEPS <= STEP * STEP, "a panel takes the place of a diagonal");
 

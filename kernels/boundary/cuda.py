@@ -71,8 +71,7 @@ class ResidentCosts:
             (spare if raster is rasters[0] else device.upload(raster)) if raster.size else spare
             for raster in (costs.friction, costs.elevation)
         )
-        coefficients = np.zeros(6)
-        coefficients[: rules.coefficients.size] = rules.coefficients
+        coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
         lengths = device.upload(np.ascontiguousarray(rules.factors))
         self._costs = friction, elevation, lengths, device.upload(coefficients)
         self._sizes = np.int32(stride), np.int32(rows), np.int32(rules.reverse)

@@ -17,7 +17,8 @@ import numpy as np
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar
 from orograph.kernels.forest.exact_sum import fold_sum
 from orograph.kernels.forest.keys import Array, key_limits, native_values, unused_key
-from orograph.kernels.forest.tile import WEIGHTS, TileForest, check_arguments, check_magnitude
+from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.forest.tile import TileForest, check_arguments, check_magnitude
 
 SOURCE = "forest/forest.cu"
 THREADS = 256

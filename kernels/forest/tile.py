@@ -49,9 +49,9 @@ from orograph.kernels.forest.first_round import (
     mark_choices,
 )
 from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
+from orograph.kernels.forest.order import WEIGHTS
 from orograph.tiles.errors import InputError
 
-WEIGHTS = ("max", "absolute_difference", "mean")
 MAX_CELLS = 2**29
 OVERFLOW = 2.0**1022
 

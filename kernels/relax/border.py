@@ -1,7 +1,8 @@
-"""By which value a tile may improve its neighbours: the edges from its border into the halo.
+"""The border of a tile and the halo around it: what neighbouring tiles send one another.
 
-Only cells that hold less than what the neighbours have been told count. Serial, each edge looked
-at once; the same bits as the sweeps, for it is the same `edge`.
+`probe_border` bounds what a tile can improve in its neighbours: it looks at the edges from its
+border into the halo. Only cells that hold less than what was last sent count. Serial, each edge
+looked at once; the same bits as the sweeps, for it is the same `edge`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.lanes import MOVES
 from orograph.kernels.relax.tile import TileState
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+
+Array = npt.NDArray[Any]
+Border = list[Any]
+"""For each of the eight `NEIGHBOURS` the cells that face it, or None."""
 
 # neighbours: north, south, west, east, north-west, north-east, south-west, south-east
 _NEIGHBOUR = np.array([[4, 0, 5], [2, -1, 3], [6, 1, 7]])
@@ -62,13 +68,13 @@ def _probe(dist, friction, elevation, rules, north, south, west, east, keys):
 
 
 def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-    """The least value by which each neighbour may be improved by what is new on the border.
+    """Return the least value by which each neighbour may be improved by what is new on the border.
 
     Parameters
     ----------
     state : TileState
         A tile whose halo holds what is known of the neighbours.
-    told : four arrays
+    sent : four arrays
         What the neighbours know of the border: north (r, w), south (r, w), west (h, r), east (h,
         r).
 
@@ -87,7 +93,7 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
 
 
 def halo_strips(dist: Any, reach: int) -> list[Any]:
-    """The halo of a tile, as views: rows to the north and south, then west and east between them.
+    """Return the halo of a tile as views: rows north and south, then west and east between them.
 
     Parameters
     ----------
@@ -97,3 +103,72 @@ def halo_strips(dist: Any, reach: int) -> list[Any]:
     """
     inside = dist[reach:-reach]
     return [dist[:reach], dist[-reach:], inside[:, :reach], inside[:, -reach:]]
+
+
+def inner_of(padded: Array, reach: int) -> Array:
+    """Return a padded array without its halo."""
+    return padded[reach:-reach, reach:-reach]
+
+
+def facing(inner: Array, reach: int) -> list[Array]:
+    """Return the parts of a tile that face each of its neighbours, in the order of `NEIGHBOURS`."""
+    rows = {-1: slice(None, reach), 0: slice(None), 1: slice(-reach, None)}
+    return [inner[rows[dy], rows[dx]] for dy, dx in NEIGHBOURS]
+
+
+def last_sent(sent: Border, own: list[Array], unreached: Any) -> list[Array]:
+    """Return the last sent border; unreached where nothing was sent."""
+    return [
+        np.full(part.shape, unreached, part.dtype) if before is None else before
+        for part, before in zip(own, sent, strict=True)
+    ]
+
+
+def improved_parts(own: list[Array], sent: list[Array]) -> Border:
+    """Return the parts of a border that hold less than was last sent, None for the others."""
+    return [
+        np.minimum(part, before) if (part < before).any() else None
+        for part, before in zip(own, sent, strict=True)
+    ]
+
+
+def set_halo(strips: list[Array], halo: Border, reach: int, unreached: Any) -> tuple[int, bool]:
+    """Set the halo to the neighbours' borders; return the sides where it fell, and if it changed.
+
+    It may rise: a state may hold what a visit to a neighbour sent whose result was lost with its
+    worker. Such values are right, but the neighbour must not be taken to hold them.
+
+    Parameters
+    ----------
+    strips : four arrays
+        The halo as `halo_strips` gives it; changed in place.
+    halo : Border
+        The borders of the neighbours that face the tile; None: unreached.
+    reach : int
+        Width of the halo in cells.
+    unreached : number
+
+    Returns
+    -------
+    sides : int
+        Bit 0 north, 1 south, 2 west, 3 east; a corner belongs to both of its sides.
+    changed : bool
+    """
+    sides, changed = 0, False
+    for k, (dy, dx) in enumerate(NEIGHBOURS):
+        strip = strips[{-1: 0, 1: 1}[dy] if dy else {-1: 2, 1: 3}[dx]]
+        columns = {-1: np.s_[:reach], 0: np.s_[reach:-reach], 1: np.s_[-reach:]}[dx]
+        mine = strip[:, columns] if dy else strip
+        news = halo[k]
+        if news is None:
+            news = unreached
+        elif news.shape != mine.shape:
+            # a neighbour at the grid's end may be thinner than the halo; it lies against the tile
+            y = mine.shape[0] - news.shape[0] if dy < 0 else 0
+            mine = mine[y : y + news.shape[0], : news.shape[1]]
+        if (news < mine).any():
+            sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
+        if (news != mine).any():
+            mine[...] = news
+            changed = True
+    return sides, changed

@@ -1,12 +1,13 @@
 """Shortest paths in one tile on a GPU: the host's side of relax.cu, and of the border around it.
 
-A `ResidentTile` keeps a tile's costs and distances in the device's memory from visit to visit:
-what neighbours tell goes up, the border and the keys come down, and the whole tile once, at the
-end. `relax`, `wake` and `probe_border` are the Numba functions of these names, done there and
+A `DeviceTile` keeps a tile's costs and distances in the device's memory from visit to visit:
+the neighbours' borders go up, its own border and the keys come down, and the whole tile once, at
+the end. `relax`, `wake` and `probe_border` are the Numba functions of these names, done there and
 back, with the same distances to the bit. A tile's rounds are launched in batches; the host waits
 once a batch.
 
-Pending keys are those of the Numba twin where both are at rest, and bounds as good elsewhere.
+Pending keys are those of the Numba counterpart where both have converged, and bounds as good
+elsewhere.
 """
 
 from __future__ import annotations
@@ -18,9 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels import device as cuda
-from orograph.kernels.relax.border import halo_strips
+from orograph.kernels.relax.border import (
+    Border,
+    facing,
+    halo_strips,
+    improved_parts,
+    inner_of,
+    last_sent,
+    set_halo,
+)
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, Rules
+from orograph.kernels.relax.pad import ReadOut
+from orograph.kernels.relax.pad_cuda import read_out
+from orograph.kernels.relax.resident import Exchange, next_above
 from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds
 
 Array = npt.NDArray[Any]
@@ -39,7 +51,7 @@ _COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS = 0, 3, 9, 10, 14, 15
 _WORDS = 20
 
 
-class ResidentTile:
+class DeviceTile:
     """A tile of a shortest-path problem in the memory of a device.
 
     Parameters
@@ -53,13 +65,13 @@ class ResidentTile:
 
     def __init__(self, state: TileState, device: cuda.Device | None = None) -> None:
         self._device = device = device or cuda.current_device()
-        self._state = state
+        self._given = state
         rules = state.rules
         self._defines = definitions(rules)
         self._height, self._width = (n - 2 * rules.reach for n in state.dist.shape)
         rasters = (state.friction, state.elevation)
         friction, elevation = (self._put(r) if r.size else r for r in rasters)
-        self.there = TileState(
+        self.state = TileState(
             self._put(state.dist),
             self._put(state.keys),
             self._put(state.fresh),
@@ -69,35 +81,37 @@ class ResidentTile:
             rules,
         )
         """The tile in the device's memory."""
-        self._dist, self._keys, self._fresh = self.there.dist, self.there.keys, self.there.fresh
-        coefficients = np.zeros(6)
-        coefficients[: rules.coefficients.size] = rules.coefficients
+        self._dist, self._keys, self._fresh = self.state.dist, self.state.keys, self.state.fresh
+        coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
         lengths = device.upload(np.ascontiguousarray(rules.factors))
         costs = (raster if raster.size else self._dist for raster in (friction, elevation))
         self._costs = *costs, lengths, device.upload(coefficients)
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
         self.reached = self._count_reached()
         """Cells that hold a value."""
+        shapes = [strip.shape for strip in halo_strips(state.dist, rules.reach)]
+        self.halo = [np.full(shape, rules.unreached, state.dist.dtype) for shape in shapes]
+        """The halo as the neighbours last sent it."""
 
     def _put(self, array: Any) -> cuda.Buffer:
         return self._device.upload(array) if isinstance(array, np.ndarray) else array
 
     def _count_reached(self) -> int:
-        rules = self._state.rules
-        inner = self._dist[rules.reach : -rules.reach, rules.reach : -rules.reach]
-        return int(self._device.array_module.count_nonzero(inner < rules.unreached))
+        rules = self._given.rules
+        reached = inner_of(self._dist, rules.reach) < rules.unreached
+        return int(self._device.array_module.count_nonzero(reached))
 
     @property
     def nbytes(self) -> int:
         """Bytes in the device's memory."""
-        state = self._state
+        state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
         return int(rasters + state.keys.size * (state.keys.itemsize + 13))
 
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
-        rules, block = self._state.rules, self._state.block
-        rows, columns, starts = checked_seeds(self._state, rows, columns, values)
+        rules, block = self._given.rules, self._given.block
+        rows, columns, starts = checked_seeds(self._given, rows, columns, values)
         kept = starts <= rules.limit
         rows, columns, starts = rows[kept], columns[kept], starts[kept]
         if rows.size == 0:
@@ -133,20 +147,20 @@ class ResidentTile:
             The halo, as `halo_strips` gives it; by default that of the state.
         """
         if strips is None:
-            strips = halo_strips(self._state.dist, self._state.rules.reach)
+            strips = halo_strips(self._given.dist, self._given.rules.reach)
         halo = pack_strips(strips)
         self._launch(
             "wake_blocks",
             cuda.blocks_for(halo.size, THREADS),
             (THREADS,),
             (self._keys, self._device.upload(halo)),
-            (self._value(self._state.rules.limit), *self._ints(self._state.rules.reverse, sides)),
+            (self._value(self._given.rules.limit), *self._ints(self._given.rules.reverse, sides)),
             block=True,
         )
 
     def relax(self, bound: float = math.inf) -> RelaxStats:
         """As `orograph.kernels.relax.tile.relax`, but the state is not changed."""
-        state, device = self._state, self._device
+        state, device = self._given, self._device
         rules = state.rules
         limit = _first_kept(bound, state)
         control = device.upload(self._fresh_control())
@@ -199,12 +213,28 @@ class ResidentTile:
         stats = self.relax(bound)
         return stats, int(xp.count_nonzero(self._dist < before))
 
+    def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
+        """Set the halo, relax up to a bound, and return what is new on the border."""
+        rules = self._given.rules
+        sides, changed = set_halo(self.halo, halo, rules.reach, rules.unreached)
+        if changed:
+            self.wake(sides, self.halo)
+        stats, improved = self.improve(next_above(bound, self._dist.dtype))
+        own = facing(inner_of(self._dist, rules.reach), rules.reach)
+        known = last_sent(sent, own, rules.unreached)
+        strips, outward = self.probe_border(known[:4])
+        # those that face a corner are the ends of the first rows and of the last
+        ends = np.s_[: rules.reach], np.s_[-rules.reach :]
+        corners = [strips[y][:, end] for y in (0, 1) for end in ends]
+        border = improved_parts(strips + corners, known)
+        return Exchange(stats.pending, outward.tolist(), border, improved, self.reached)
+
     def probe_border(self, sent: list[Array]) -> tuple[list[Array], npt.NDArray[np.float64]]:
         """The tile's border, and by which value what is new on it may improve each neighbour.
 
         Parameters
         ----------
-        told : four arrays
+        sent : four arrays
             As for `orograph.kernels.relax.border.probe_border`.
 
         Returns
@@ -214,7 +244,7 @@ class ResidentTile:
         (8,) float64
             As `orograph.kernels.relax.border.probe_border` returns them.
         """
-        state, device = self._state, self._device
+        state, device = self._given, self._device
         rules = state.rules
         known = pack_strips(sent).astype(state.dist.dtype, copy=False)
         border = device.array_module.empty(known.size, known.dtype)
@@ -233,7 +263,7 @@ class ResidentTile:
 
     def store(self) -> None:
         """Write distances and keys back to the state."""
-        state = self._state
+        state = self._given
         state.dist[...], state.keys[...], state.fresh[...] = self.pack()
 
     def pack(self) -> tuple[Array, Array, Array]:
@@ -248,6 +278,12 @@ class ResidentTile:
         xp.minimum(self._keys, upload(keys), out=self._keys)
         xp.maximum(self._fresh, upload(fresh), out=self._fresh)
         self.reached = self._count_reached()
+        for strip, known in zip(self.halo, halo_strips(dist, self._given.rules.reach), strict=True):
+            np.minimum(strip, known, out=strip)
+
+    def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
+        """Return the tile's result."""
+        return read_out(self.state, dtype, blank, per, device=self._device)
 
     def _launch(
         self,
@@ -261,7 +297,7 @@ class ResidentTile:
         shared: int = 0,
     ) -> None:
         """Launch a kernel on the tile and its costs."""
-        sizes = self._ints(self._height, self._width, *((self._state.block,) if block else ()))
+        sizes = self._ints(self._height, self._width, *((self._given.block,) if block else ()))
         self._device.launch(
             SOURCE,
             kernel,
@@ -274,18 +310,18 @@ class ResidentTile:
 
     def _fresh_control(self) -> npt.NDArray[np.uint64]:
         words = np.zeros(_WORDS, np.uint64)
-        unreached = np.array([self._state.unreached], self._state.dist.dtype)
+        unreached = np.array([self._given.unreached], self._given.dist.dtype)
         bits = unreached.view(f"u{unreached.itemsize}")[0]
         words[_LEAST : _LEAST + 3] = bits
         words[_PENDING] = bits
         return words
 
     def _from_bits(self, word: Any) -> Any:
-        dtype = self._state.dist.dtype
+        dtype = self._given.dist.dtype
         return np.array([word], np.uint64).astype(f"u{dtype.itemsize}").view(dtype)[0]
 
     def _value(self, value: Any) -> Any:
-        return cuda.scalar(self._state.dist.dtype, value)
+        return cuda.scalar(self._given.dist.dtype, value)
 
     @staticmethod
     def _ints(*values: Any) -> tuple[np.int32, ...]:
@@ -308,6 +344,8 @@ def definitions(rules: Rules) -> dict[str, object]:
         "VALUE": _TYPES[rules.factors.dtype.name],
         "INTEGER": int(rules.integer),
         "MODEL": rules.model,
+        "SYMMETRIC": int(rules.symmetric),
+        "COEFFICIENTS": rules.coefficients.size,
         "FRICTION": int(rules.has_friction),
         "STEPS": rules.steps,
         "UNIFORM": int(_uniform(rules)),
@@ -367,7 +405,7 @@ def relax(
     -------
     RelaxStats
     """
-    tile = ResidentTile(state, device)
+    tile = DeviceTile(state, device)
     stats = tile.relax(bound)
     tile.store()
     return stats
@@ -375,7 +413,7 @@ def relax(
 
 def wake(state: TileState, sides: int = 15, *, device: cuda.Device | None = None) -> float:
     """Key the blocks that the halo can improve; as `orograph.kernels.relax.tile.wake`."""
-    tile = ResidentTile(state, device)
+    tile = DeviceTile(state, device)
     tile.wake(sides)
     tile.store()
     return state.pending
@@ -385,7 +423,7 @@ def probe_border(
     state: TileState, sent: list[Array], *, device: cuda.Device | None = None
 ) -> npt.NDArray[np.float64]:
     """By which value the border may improve each neighbour; as `border.probe_border`."""
-    return ResidentTile(state, device).probe_border(sent)[1]
+    return DeviceTile(state, device).probe_border(sent)[1]
 
 
-__all__ = ["ResidentTile", "definitions", "probe_border", "relax", "wake"]
+__all__ = ["DeviceTile", "definitions", "probe_border", "relax", "wake"]

@@ -18,7 +18,15 @@ typedef long long int64;
 #ifndef MODEL
 #define MODEL 0
 #endif
-// Whether the model has friction (the two anisotropic ones go without as well).
+// Whether a step costs the same in both directions.
+#ifndef SYMMETRIC
+#define SYMMETRIC (MODEL < 2)
+#endif
+// How many coefficients the model has.
+#ifndef COEFFICIENTS
+#define COEFFICIENTS 6
+#endif
+// Whether there is friction (models of slopes go without as well).
 #ifndef FRICTION
 #define FRICTION 1
 #endif
@@ -74,7 +82,7 @@ struct Surface {
   const VALUE* lengths;
   int rows;
 #endif
-  double p[6];
+  double p[COEFFICIENTS > 6 ? COEFFICIENTS : 6];  // what the longest formula reads
   bool reverse;
 };
 
@@ -88,9 +96,7 @@ __device__ __forceinline__ void take_lengths(Surface& s, const VALUE* lengths, i
 }
 
 __device__ __forceinline__ void take_coefficients(Surface& s, const double* p, int reverse) {
-  if (MODEL == 2) s.p[0] = p[0];
-  if (MODEL == 3)
-    for (int i = 0; i < 6; ++i) s.p[i] = p[i];
+  for (int i = 0; i < COEFFICIENTS; ++i) s.p[i] = p[i];
   s.reverse = reverse != 0;
 }
 
@@ -128,6 +134,13 @@ __device__ __forceinline__ double walk(double dz, double length, double friction
   double slope = dz / length;
   double rise = slope >= 0.0 ? dz * p[1] : (slope < p[4] ? dz * p[3] : dz * p[2]);
   return (rise + length * p[0]) + (p[5] * friction) * length;
+}
+
+// What a step costs by a model that depends on its rise; p: coefficients.
+__device__ __forceinline__ double slope_cost(double dz, double length, double friction,
+                                             const double* p) {
+  if (MODEL == 2) return tobler(dz, length, friction, p[0]);
+  return walk(dz, length, friction, p);
 }
 
 __device__ __forceinline__ VALUE larger(VALUE a, VALUE b) { return a < b ? b : a; }
@@ -171,6 +184,5 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
   }
   double dz = double(s.elevation[v]) - double(s.elevation[u]);
   if (s.reverse) dz = -dz;
-  return VALUE(MODEL == 2 ? tobler(dz, double(length), mean, s.p[0])
-                          : walk(dz, double(length), mean, s.p));
+  return VALUE(slope_cost(dz, double(length), mean, s.p));
 }

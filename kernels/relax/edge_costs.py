@@ -1,4 +1,6 @@
-"""What one step costs, as relax_models.py says, evaluated in the order written.
+"""What one step costs, as models.py says, evaluated in the order written.
+
+A model whose cost depends on the slope is a function of it and a branch of `slope_cost`.
 
 The exponential is our own, from additions and multiplications alone, and at most 2 ulp off.
 """
@@ -20,6 +22,7 @@ from orograph.kernels.relax.models import (
     TOBLER,
     TWO_COLUMNS,
     TWO_ROWS,
+    WALK,
 )
 
 
@@ -77,6 +80,37 @@ def walk(dz, length, friction, a, b, c, d, slope_factor, weight):
 
 
 @compiled(error_model="numpy")
+def slope_cost(model, dz, length, friction, p):
+    """Return what a step costs by a model that depends on its rise; ``p``: coefficients."""
+    if model == TOBLER:
+        return tobler(dz, length, friction, p[0])
+    return walk(dz, length, friction, p[0], p[1], p[2], p[3], p[4], p[5])
+
+
+@compiled(error_model="numpy")
+def weigh_slopes(out, sign, u, v, mean, length, model, p):
+    """Weigh one direction of a row's edges by `slope_cost` (LLVM gives up on both at once).
+
+    Models that have a loop of their own, with coefficients in registers, take vectors.
+    """
+    if model == TOBLER:
+        pace = p[0]
+        for x in range(out.size):
+            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
+            out[x] = tobler(dz, np.float64(length[x]), mean[x], pace)
+    elif model == WALK:
+        a, b, c, d, slope_factor, weight = p[0], p[1], p[2], p[3], p[4], p[5]
+        for x in range(out.size):
+            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
+            along = np.float64(length[x])
+            out[x] = walk(dz, along, mean[x], a, b, c, d, slope_factor, weight)
+    else:
+        for x in range(out.size):
+            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
+            out[x] = slope_cost(model, dz, np.float64(length[x]), mean[x], p)
+
+
+@compiled(error_model="numpy")
 def edge(friction, elevation, y, x, dy, dx, rules, cost):
     """Put into cost[0] what the step from (y, x), an index into padded rasters, by (dy, dx) costs.
 
@@ -128,8 +162,4 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
     if rules.reverse:
         dz = -dz
-    p = rules.coefficients
-    if rules.model == TOBLER:
-        cost[0] = tobler(dz, np.float64(length), mean, p[0])
-    else:
-        cost[0] = walk(dz, np.float64(length), mean, p[0], p[1], p[2], p[3], p[4], p[5])
+    cost[0] = slope_cost(rules.model, dz, np.float64(length), mean, rules.coefficients)

@@ -1,4 +1,7 @@
-"""What an edge costs: the models of the shortest-path kernel, one edge or a row of them.
+"""What an edge costs: the cost models, one row of `MODELS` each.
+
+Arguments, commands, the layout of indices and docs/cost_models.md follow from the rows; the
+formulas stand in edge_costs.py and, for CUDA, edge_costs.cuh.
 
 Every expression is evaluated in the order written, without fused multiply-add, so that any backend
 that keeps the order gets the same bits. ``u`` is where the step starts, ``v`` where it ends; an
@@ -23,6 +26,8 @@ state's dtype. Their exponential is our own, from additions and multiplications 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +35,88 @@ import numpy.typing as npt
 
 from orograph.kernels.relax.lanes import STEPS
 
-FRICTION, ABSOLUTE_DIFFERENCE, TOBLER, WALK = range(4)
-MODELS = ("friction", "absolute_difference", "tobler", "walk")
-DEFAULTS = {"tobler": (0.6,), "walk": (0.72, 6.0, 1.9998, -1.9998, -0.2125, 1.0)}
+FRICTION, ABSOLUTE_DIFFERENCE, TOBLER, WALK = range(4)  # codes, as in edge_costs.cuh
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One cost model: all that is known of it but its formula."""
+
+    code: int
+    """By which compiled code knows it."""
+    summary: str
+    """What a step costs, in a line."""
+    needs: tuple[str, ...]
+    """Rasters without which there is no cost: ``"friction"``, ``"elevation"``."""
+    symmetric: bool
+    """Whether a step costs the same in both directions."""
+    integers: bool
+    """Whether costs of whole numbers are whole, so that int64 is allowed."""
+    neutral_friction: float | None = None
+    """Friction where none is given; None: friction is needed, or plays no part."""
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+    """Names and defaults, in the order in which the formula takes them."""
+    check: Callable[..., None] | None = None
+    """Raises ValueError for coefficients, given in that order, that can make a cost negative."""
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Rasters that play a part."""
+        optional = ("friction",) if self.neutral_friction is not None else ()
+        return optional + self.needs
+
+
+def _check_pace(pace: float) -> None:
+    if not pace > 0:
+        raise ValueError(f"tobler pace {pace}; must be above 0 s/m")
+
+
+def _check_walk(a: float, b: float, c: float, d: float, slope_factor: float, weight: float) -> None:
+    if not (min(a + min(0.0, c * slope_factor), b, -d, weight) >= 0 and slope_factor <= 0):
+        raise ValueError(
+            f"walk coefficients {(a, b, c, d, slope_factor, weight)} can make a step's cost "
+            "negative: a + c * slope_factor, b, -d, -slope_factor and lambda must not be below 0"
+        )
+
+
+MODELS = {
+    "friction": Model(
+        code=FRICTION,
+        summary="mean friction of the two cells, times the length",
+        needs=("friction",),
+        symmetric=True,
+        integers=True,
+    ),
+    "absolute_difference": Model(
+        code=ABSOLUTE_DIFFERENCE,
+        summary="difference of the two heights, whatever the length",
+        needs=("elevation",),
+        symmetric=True,
+        integers=True,
+    ),
+    "tobler": Model(
+        code=TOBLER,
+        summary="seconds by Tobler's hiking function, for metres",
+        needs=("elevation",),
+        symmetric=False,
+        integers=False,
+        neutral_friction=1.0,
+        coefficients={"pace": 0.6},
+        check=_check_pace,
+    ),
+    "walk": Model(
+        code=WALK,
+        summary="seconds by GRASS r.walk (Naismith, Langmuir), for metres",
+        needs=("elevation",),
+        symmetric=False,
+        integers=False,
+        neutral_friction=0.0,
+        coefficients={
+            "a": 0.72, "b": 6.0, "c": 1.9998, "d": -1.9998, "slope_factor": -0.2125, "lambda": 1.0,
+        },
+        check=_check_walk,
+    ),
+}  # fmt: skip
 BARRIER = 2**60  # integers: "unreachable" and "impassable"; four of them still fit int64
 
 EAST_WEST, NORTH_SOUTH, DIAGONAL, TWO_ROWS, TWO_COLUMNS = range(5)  # rows of the length table
@@ -42,11 +126,11 @@ class CostModel(NamedTuple):
     """What a step costs; formulas and sources at the top of this file."""
 
     name: str = "friction"
-    """``"friction"``, ``"absolute_difference"``, ``"tobler"`` or ``"walk"``."""
+    """One of `MODELS`."""
     reverse: bool = False
     """Count each step in the other direction: cost *to* the sources instead of *from* them."""
     coefficients: tuple[float, ...] = ()
-    """tobler: (seconds per metre at best,); walk: (a, b, c, d, slope_factor, lambda)."""
+    """In the order of `Model.coefficients`; none: its defaults."""
 
 
 BY_FRICTION = CostModel()
@@ -128,54 +212,69 @@ def cost_rules(
         raise ValueError(f"dist is {dtype}; must be float64, float32 or int64")
     if model.name not in MODELS:
         raise ValueError(f"model {model.name!r}; must be one of {', '.join(MODELS)}")
-    code = MODELS.index(model.name)
-    needed = "friction" if code == FRICTION else "elevation"
-    if needed not in given:
-        raise ValueError(f"the model {model.name} needs {needed}")
+    row = MODELS[model.name]
+    for needed in row.needs:
+        if needed not in given:
+            raise ValueError(f"the model {model.name} needs {needed}")
     integer = dtype.kind == "i"
-    symmetric = code in (FRICTION, ABSOLUTE_DIFFERENCE)
-    if integer and not symmetric:
+    if integer and not row.integers:
         raise ValueError(f"the model {model.name} needs a float dist; it is {dtype}")
-    usual = DEFAULTS.get(model.name, ())
+    usual = tuple(row.coefficients.values())
     coefficients = model.coefficients or usual
     if len(coefficients) != len(usual):
         raise ValueError(f"{len(coefficients)} coefficients for {model.name}; must be {len(usual)}")
-    if code == TOBLER and not coefficients[0] > 0:
-        raise ValueError(f"tobler pace {coefficients[0]}; must be above 0 s/m")
-    if code == WALK:
-        a, b, c, d, slope_factor, weight = coefficients
-        if not (min(a + min(0.0, c * slope_factor), b, -d, weight) >= 0 and slope_factor <= 0):
-            raise ValueError(
-                f"walk coefficients {coefficients} can make a step's cost negative: "
-                "a + c * slope_factor, b, -d, -slope_factor and lambda must not be below 0"
-            )
+    if row.check:
+        row.check(*coefficients)
     if lengths.ndim != 2 or lengths.shape[0] != 5:
         raise ValueError(f"lengths has shape {lengths.shape}; must be (5, padded rows)")
     used = lengths[: {4: 2, 8: 3, 16: 5}[connectivity]]
     factors = lengths.astype(dtype)
     if not (np.isfinite(used) & (used > 0)).all():
         raise ValueError(f"lengths go from {used.min()} to {used.max()}; must be above 0, finite")
-    if integer and code == FRICTION and (factors[: len(used)] != used).any():
+    if integer and row.code == FRICTION and (factors[: len(used)] != used).any():
         raise ValueError("lengths must be whole numbers where dist is int64; round them before")
-    if code == FRICTION and not integer:
+    if row.code == FRICTION and not integer:
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)
     limit = dtype.type(min(max_cost, BARRIER - 1) if integer else max_cost)
     if float(limit) > max_cost:  # rounded up
         limit = np.nextafter(limit, dtype.type(-np.inf))
     return Rules(
-        model=code,
+        model=row.code,
         steps=len(STEPS[connectivity]),
         reach=2 if connectivity == 16 else 1,
         reverse=bool(model.reverse),
-        symmetric=symmetric,
+        symmetric=row.symmetric,
         integer=integer,
         uniform=bool((factors == factors[:, :1]).all()),
-        has_friction="friction" in given and code != ABSOLUTE_DIFFERENCE,
-        has_elevation=code != FRICTION,
+        has_friction="friction" in given and "friction" in row.takes,
+        has_elevation="elevation" in row.needs,
         barrier=dtype.type(BARRIER if integer else np.nan),
         unreached=dtype.type(BARRIER if integer else np.inf),
         limit=limit,
         factors=factors,
         coefficients=np.array(coefficients, np.float64),
     )
+
+
+def model_table() -> str:
+    """Return the table of cost models, in Markdown, as docs/cost_models.md shows it."""
+    lines = [
+        "| cost | a step costs | rasters | both ways alike | int64 | coefficients |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, row in MODELS.items():
+        rasters = list(row.needs)
+        if row.neutral_friction is not None:
+            rasters.append(f"friction ({row.neutral_friction:g} if none)")
+        values = [f"{key} {value:g}" for key, value in row.coefficients.items()]
+        cells = (
+            f"`{name}`",
+            row.summary,
+            ", ".join(rasters),
+            "yes" if row.symmetric else "no",
+            "yes" if row.integers else "no",
+            ", ".join(values) or "none",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)

@@ -127,7 +127,7 @@ def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> Any:
 
 
 def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
-    """What is written of a tile at rest, and how many cells are what.
+    """Return what is written of a converged tile, and how many cells are what.
 
     Parameters
     ----------

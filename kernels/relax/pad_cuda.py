@@ -1,4 +1,4 @@
-"""A tile's costs before it is relaxed on a GPU, and its result after: twins of surface.py's.
+"""A tile's costs before it is relaxed on a GPU, and its result after: CUDA counterpart of pad.py.
 
 Cells are uploaded as they were read, and results are downloaded as they are written: what lies
 between is done by functions of the device's arrays.

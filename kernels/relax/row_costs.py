@@ -1,6 +1,6 @@
 """What the edges of a row of a block cost, in vectors.
 
-The expressions of relax_models.py in the order written: the same bits as `edge`.
+The expressions of models.py in the order written: the same bits as `edge`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import tobler, walk
+from orograph.kernels.relax.edge_costs import weigh_slopes
 from orograph.kernels.relax.lanes import (
     BACKWARD,
     BACKWARD_TWIN,
@@ -28,7 +28,7 @@ from orograph.kernels.relax.lanes import (
     weigh_differences,
     weigh_sums,
 )
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION, TOBLER
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
 
 # Row of the length table, for the edges of a plane and of its twin.
 _CLASS = np.array([[1, 2, 2, 4, 4, 3, 3], [0, 2, 2, 3, 3, 4, 4]])
@@ -94,22 +94,6 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 
 @compiled(error_model="numpy")
-def _weigh_slope(out, sign, u, v, mean, length, model, p):
-    """One direction of an edge whose cost depends on the slope (LLVM gives up on both at once)."""
-    if model == TOBLER:
-        pace = p[0]
-        for x in range(out.size):
-            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-            out[x] = tobler(dz, np.float64(length[x]), mean[x], pace)
-    else:
-        a, b, c, d, slope_factor, weight = p[0], p[1], p[2], p[3], p[4], p[5]
-        for x in range(out.size):
-            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-            along = np.float64(length[x])
-            out[x] = walk(dz, along, mean[x], a, b, c, d, slope_factor, weight)
-
-
-@compiled(error_model="numpy")
 def _weigh_lanes(ws, twin, row, low, high, mean, rules):
     count = high - low
     f = at(FRICTION_PLANE + (1 if twin else 0), row) + low
@@ -154,9 +138,10 @@ def _weigh_lanes(ws, twin, row, low, high, mean, rules):
             for x in range(count):
                 mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
         zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-        other = lanes(ws, at(back + k, row) + low, count)
-        _weigh_slope(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
-        _weigh_slope(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+        weigh_slopes(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+        if not rules.symmetric:
+            other = lanes(ws, at(back + k, row) + low, count)
+            weigh_slopes(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
 
 
 @compiled
@@ -170,7 +155,8 @@ def weigh_rows(ws, twin, row, count, ready, place, mean, rules):
     top, width = place
     first = row & ~7
     last = min(first + 8, count + rules.reach)
-    quick = rules.symmetric and rules.steps < 7 and not rules.integer
+    plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
+    quick = plain and rules.steps < 7 and not rules.integer
     weights = FORWARD_TWIN if twin else FORWARD
     lengths = TWIN_LENGTHS if twin else 0
     f = FRICTION_PLANE + (1 if twin else 0)

@@ -234,7 +234,7 @@ class TileState:
 
     @property
     def pending(self) -> float:
-        """Least pending key; infinite where the tile is at rest."""
+        """Least pending key; infinite where the tile has converged."""
         least = self.keys.min()
         return float(least) if least < self.rules.unreached else math.inf
 
@@ -250,7 +250,7 @@ def tile_state(
     max_cost: float = math.inf,
     block: int = LANES,
 ) -> TileState:
-    """Set up a tile with every block at rest; `seed` and `wake` give it work.
+    """Set up a tile whose blocks have all converged; `seed` and `wake` give it work.
 
     Parameters
     ----------
@@ -373,7 +373,7 @@ def wake(state: TileState, sides: int = 15) -> float:
     Returns
     -------
     float
-        Least pending key of the tile; infinite where it is at rest.
+        Least pending key of the tile; infinite where it has converged.
     """
     _wake(state.dist, state.friction, state.elevation, state.keys, state.block, state.rules, sides)
     return state.pending

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import orograph as og
+from orograph.kernels.relax.models import MODELS
 
 
 def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> None:
@@ -23,9 +24,7 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> Non
     build.add_argument("friction", help="store or raster file; '-' for models that go without")
     build.add_argument("store", help="Zarr store to write")
     build.add_argument("--elevation", help="store or raster file")
-    build.add_argument(
-        "--cost", choices=("friction", "absolute_difference", "tobler", "walk"), default="friction"
-    )
+    build.add_argument("--cost", choices=tuple(MODELS), default="friction")
     build.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     build.add_argument("--dtype", choices=("float64", "float32", "int64"), default="float64")
     build.add_argument("--cell-size", type=float, default=None)
@@ -112,7 +111,7 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
 def _query(options: argparse.Namespace) -> None:
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
-    field = index.query(_points(options), window, snap=options.snap)
+    field = index.query(_points(options), window, snap=options.snap)["cost"]
     if options.out.lower().endswith((".tif", ".tiff")):
         og.to_geotiff(field, options.out)
     else:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.plan import add_plan
+from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.relax.models import MODELS
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     mst = commands.add_parser("mst", help="minimum spanning forest")
     mst.add_argument("elevation", help="store or raster file")
     mst.add_argument("out", help="Zarr store to write")
-    mst.add_argument("--weight", choices=("max", "absolute_difference", "mean"), default="max")
+    mst.add_argument("--weight", choices=WEIGHTS, default="max")
     mst.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     mst.add_argument("--nodata", type=float, default=None)
     mst.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
@@ -75,9 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument("--sources", help="raster of labels")
     where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
     cost.add_argument("--elevation", help="store or raster file")
-    cost.add_argument(
-        "--cost", choices=("friction", "absolute_difference", "tobler", "walk"), default="friction"
-    )
+    cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
     cost.add_argument("--direction", choices=("from", "to"), default="from")
     cost.add_argument("--connectivity", type=int, choices=(4, 8, 16), default=8)
     cost.add_argument("--max-cost", type=float, default=float("inf"))
@@ -274,7 +274,7 @@ def _client(options: argparse.Namespace) -> Any:
     return og.cluster(n_workers=options.workers)
 
 
-def _watch(run: og.Run, name: str) -> xr.Dataset:
+def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     """Show a progress bar until the run ends; return its result."""
     from tqdm import tqdm
 

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 import orograph as og
+from orograph.kernels.relax.models import MODELS
 
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
@@ -28,7 +29,7 @@ def add_plan(commands: Any) -> None:
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
     index = plan.add_argument_group("distance_index")
     index.add_argument("--elevation", help="store or raster file")
-    index.add_argument("--cost", choices=("friction", "absolute_difference", "tobler", "walk"))
+    index.add_argument("--cost", choices=tuple(MODELS))
     index.add_argument("--connectivity", type=int, choices=(4, 8))
     index.add_argument("--block", type=int, help="cells a side of a block")
     index.add_argument("--levels", type=int, help="how often blocks are merged")

@@ -3,44 +3,84 @@
 from __future__ import annotations
 
 import math
-import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
-import xarray as xr
-from dask.base import tokenize
 
-from orograph import __version__
-from orograph.dense_paths.blocked import METHODS, Blocks, Sources, Steps, from_sources, write
+from orograph.dense_paths.blocked import (
+    METHODS,
+    Blocks,
+    Sources,
+    Steps,
+    from_sources,
+    most_phases,
+    write,
+)
 from orograph.dense_paths.edge_matrix import DTYPES, EdgeMatrix, open_edges
 from orograph.dense_paths.negative_cycle import find_negative_cycle
-from orograph.execution import jobs
-from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
-from orograph.execution.clusters import current_client
-from orograph.execution.launch import check_choice
-from orograph.execution.run import Progress, Run
-from orograph.execution.workspace import Workspace
+from orograph.execution.backends import choose_backend
+from orograph.execution.context import RunContext
+from orograph.execution.job import DatasetJob, Table
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions, check_choice, where_to_work
+from orograph.execution.run import Progress
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
-from orograph.settings import config
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.store.create import Layout, Variable, create_store, update_attributes
-from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Location, Storage
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Layout, Variable
 
 if TYPE_CHECKING:
+    import xarray as xr
     from distributed import Client
+
+    from orograph.execution.run import Run
 
 DIJKSTRA = "dijkstra"
 PLACE = Georeference(y_name="source", x_name="target")
+
+
+@overload
+def all_pairs(
+    graph: Any,
+    *,
+    predecessors: bool = ...,
+    method: str = ...,
+    dtype: str = ...,
+    no_edge: float = ...,
+    tile: int | None = ...,
+    out: str | Path | None = ...,
+    overwrite: bool = ...,
+    resume: bool = ...,
+    wait: Literal[True] = ...,
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> xr.Dataset: ...
+
+
+@overload
+def all_pairs(
+    graph: Any,
+    *,
+    predecessors: bool = ...,
+    method: str = ...,
+    dtype: str = ...,
+    no_edge: float = ...,
+    tile: int | None = ...,
+    out: str | Path | None = ...,
+    overwrite: bool = ...,
+    resume: bool = ...,
+    wait: Literal[False],
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> Run[xr.Dataset]: ...
 
 
 def all_pairs(
@@ -55,19 +95,20 @@ def all_pairs(
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
+    backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least length of a path from each vertex of a graph to each.
 
     Parameters
     ----------
-    graph
+    graph : array, sparse array, DataFrame or path
         Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray,
         a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array. In a dense one
         infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
         stored is no edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
         parallel edges the shortest counts.
-    predecessors
+    predecessors : bool
         Return the vertex before the last on each path too.
     method : {"auto", "floyd-warshall", "squaring", "dijkstra"}
         ``floyd-warshall`` and ``squaring`` (repeated min-plus products) work on tiles of the
@@ -76,16 +117,16 @@ def all_pairs(
         fewer than about one edge in a thousand is there, else ``floyd-warshall``.
     dtype : {"float64", "float32", "int64"}
         In which lengths are added and returned. ``float32`` takes no negative ones.
-    no_edge
+    no_edge : float
         A value of the matrix that means that there is no edge: 0, as in networkx and SciPy.
         ``no_edge=np.inf`` makes zeros off the diagonal edges of length 0.
-    tile
+    tile : int, optional
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, wait, client
+    out, overwrite, resume, wait, backend, client
         As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
-        be larger than memory.
+        be larger than memory. ``dijkstra`` has no CUDA kernel.
 
     Returns
     -------
@@ -101,6 +142,8 @@ def all_pairs(
         holds.
     NegativeCycle
         If a cycle of negative length is there; the error names it.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
 
     Notes
     -----
@@ -126,23 +169,17 @@ def all_pairs(
     """
     check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
     check_choice("dtype", dtype, DTYPES)
-    if client is not None and not hasattr(client, "scheduler_info"):
-        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
-    if resume and out is None:
-        raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
+    options = RunOptions(tile, out, overwrite, resume, client, backend)
+    where_to_work((), options)  # a client that is none is refused before the edges are looked at
     matrix = open_edges(graph, dtype, no_edge)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)
     side = min(side, matrix.n)
-    client = client or (current_client() if out is not None else None)
-    task = _Task(matrix, side, method, predecessors)
-    if out is None and client is None:
-        work = task.in_memory
-    else:
-        folder, scratch = _folder(out)
-        space = Workspace(folder, task.identity(), overwrite=overwrite, resume=resume)
-        work = _on_disk(task, space, client, scratch)
-    run = Run(work, lambda: task, task.cancelled, client)  # type: ignore[arg-type, return-value]
+    stage = DIJKSTRA if method == DIJKSTRA else "minplus"
+    chosen = choose_backend(stage, (), options)
+    shape = matrix.n, matrix.n
+    job = MatrixJob((), shape, Layout(side, side), chosen, matrix, method, predecessors)
+    run = launch(job, options)
     return run.result() if wait else run
 
 
@@ -155,10 +192,15 @@ def usual_tile(n: int, method: str) -> int:
     return max(128, min(most, -(-n // 512) * 64))
 
 
+def few_edges(edges: int, n: int) -> bool:
+    """Return whether Dijkstra's algorithm is quicker, on n vertices with so many edges."""
+    return 1000 * (edges + n * math.log2(n + 1)) < n * n
+
+
 def _choose(matrix: EdgeMatrix, method: str) -> str:
     stats, n = matrix.statistics, matrix.n
     if method == "auto":
-        few = 1000 * (stats.edges + n * math.log2(n + 1)) < n * n
+        few = few_edges(stats.edges, n)
         exact = matrix.dtype.kind != "i" or n * stats.greatest < 2**53
         method = DIJKSTRA if few and stats.least >= 0 and exact else "floyd-warshall"
     if stats.least < 0 and method == DIJKSTRA:
@@ -188,20 +230,18 @@ def _choose(matrix: EdgeMatrix, method: str) -> str:
     return method
 
 
-@dataclass
-class _Task:
-    """All pairs of one graph: what is to be done, and how far it is."""
+@dataclass(frozen=True)
+class MatrixJob(DatasetJob):
+    """All pairs of one graph."""
 
     matrix: EdgeMatrix
-    side: int
     method: str
     traced: bool
-    cancelled: Event = field(default_factory=Event)
-    steps: Steps | None = None
+    georeference = PLACE
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The rasters of the result."""
+        """The lengths, and the predecessors if they are asked for."""
         fill = BARRIER if self.matrix.dtype.kind == "i" else None
         distance = Variable("distance", self.matrix.dtype, fill, {"long_name": "length of path"})
         before = {"long_name": "vertex before the target on the path from the source"}
@@ -213,13 +253,13 @@ class _Task:
         """The attributes of the result."""
         return {
             "method": self.method,
-            "tile": self.side,
+            "tile": self.layout.tile,
             "vertices": self.matrix.n,
             "edges": self.matrix.statistics.edges,
         }
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, in JSON types."""
+        """Return the method, the tiles and a checksum of the edges."""
         stats = self.matrix.statistics
         return {
             "operation": "all-pairs",
@@ -227,119 +267,81 @@ class _Task:
             "dtype": str(self.matrix.dtype),
             "predecessors": self.traced,
             "input": [stats.least, stats.greatest, stats.checksum],
-            "orograph": __version__,
         }
 
-    def progress(self) -> Progress:
-        """Phases that are done, and all of them."""
-        if self.steps is None:
-            return Progress(0, 0)
-        return Progress(self.steps.done, self.steps.total)
-
-    def statistics(self) -> dict[str, int]:
-        """How much work it was: known before."""
-        return {}
-
-    def work(
-        self, checkpoints: CheckpointStore, sink: Sink, client: Client | None, token: str
-    ) -> None:
-        """Do it all, into the sink."""
-        self._warm_up()
-        stats, matrix = self.matrix.statistics, self.matrix
-        cancelled = None if client else self.cancelled
-        if self.method == DIJKSTRA:
-            nothing = float(BARRIER) if matrix.dtype.kind == "i" else math.inf
-            work = Sources(
-                matrix.n, self.side, matrix.dtype, nothing, self.traced, checkpoints, sink, token,
-                cancelled,
-            )  # fmt: skip
-            work.begin(matrix)
-            with jobs.shared(work, client) as handle:
-                self.steps = Steps(work, handle, client, self.cancelled, total=1)
-                from_sources(self.steps)
+    def warm_up(self) -> None:
+        """Compile the product and the closure."""
+        if not may_use_numba(self.backend) or self.method == DIJKSTRA:
             return
-        tolerance = 0.0
-        if matrix.dtype.kind == "f" and stats.least < 0:
-            tolerance = matrix.n**2 * 2.0**-52 * stats.greatest
-        blocks = Blocks(
-            matrix.n, self.side, self.traced, stats.least < 0, tolerance, checkpoints, sink,
-            token, cancelled,
-        )  # fmt: skip
-        with jobs.shared(blocks, client) as handle:
-            self.steps = Steps(blocks, handle, client, self.cancelled, total=blocks.count + 1)
-            if blocks.whole_generation(blocks.count + 64) < 0:
-                replace(blocks, cancelled=self.cancelled).begin(matrix)
-            generation, bad = METHODS[self.method](self.steps)
-            if bad is not None:
-                found = find_negative_cycle(matrix, tolerance / (2 * matrix.n))
-                if found is None:
-                    raise RunError(
-                        f"vertex {bad} is nearer to itself than 0, but no negative cycle was "
-                        "found; this should not be: report it with the graph"
-                    )
-                raise NegativeCycle(*found)
-            write(self.steps, generation)
-
-    def in_memory(self) -> xr.Dataset:
-        """On threads of this process, without a file."""
-        n = self.matrix.n
-        arrays = {v.name: np.empty((n, n), v.dtype) for v in self.outputs}
-        token = tokenize("memory", time.time_ns())
-        self.work(MemoryCheckpoints(), ArraySink(arrays), None, token)
-        variables = {
-            v.name: (
-                ("source", "target"),
-                arrays[v.name],
-                {**v.attrs, **({} if v.fill_value is None else {"_FillValue": v.fill_value})},
-            )
-            for v in self.outputs
-        }
-        return xr.Dataset(variables, attrs=self.attributes)
-
-    def _warm_up(self) -> None:
-        """Compile the kernels before several threads or workers want them."""
         a = np.zeros((1, 1), self.matrix.dtype)
         before = np.zeros((1, 1), np.int32) if self.traced else None
         minplus(a, a.copy(), a.copy(), before_b=before, before=before)
         floyd_warshall_block(a, before=before)
 
+    def engine(
+        self, rasters: tuple[Raster, ...], context: RunContext, backend: str
+    ) -> _MatrixEngine:
+        """Return what works the method out."""
+        stats, matrix, side = self.matrix.statistics, self.matrix, self.layout.tile
+        work: Blocks | Sources
+        if self.method == DIJKSTRA:
+            nothing = float(BARRIER) if matrix.dtype.kind == "i" else math.inf
+            work = Sources(matrix.n, side, matrix.dtype, nothing, self.traced, context)
+        else:
+            tolerance = 0.0
+            if matrix.dtype.kind == "f" and stats.least < 0:
+                tolerance = matrix.n**2 * 2.0**-52 * stats.greatest
+            signed = stats.least < 0
+            work = Blocks(matrix.n, side, self.traced, signed, tolerance, backend, context)
+        return _MatrixEngine(self, work)
 
-def _folder(out: Location | None) -> tuple[Location, tempfile.TemporaryDirectory[str] | None]:
-    if out is not None:
-        return out, None
-    scratch = tempfile.TemporaryDirectory(
-        prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
-    )
-    return Path(scratch.name) / "result.zarr", scratch
 
+class _MatrixEngine:
+    """Does the work of a job, phase by phase."""
 
-def _on_disk(
-    task: _Task,
-    space: Workspace,
-    client: Client | None,
-    scratch: tempfile.TemporaryDirectory[str] | None,
-) -> Callable[[], xr.Dataset]:
-    """The work that goes through a workspace."""
+    def __init__(self, job: MatrixJob, work: Blocks | Sources) -> None:
+        self.job = job
+        self.work = work
+        total = 1 if isinstance(work, Sources) else most_phases(work, job.method) + 1
+        self._done: Callable[[], Progress] = lambda: Progress(0, total)
 
-    def create_result(result: Storage, run: str) -> None:
-        n = task.matrix.n
-        layout = Layout(task.side, task.side)
-        create_store(result, (n, n), layout, task.outputs, PLACE, task.attributes, run)
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do it all; return the attributes of the result."""
+        work, matrix = self.work, self.job.matrix
+        total = self._done().total
+        steps = Steps(work, (handle, "work"), client, cancelled, total=total)
+        self._done = lambda: Progress(steps.done, total)
+        if isinstance(work, Sources):
+            work.begin(matrix)
+            from_sources(steps)
+            return self.job.attributes
+        if work.whole_generation(work.count + 64) < 0:
+            here = replace(work.context, cancelled=cancelled)
+            replace(work, context=here).begin(matrix)
+        generation, bad = METHODS[self.job.method](steps)
+        if bad is not None:
+            found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))
+            if found is None:
+                raise RunError(
+                    f"vertex {bad} is nearer to itself than 0, but no negative cycle was "
+                    "found; this should not be: report it with the graph"
+                )
+            raise NegativeCycle(*found)
+        write(steps, generation)
+        return self.job.attributes
 
-    def work() -> xr.Dataset:
-        if space.finished:
-            space.clear()
-            return open_dataset(space.out)
-        checkpoints = space.open(create_result)
-        token = tokenize(space.token, time.time_ns())
-        task.work(checkpoints, StoreSink(space.result), client, token)
-        update_attributes(space.result, None, task.attributes)
-        space.publish()
-        result = open_dataset(space.out)
-        if scratch is not None:
-            result = result.load()
-            result.close()
-            scratch.cleanup()
-        return result
+    def table(self) -> Table:
+        """There is none."""
+        return {}
 
-    return work
+    def progress(self) -> Progress:
+        """Return how many phases are done."""
+        return self._done()
+
+    def statistics(self) -> dict[str, int]:
+        """Return nothing: how much work it was is known before."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # tasks find the edges among the checkpoints
+        return {"work": self.work}

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +29,15 @@ from dask._task_spec import Task, TaskRef
 from scipy import sparse
 
 from orograph.engines.task_graph import Key, Layers
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.execution.run import compute
-from orograph.kernels.minplus.closure import floyd_warshall_block
+from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_circles, mend_row
-from orograph.kernels.minplus.product import NO_VERTEX, minplus
-from orograph.tiles.errors import Cancelled
+from orograph.kernels.minplus.product import NO_VERTEX
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.sink import Sink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -60,10 +58,8 @@ class Blocks:
     traced: bool
     signed: bool
     tolerance: float
-    checkpoints: CheckpointStore
-    sink: Sink
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    backend: str
+    context: RunContext
 
     @property
     def count(self) -> int:
@@ -85,23 +81,23 @@ class Blocks:
 
     def tile(self, generation: int, i: int, j: int) -> Tile:
         """A tile of a generation, which the caller may change."""
-        tile: Tile | None = self.checkpoints.load(_kind(generation), self.node(i, j))
+        tile: Tile | None = self.context.checkpoints.load(_kind(generation), self.node(i, j))
         if tile is None:
             raise RuntimeError(f"tile ({i}, {j}) of generation {generation} is gone or damaged")
         return tile
 
     def keep(self, generation: int, i: int, j: int, tile: Tile) -> None:
         """Keep a tile."""
-        self.checkpoints.save(_kind(generation), self.node(i, j), tile)
+        self.context.checkpoints.save(_kind(generation), self.node(i, j), tile)
 
     def has(self, generation: int, i: int, j: int) -> bool:
         """Is a tile of this generation there?"""
-        return self.checkpoints.has(_kind(generation), self.node(i, j))
+        return self.context.checkpoints.has(_kind(generation), self.node(i, j))
 
     def drop(self, generation: int) -> None:
         """Forget a generation."""
         for i, j in self.places():
-            self.checkpoints.drop(_kind(generation), self.node(i, j))
+            self.context.checkpoints.drop(_kind(generation), self.node(i, j))
 
     def places(self) -> Iterator[tuple[int, int]]:
         """All tiles, row by row."""
@@ -110,14 +106,14 @@ class Blocks:
     def whole_generation(self, most: int) -> int:
         """The last generation of which every tile is there, -1 if there is none."""
         for generation in range(most, -1, -1):
-            if self.checkpoints.count(_kind(generation), 0) == self.count**2:
+            if self.context.checkpoints.count(_kind(generation), 0) == self.count**2:
                 return generation
         return -1
 
     def begin(self, graph: EdgeMatrix) -> None:
         """Make generation 0 of a graph's edges."""
         for i, j in self.places():
-            self.stop_if_cancelled()
+            self.context.stop_if_cancelled()
             if self.has(0, i, j):
                 continue
             lengths = np.ascontiguousarray(graph.block(self.span(i), self.span(j)))
@@ -127,27 +123,24 @@ class Blocks:
                 edge = graph.reach(lengths)
                 edge &= vertex[self.span(i), None] != vertex[None, self.span(j)]
                 before = np.where(edge, vertex[self.span(i), None], np.int32(NO_VERTEX))
-                self.checkpoints.save("edges", self.node(i, j), lengths.copy())
+                self.context.checkpoints.save("edges", self.node(i, j), lengths.copy())
             self.keep(0, i, j, (lengths, before))
-
-    def stop_if_cancelled(self) -> None:
-        """Raise if the run is to stop."""
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise Cancelled("the run was cancelled")
 
     def lower(self, c: Tile, a: Tile, b: Tile) -> None:
         """Lower a tile by the product of two others."""
+        minplus = get_backend(self.backend).minplus
         minplus(a[0], b[0], c[0], before_b=b[1], before=c[1], signed=self.signed)
 
     # -- tasks -------------------------------------------------------------------------------
 
     def task_diagonal(self, phase: int) -> int | None:
         """Close the diagonal tile of a phase; a vertex on a negative cycle, or None."""
-        self.stop_if_cancelled()
+        self.context.stop_if_cancelled()
         if self.has(phase + 1, phase, phase):
             return None
         tile = self.tile(phase, phase, phase)
-        bad = floyd_warshall_block(tile[0], before=tile[1], tolerance=self.tolerance)
+        close = get_backend(self.backend).floyd_warshall_block
+        bad: int | None = close(tile[0], before=tile[1], tolerance=self.tolerance)
         if bad is not None:
             return phase * self.side + bad
         _clear_diagonal(tile)
@@ -156,7 +149,7 @@ class Blocks:
 
     def task_panel(self, phase: int, i: int, j: int, bad: int | None) -> int | None:
         """Lower a tile in the row or the column of a phase by the closed diagonal tile."""
-        self.stop_if_cancelled()
+        self.context.stop_if_cancelled()
         if bad is not None or self.has(phase + 1, i, j):
             return bad
         tile = self.tile(phase, i, j)
@@ -169,7 +162,7 @@ class Blocks:
 
     def task_rest(self, phase: int, i: int, j: int, *bad: int | None) -> None:
         """Lower any other tile by those of its row and of its column in the phase's panels."""
-        self.stop_if_cancelled()
+        self.context.stop_if_cancelled()
         if any(vertex is not None for vertex in bad) or self.has(phase + 1, i, j):
             return
         tile = self.tile(phase, i, j)
@@ -178,7 +171,7 @@ class Blocks:
 
     def task_square(self, generation: int, i: int, j: int) -> tuple[bool, int | None]:
         """A tile of D (+) D: has it been lowered, and which vertex is on a negative cycle?"""
-        self.stop_if_cancelled()
+        self.context.stop_if_cancelled()
         old = self.tile(generation, i, j)
         new = old[0].copy(), None if old[1] is None else old[1].copy()
         for k in range(self.count):
@@ -199,13 +192,13 @@ class Blocks:
 
     def task_write(self, generation: int, i: int) -> None:
         """Write a row of tiles of the result."""
-        self.stop_if_cancelled()
+        self.context.stop_if_cancelled()
         tiles = []
         for j in range(self.count):
             lengths, before = self.tile(generation, i, j)
             if i == j:
                 _clear_diagonal((lengths, before))
-            self.sink.write("distance", self.window(i, j), lengths)
+            self.context.sink.write("distance", self.window(i, j), lengths)
             tiles.append((lengths, before))
         if not self.traced:
             return
@@ -216,7 +209,7 @@ class Blocks:
             self._mend(distance, before, circles)
         for j in range(self.count):
             part = np.ascontiguousarray(before[:, self.span(j)])
-            self.sink.write("predecessor", self.window(i, j), part)
+            self.context.sink.write("predecessor", self.window(i, j), part)
 
     def _mend(self, distance: Array, before: Array, circles: npt.NDArray[np.bool_]) -> None:
         """Give vertices that lead round in circles predecessors that do not."""
@@ -226,7 +219,7 @@ class Blocks:
             span = self.span(j)
             here = (columns >= span.start) & (columns < span.stop)
             for k in range(self.count) if here.any() else ():
-                edges = self.checkpoints.load("edges", self.node(k, j))
+                edges = self.context.checkpoints.load("edges", self.node(k, j))
                 lengths[self.span(k), here] = edges[:, columns[here] - span.start]
         unreached = BARRIER if distance.dtype.kind == "i" else np.inf
         for row in np.flatnonzero(circles.any(axis=1)):
@@ -248,7 +241,9 @@ def _kind(generation: int) -> str:
 
 def _perform(handle: Any, stage: str, *arguments: Any) -> Any:
     """Do one task: the only function that Dask sees."""
-    return getattr(load(handle), f"task_{stage}")(*arguments)
+    work = load(handle)
+    with get_backend(work.backend).array_memory():
+        return getattr(work, f"task_{stage}")(*arguments)
 
 
 @dataclass
@@ -264,7 +259,7 @@ class Steps:
 
     def graph(self, phase: int) -> _Graph:
         """An empty graph for a phase."""
-        return _Graph(Layers("all-pairs", self.blocks.token), self.handle, phase)
+        return _Graph(Layers("all-pairs", self.blocks.context.token), self.handle, phase)
 
     def compute(self, graph: _Graph, keys: Iterable[Key]) -> Any:
         """Do a graph's tasks; the result of the first key."""
@@ -288,11 +283,16 @@ class _Graph:
         return key
 
 
+def most_phases(blocks: Blocks, method: str) -> int:
+    """Return how many generations of tiles a method makes at most."""
+    return max(1, (blocks.n - 1).bit_length()) if method == "squaring" else blocks.count
+
+
 def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
     """All phases; the generation of the result, and a vertex on a negative cycle, or None."""
     blocks: Blocks = steps.blocks
     n = blocks.count
-    begin = max(0, blocks.whole_generation(n))
+    begin = steps.done = max(0, blocks.whole_generation(n))
     for phase in range(begin, n):
         graph = steps.graph(phase)
         others = [i for i in range(n) if i != phase]
@@ -319,8 +319,9 @@ def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
 def squaring(steps: Steps) -> tuple[int, int | None]:
     """Square until nothing changes; the same."""
     blocks: Blocks = steps.blocks
-    most = max(1, (blocks.n - 1).bit_length())
-    for generation in range(max(0, blocks.whole_generation(most)), most):
+    most = most_phases(blocks, "squaring")
+    begin = steps.done = max(0, blocks.whole_generation(most))
+    for generation in range(begin, most):
         graph = steps.graph(generation)
         squares = [
             graph.add("square", i * blocks.count + j, generation, i, j) for i, j in blocks.places()
@@ -353,25 +354,26 @@ METHODS: dict[str, Callable[[Steps], tuple[int, int | None]]] = {
 class Sources:
     """Dijkstra's algorithm from the vertices of a row of tiles at a time."""
 
+    backend: ClassVar[str] = "numba"
+
     n: int
     side: int
     dtype: np.dtype[Any]
     nothing: float
     traced: bool
-    checkpoints: CheckpointStore
-    sink: Sink
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    context: RunContext
 
     def begin(self, graph: EdgeMatrix) -> None:
         """Keep the edges where tasks find them."""
         edges = graph.as_sparse()
-        self.checkpoints.save("graph", Node(0, 0), (edges.data, edges.indices, edges.indptr))
+        self.context.checkpoints.save(
+            "graph", Node(0, 0), (edges.data, edges.indices, edges.indptr)
+        )
 
     @cached_property
     def graph(self) -> sparse.csr_array:
         """The edges, read once by each worker."""
-        edges = self.checkpoints.load("graph", Node(0, 0))
+        edges = self.context.checkpoints.load("graph", Node(0, 0))
         if edges is None:
             raise RuntimeError("the edges of the graph are gone or damaged")
         return sparse.csr_array(edges, shape=(self.n, self.n))
@@ -380,14 +382,13 @@ class Sources:
         """All distances from the vertices of row i."""
         from scipy.sparse.csgraph import dijkstra
 
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise Cancelled("the run was cancelled")
+        self.context.stop_if_cancelled()
         begin, end = i * self.side, min((i + 1) * self.side, self.n)
         windows = [
             Window(begin, x, end - begin, min(self.side, self.n - x))
             for x in range(0, self.n, self.side)
         ]
-        if self.checkpoints.has("rows", Node(0, i)):
+        if self.context.checkpoints.has("rows", Node(0, i)):
             return
         found = dijkstra(self.graph, indices=np.arange(begin, end), return_predecessors=self.traced)
         distance, before = found if self.traced else (found, None)
@@ -397,11 +398,11 @@ class Sources:
         lengths[unreached] = self.nothing
         for window in windows:
             part = slice(window.x, window.x + window.width)
-            self.sink.write("distance", window, np.ascontiguousarray(lengths[:, part]))
+            self.context.sink.write("distance", window, np.ascontiguousarray(lengths[:, part]))
             if before is not None:
                 last = np.ascontiguousarray(before[:, part], np.int32)
-                self.sink.write("predecessor", window, last)
-        self.checkpoints.save("rows", Node(0, i), True)
+                self.context.sink.write("predecessor", window, last)
+        self.context.checkpoints.save("rows", Node(0, i), True)
 
 
 def from_sources(steps: Steps) -> None:

@@ -1,4 +1,4 @@
-"""Who serves each cell, and the way back: what follows when distances are known.
+"""Allocation and back directions: what follows when distances are known.
 
 Once all distances are final, labels are carried along the edges that attain them
 (`orograph.kernels.relax.shortest_path_tree`), again from tile to tile by the frontier engine, in
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from dask.base import tokenize
 
-from orograph.distance.problem import Distance, facing, inner_of, is_source
-from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
-from orograph.engines.frontier.driver import NEIGHBOURS, Border, Frontier, Visit
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.distance.problem import Distance, is_source
+from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.protocol import Border, Visit
+from orograph.execution.context import RunContext
 from orograph.execution.run import Progress
+from orograph.kernels.backends import NumbaBackend
+from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.shortest_path_tree import (
     NO_DIRECTION,
     NOBODY,
@@ -30,7 +31,8 @@ from orograph.kernels.relax.shortest_path_tree import (
 )
 from orograph.kernels.relax.tile import TileState
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.create import Variable
@@ -47,11 +49,12 @@ BACK_DIRECTION = Variable(
     NO_DIRECTION,
     {"long_name": "direction of the step back towards the source, Esri codes"},
 )
+NO_SOURCE = -1
 ALLOCATION = Variable(
     "allocation",
     np.dtype(np.int64),
-    None,
-    {"long_name": "label of the source that serves the cell, 0 where none does"},
+    NO_SOURCE,
+    {"long_name": "label of the nearest source, -1 where none is reached"},
 )
 
 
@@ -73,17 +76,17 @@ class AllocationProblem:
     The rasters are those of the distances, and their cost at the end.
     """
 
-    name = "serving"
+    name = "allocation"
     backend = "numba"
-    cells_a_visit = CELLS_A_VISIT
+    cells_a_visit = NumbaBackend.cells_a_visit
 
     distance: Distance
     wanted: tuple[str, ...]
 
     @property
-    def reach(self) -> int:
-        """How far an edge goes."""
-        return self.distance.reach
+    def halo_width(self) -> int:
+        """How many cells an edge goes."""
+        return self.distance.halo_width
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -100,8 +103,8 @@ class AllocationProblem:
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """A tile that no label has reached but those of the sources in it."""
         *surface, cost = cells
-        reach = self.reach
-        tile = self.distance.open(place, surface, frame).tile
+        reach = self.halo_width
+        tile = self.distance.surface(place, surface, frame)
         window = place.window
         y, x = frame.y - window.y + reach, frame.x - window.x + reach
         known = tile.dist[y : y + frame.height, x : x + frame.width]
@@ -110,8 +113,8 @@ class AllocationProblem:
         hops = np.full(tile.dist.shape, NOBODY)
         changed = np.zeros(tile.dist.shape, np.bool_)
         rows, columns, values, own = self._sources_in(window, frame, surface)
-        serves = tile.dist[rows + reach, columns + reach] == values
-        rows, columns, own = rows[serves] + reach, columns[serves] + reach, own[serves]
+        attained = tile.dist[rows + reach, columns + reach] == values
+        rows, columns, own = rows[attained] + reach, columns[attained] + reach, own[attained]
         np.minimum.at(labels, (rows, columns), own)
         hops[rows, columns] = 0
         changed[rows, columns] = True
@@ -129,13 +132,13 @@ class AllocationProblem:
             costs = distance.sources.costs[here].astype(distance.dtype)
             return rows[here], columns[here], costs, distance.sources.labels[here]
         values = cells[-1][window.within(frame)]
-        rows, columns = np.nonzero(is_source(values, distance.nodata[-1], distance.targets))
+        rows, columns = np.nonzero(is_source(values, distance.nodata["sources"], distance.targets))
         labels = source_labels(values, rows, columns, window)
         return rows, columns, np.zeros(rows.size, distance.dtype), labels
 
     def visit(self, state: State, halo: Border, sent: Border, bound: float) -> Visit:
         """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
-        tile, reach = state.tile, self.reach
+        tile, reach = state.tile, self.halo_width
         _take_in(state, halo, reach)
         if bound < 0:
             dist = tile.dist[state.changed]
@@ -178,13 +181,13 @@ class AllocationProblem:
         return None
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """The outputs of a tile at rest."""
+        """Return the outputs of a converged tile."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
             outputs[BACK_DIRECTION.name] = back_directions(state.tile, state.labels, state.hops)
         if ALLOCATION.name in self.wanted:
-            labels = inner_of(state.labels, self.reach)
-            outputs[ALLOCATION.name] = np.where(labels == NOBODY, 0, labels)
+            labels = inner_of(state.labels, self.halo_width)
+            outputs[ALLOCATION.name] = np.where(labels == NOBODY, NO_SOURCE, labels)
         return outputs, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
@@ -195,14 +198,16 @@ class AllocationProblem:
 def source_labels(
     values: Array, rows: Array, columns: Array, window: Window
 ) -> npt.NDArray[np.int64]:
-    """The labels of source cells of a raster, refusing what is no whole number."""
+    """Return the labels of source cells of a raster; refuse fractions, and "no source" itself."""
     own = values[rows, columns]
     labels = own.astype(np.int64)
-    if (labels != own).any():
-        at = int((labels != own).argmax())
+    bad = (labels != own) | (labels == NO_SOURCE)
+    if bad.any():
+        at = int(bad.argmax())
         raise InputError(
             f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
-            "is no label for allocation; labels must be whole numbers: round them first"
+            f"is no label for allocation; labels must be whole numbers, and not {NO_SOURCE}, "
+            "which marks cells without a source: round or renumber them first"
         )
     return labels
 
@@ -225,11 +230,11 @@ def _take_in(state: State, halo: Border, reach: int) -> None:
 
 
 @dataclass(frozen=True)
-class ServedDistance:
+class DistanceAndAllocation:
     """Distances and what follows from them, as `launch` sees the two together."""
 
     distance: Distance
-    serving: AllocationProblem
+    allocation: AllocationProblem
     backend: str = "numba"
     """What computes the distances."""
 
@@ -238,7 +243,7 @@ class ServedDistance:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """What is written by both."""
-        return self.distance.outputs + self.serving.outputs
+        return self.distance.outputs + self.allocation.outputs
 
 
 class DistanceThenAllocation:
@@ -246,37 +251,31 @@ class DistanceThenAllocation:
 
     def __init__(
         self,
-        problem: ServedDistance,
+        problem: DistanceAndAllocation,
         rasters: tuple[Raster, ...],
-        tree: Quadtree,
-        shard_level: int,
-        checkpoints: CheckpointStore,
-        sink: Sink,
-        token: str,
-        cancelled: Event | None,
+        context: RunContext,
     ) -> None:
         distance = replace(problem.distance, backend=problem.backend)
-        self.distances = Frontier(
-            distance, rasters, tree, shard_level, checkpoints, sink, token, cancelled
-        )
+        self.distances = Frontier(distance, rasters, context)
         self._problem = problem
-        self._again = (tree, shard_level, checkpoints.part("serving"), sink)
-        self._more = tokenize(token, "serving"), cancelled
+        self._second = context.part("allocation")
         self._rasters = rasters
-        self._serving: Frontier | None = None
+        self._allocation: Frontier | None = None
 
     @property
-    def serving(self) -> Frontier:
+    def allocation(self) -> Frontier:
         """The second run; its last raster is the cost that the first has written."""
-        if self._serving is None:
-            rasters = (*self._rasters, _written_cost(self._again[3], self._problem.distance))
-            self._serving = Frontier(self._problem.serving, rasters, *self._again, *self._more)
-        return self._serving
+        if self._allocation is None:
+            cost = _written_cost(self._second.sink, self._problem.distance)
+            self._allocation = Frontier(
+                self._problem.allocation, (*self._rasters, cost), self._second
+            )
+        return self._allocation
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Run both; the attributes of the result."""
         attributes = self.distances.run(client, (handle, "distances"), cancelled)
-        self.serving.run(client, (handle, "serving"), cancelled)
+        self.allocation.run(client, (handle, "allocation"), cancelled)
         return attributes
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
@@ -289,10 +288,10 @@ class DistanceThenAllocation:
 
     def progress(self) -> Progress:
         """That of the run that is going on."""
-        return (self._serving or self.distances).progress()
+        return (self._allocation or self.distances).progress()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_serving": None}
+        return {**self.__dict__, "_allocation": None}
 
 
 def _written_cost(sink: Sink, distance: Distance) -> Raster:

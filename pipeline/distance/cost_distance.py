@@ -8,24 +8,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.allocation import (
     AllocationProblem,
+    DistanceAndAllocation,
     DistanceThenAllocation,
-    ServedDistance,
     source_labels,
 )
 from orograph.distance.problem import Distance, check_friction, is_source, longest_step, warm_up
 from orograph.distance.sources import check_same_grid, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.relax.models import BARRIER, DEFAULTS, MODELS, CostModel
-from orograph.kernels.relax.tile import tile_state
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.kernels.backends import may_use_numba
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
@@ -39,11 +41,52 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 DTYPES = ("float64", "float32", "int64")
-# names of the coefficients of the anisotropic models, in the order of the kernel's
-COEFFICIENTS = {
-    "tobler": ("pace",),
-    "walk": ("a", "b", "c", "d", "slope_factor", "lambda"),
-}
+
+
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def cost_distance(
+    friction: Any,
+    sources: Any,
+    *,
+    elevation: Any = ...,
+    cost: str = ...,
+    coefficients: Mapping[str, float] | None = ...,
+    direction: str = ...,
+    connectivity: int = ...,
+    max_cost: float = ...,
+    cell_size: float | tuple[float, float] | None = ...,
+    target_values: Sequence[float] | None = ...,
+    initial_cost: float | Sequence[float] = ...,
+    snap: bool | int = ...,
+    dtype: str = ...,
+    outputs: Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
 
 
 def cost_distance(
@@ -64,13 +107,14 @@ def cost_distance(
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least cost of reaching each cell from the nearest of the sources, over all paths.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
@@ -78,52 +122,52 @@ def cost_distance(
 
     Parameters
     ----------
-    friction
+    friction : raster or None
         Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
         barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
         takes 1 everywhere, ``"walk"`` 0.
-    sources
+    sources : raster or points
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
-        ``geometry`` of points, labelled 1, 2, ... in their order. A vector layer is brought to the
+        ``geometry`` of points, labelled 0, 1, ... in their order. A vector layer is brought to the
         CRS of the raster; a raster must be in it.
-    elevation
+    elevation : raster, optional
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
-    cost
+    cost : str
         ``"friction"``: mean friction of the two cells times the length of the step.
         ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
         walking time in seconds by Tobler's hiking function, for metres. ``"walk"``: GRASS r.walk's
         time (Naismith, Langmuir), for metres.
-    coefficients
+    coefficients : mapping of str to float, optional
         Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
         ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
-    direction
+    direction : {"from", "to"}
         For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
-    connectivity
+    connectivity : {8, 4, 16}
         4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
         four cells, the two that they pass between too, and are barred by any of them).
-    max_cost
+    max_cost : float
         Cells farther away stay unreached; exact.
-    cell_size
+    cell_size : float or (float, float), optional
         Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
         Degrees become metres along the WGS 84 ellipsoid, row by row.
-    target_values
+    target_values : sequence of float, optional
         Values of a raster of sources that count; by default all but 0.
-    initial_cost
+    initial_cost : float or sequence of float
         Cost at the sources: one number, or one for each point.
-    snap
+    snap : bool or int
         Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
         of cells.
-    dtype
+    dtype : {"float64", "float32", "int64"}
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
         exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
         half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
         whole lengths, so ``cell_size=1`` and 4 neighbours are usual. They end at 2**60.
-    outputs
+    outputs : str or sequence of str
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
-    nodata
+    nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -132,9 +176,9 @@ def cost_distance(
         ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
         of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
         knight's moves, clockwise from the one two columns east and one row south; 255 where
-        unreached. ``allocation``, int64: label of the source that serves the cell, 0 where none
-        does. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond barriers or
-        ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
+        unreached. ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
+        none is reached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond
+        barriers or ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
         ``coefficients``, ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or
         ``"geodesic"``), ``dtype``.
 
@@ -170,7 +214,7 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    check_choice("cost", cost, MODELS)
+    check_choice("cost", cost, tuple(MODELS))
     check_choice("direction", direction, ("from", "to"))
     check_choice("connectivity", connectivity, (4, 8, 16))
     # NumPy takes None for float64
@@ -197,25 +241,28 @@ def cost_distance(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         source_labels(values, rows, columns, whole)
-    rasters = surface.rasters + ((source_raster,) if source_raster is not None else ())
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    problem = Distance(
-        model=CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
-        dtype=np.dtype(dtype),
-        connectivity=connectivity,
+    named = dict(surface.named)
+    if source_raster is not None:
+        named["sources"] = source_raster
+    rasters = tuple(named.values())
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    problem = Distance.on_rasters(
+        named,
+        CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
+        np.dtype(dtype),
+        connectivity,
+        lengths,
         max_cost=float(max_cost),
-        lengths=lengths,
-        nodata=tuple(raster.nodata for raster in rasters),
-        has_friction=surface.friction is not None,
-        has_elevation=surface.elevation is not None,
         sources=cells,
         targets=targets,
-        cells=first.shape[0] * first.shape[1],
-        backend=choose_backend("relax", backend, rasters, options),
+        backend=choose_backend("open_tile", rasters, options),
     )
     parameters = {
         "parameters": repr(
-            (problem.model, dtype, connectivity, max_cost, lengths.tolist(), problem.nodata)
+            (
+                *(problem.model, dtype, connectivity, max_cost, lengths.tolist()),
+                tuple(problem.nodata.values()),
+            )
         ),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
         "targets": repr(problem.targets),
@@ -223,24 +270,26 @@ def cost_distance(
     }
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
-    order = RunSpec(
+    job = raster_job(
         Frontier,
         problem,
         rasters,
         parameters,
-        partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None,
-        least_tile=problem.reach,
+        partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
+        options,
+        least_tile=problem.halo_width,
     )
     if set(wanted) != {"cost"}:
-        serving = AllocationProblem(on_cpu, wanted)
-        both = ServedDistance(problem, serving, problem.backend)
-        order = replace(
-            order,
-            engine=DistanceThenAllocation,
+        allocation = AllocationProblem(on_cpu, wanted)
+        both = DistanceAndAllocation(problem, allocation, problem.backend)
+        job = replace(
+            job,
+            make_engine=DistanceThenAllocation,
             problem=both,
-            warm_up=lambda: warm_up(serving, [*dtypes, problem.dtype]),
+            compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
-    return launch(order, options)
+    run = launch(job, options)
+    return run.result() if wait else run
 
 
 @dataclass(frozen=True)
@@ -251,8 +300,14 @@ class Surface:
     elevation: Raster | None
 
     @property
+    def named(self) -> dict[str, Raster]:
+        """Its rasters by name, friction first."""
+        both = {"friction": self.friction, "elevation": self.elevation}
+        return {name: raster for name, raster in both.items() if raster is not None}
+
+    @property
     def rasters(self) -> tuple[Raster, ...]:
-        return tuple(r for r in (self.friction, self.elevation) if r is not None)
+        return tuple(self.named.values())
 
     @property
     def first(self) -> Raster:
@@ -267,14 +322,16 @@ class Surface:
 
 
 def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
-    if friction is None and cost == "friction":
-        raise InputError("friction: None, but cost='friction' needs it; pass a raster")
-    if elevation is None and cost != "friction":
-        raise InputError(f"elevation: None, but cost={cost!r} needs it; pass elevation=")
-    wanted_friction = friction is not None and cost != "absolute_difference"
+    model = MODELS[cost]
+    given = {"friction": friction, "elevation": elevation}
+    for name in model.needs:
+        if given[name] is None:
+            raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
     surface = Surface(
-        open_raster(friction, nodata=nodata) if wanted_friction else None,
-        open_raster(elevation) if cost != "friction" else None,
+        open_raster(friction, nodata=nodata)
+        if friction is not None and "friction" in model.takes
+        else None,
+        open_raster(elevation) if "elevation" in model.takes else None,
     )
     for raster in surface.rasters[1:]:
         check_same_grid("elevation", raster, surface.first)
@@ -282,7 +339,7 @@ def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int |
 
 
 def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
-    names = COEFFICIENTS.get(cost, ())
+    names = MODELS[cost].coefficients
     unknown = sorted(set(given or ()) - set(names))
     if unknown:
         raise InputError(
@@ -292,11 +349,11 @@ def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[fl
     for name, value in (given or {}).items():
         if not isinstance(value, Real) or not math.isfinite(value):
             raise InputError(f"coefficients: {name} is {value!r}; it must be a finite number")
-    values = dict(zip(names, DEFAULTS.get(cost, ()), strict=True))
-    chosen = tuple(float({**values, **(given or {})}[name]) for name in names)
-    some = np.ones((3, 3))
+    chosen = tuple(float(value) for value in {**names, **(given or {})}.values())
+    check = MODELS[cost].check
     try:
-        tile_state(some, friction=some, elevation=some, model=CostModel(cost, False, chosen))
+        if check:
+            check(*chosen)
     except ValueError as error:
         raise InputError(f"coefficients: {dict(given or {})}: {error}") from None
     return chosen
@@ -313,7 +370,7 @@ def check_starts(initial_cost: float | Sequence[float], dtype: np.dtype[Any]) ->
 
 
 def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:
-    if cost not in ("friction", "absolute_difference"):
+    if not MODELS[cost].integers:
         raise InputError(
             f"dtype: 'int64' with cost={cost!r}; use a float, its costs are no integers"
         )

@@ -6,12 +6,13 @@ surface of friction one with barriers where the mask says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,11 @@ from orograph.distance.problem import Distance, State, warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions, RunSpec, check_choice, launch
-from orograph.kernels.backends import kernel
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import CostModel
-from orograph.kernels.relax.pad import ReadOut
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
@@ -45,10 +47,31 @@ MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 
 @dataclass(frozen=True)
 class Hops(Distance):
-    """Hop distance as a problem of the frontier engine; the first raster is the mask."""
+    """Hop distance as a problem of the frontier engine; its friction is the mask."""
 
     name = "hop-distance"
     by_mask = True
+
+    @classmethod
+    def on_mask(
+        cls,
+        shape: tuple[int, int],
+        nodata: Mapping[str, float | int | None],
+        connectivity: int,
+        max_hops: int | None = None,
+        **options: Any,
+    ) -> Hops:
+        """Return the problem on a mask; ``options`` are further fields of `Distance`."""
+        return cls(
+            model=CostModel("friction"),
+            dtype=np.dtype(np.int64),
+            connectivity=connectivity,
+            lengths=np.ones((5, 1)),
+            nodata=nodata,
+            cells=shape[0] * shape[1],
+            max_cost=math.inf if max_hops is None else float(PER_HOP * max_hops),
+            **options,
+        )
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -63,8 +86,7 @@ class Hops(Distance):
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's hops."""
         (variable,) = self.outputs
-        read_out = kernel("read_out", self.backend)
-        found: ReadOut = read_out(state.tile, variable.dtype, -1, PER_HOP)
+        found = state.tile.read_out(variable.dtype, -1, PER_HOP)
         counts: dict[str, float] = {
             "reached_cells": found.reached,
             "unreached_cells": found.cut_off,
@@ -80,6 +102,36 @@ class Hops(Distance):
         }
 
 
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def hop_distance(
+    mask: Any,
+    sources: Any,
+    *,
+    connectivity: int = ...,
+    max_hops: int | None = ...,
+    target_values: Sequence[float] | None = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
 def hop_distance(
     mask: Any,
     sources: Any,
@@ -90,28 +142,29 @@ def hop_distance(
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
-) -> xr.Dataset | Run:
+) -> xr.Dataset | Run[xr.Dataset]:
     """The least number of steps from the nearest source to each passable cell.
 
     Parameters
     ----------
-    mask
+    mask : raster
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
     sources, target_values, snap
         As for `cost_distance`.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    max_hops
+    max_hops : int, optional
         Cells farther away stay unreached.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -151,28 +204,27 @@ def hop_distance(
     cells, source_raster = parse_sources(
         sources, MaskRaster(raster), 0.0, snap, targets, "cells that are not passable"
     )
-    rasters = (raster,) if source_raster is None else (raster, source_raster)
-    options = RunOptions(tile, out, overwrite, resume, wait, client)
-    problem = Hops(
-        model=CostModel("friction"),
-        dtype=np.dtype(np.int64),
-        connectivity=connectivity,
-        max_cost=float("inf") if max_hops is None else float(PER_HOP * max_hops),
-        lengths=np.ones((5, 1)),
-        nodata=tuple(r.nodata for r in rasters),
-        has_friction=True,
-        has_elevation=False,
+    named = {"friction": raster}
+    if source_raster is not None:
+        named["sources"] = source_raster
+    rasters = tuple(named.values())
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    problem = Hops.on_mask(
+        raster.shape,
+        {name: r.nodata for name, r in named.items()},
+        connectivity,
+        max_hops,
         sources=cells,
         targets=targets,
-        cells=raster.shape[0] * raster.shape[1],
-        backend=choose_backend("relax", backend, rasters, options),
+        backend=choose_backend("open_tile", rasters, options),
     )
     parameters = {
-        "parameters": repr((connectivity, max_hops, problem.nodata, problem.targets)),
+        "parameters": repr((connectivity, max_hops, tuple(problem.nodata.values()), targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
-    compiled = partial(warm_up, on_cpu, dtypes) if problem.backend != "cuda" else None
-    order = RunSpec(Frontier, problem, rasters, parameters, compiled)
-    return launch(order, options)
+    compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
+    job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
+    run = launch(job, options)
+    return run.result() if wait else run

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from orograph.distance.sources import check_same_place, snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
+from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
@@ -71,13 +72,13 @@ def least_cost_path(
 
     Parameters
     ----------
-    result
+    result : Dataset or path
         What `cost_distance` has returned with ``"back_direction"`` among its outputs, or the path
         of its store. Only the tiles that paths cross are read.
-    points
+    points : points
         In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points; a
         vector layer is brought to the CRS of the result.
-    snap
+    snap : bool or int
         Move points that nothing has reached to the nearest cell that was: True within 10 cells,
         or a number of cells.
 
@@ -139,9 +140,9 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
 
     Parameters
     ----------
-    paths
+    paths : sequence of LeastCostPath
         What `least_cost_path` has returned.
-    like
+    like : Dataset or DataArray
         A raster or Dataset of the same grid.
 
     Returns
@@ -205,7 +206,7 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
 
     Parameters
     ----------
-    a, b
+    a, b : Dataset
         Results of `cost_distance` from the two, on one grid and with one cost model. Where costs
         depend on the direction (``"tobler"``, ``"walk"``), one of them ``"from"`` the sources where
         ways begin, the other ``"to"`` those where they end.
@@ -244,7 +245,8 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
     ways = [result.attrs.get("direction") for result in (a, b)]
-    if a.attrs.get("cost_model") in ("tobler", "walk") and set(ways) != {"from", "to"}:
+    model = MODELS.get(a.attrs.get("cost_model", ""))
+    if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
         raise InputError(
             f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with "
             f"cost={a.attrs['cost_model']!r} compute one with direction='from', from where ways "

@@ -1,34 +1,33 @@
 """Least-cost distances as a problem of the frontier engine.
 
-Each tile is brought to its fixpoint by `orograph.kernels.relax.tile`;
-`orograph.engines.frontier.driver` sees to it that tiles tell one another until all are at rest.
+Each tile is brought to its fixpoint by a backend's `orograph.kernels.relax.resident.ResidentTile`;
+`orograph.engines.frontier.driver` visits tiles until none can improve another.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
-from orograph.engines.frontier.driver import NEIGHBOURS, Border, Visit
-from orograph.kernels.backends import kernel
-from orograph.kernels.relax.border import halo_strips, probe_border
-from orograph.kernels.relax.models import BARRIER, CostModel
-from orograph.kernels.relax.pad import ReadOut, first_outside
-from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
+from orograph.engines.frontier.protocol import Visit
+from orograph.kernels.backends import get_backend
+from orograph.kernels.relax.border import Border, halo_strips, inner_of
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
+from orograph.kernels.relax.pad import first_outside
+from orograph.kernels.relax.resident import ResidentTile
+from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-
-if TYPE_CHECKING:
-    from orograph.kernels.relax.cuda import ResidentTile
 
 Array = npt.NDArray[Any]
 
@@ -45,25 +44,15 @@ class Sources:
 
 @dataclass(slots=True)
 class State:
-    """A tile, its halo, and where it lies."""
+    """A tile, and where it lies."""
 
     place: Place
-    tile: TileState
-    reach: int
-    halo: list[Array]
-    """The halo's distances: north and south with the corners, then west and east between them."""
-    reached: int = -1
-    """Cells that hold a value, once they have been counted."""
-    resident: ResidentTile | None = None
-    """Where a GPU does the work: there ``tile`` is in its memory, and the halo alone is here."""
+    tile: ResidentTile
 
 
 @dataclass(frozen=True)
 class Distance:
-    """Least-cost distance as a problem of the frontier engine.
-
-    The rasters are, in this order, those of friction, elevation and sources that are there.
-    """
+    """Least-cost distance as a problem of the frontier engine."""
 
     name = "cost-distance"
     by_mask = False
@@ -72,30 +61,45 @@ class Distance:
     model: CostModel
     dtype: np.dtype[Any]
     connectivity: int
-    max_cost: float
     lengths: npt.NDArray[np.float64]
     """(5, 1) where all rows are alike, else (5, rows of the grid + 1); see `edge_lengths`."""
-    nodata: tuple[float | int | None, ...]
-    has_friction: bool
-    has_elevation: bool
-    sources: Sources | None
-    """Where they are cells; None where they are the last raster."""
-    targets: tuple[float, ...] | None
-    """Values of the raster of sources that count; None: all but 0 and nodata."""
-    cells: int = 0
+    nodata: Mapping[str, float | int | None]
+    """The run's rasters by name, in their order, with the nodata value of each: ``"friction"`` or
+    ``"elevation"`` or both, and last ``"sources"`` where a raster gives them."""
+    cells: int
     """Cells of the grid: a path has no more."""
+    max_cost: float = math.inf
+    sources: Sources | None = None
+    """Where they are cells; None where a raster gives them."""
+    targets: tuple[float, ...] | None = None
+    """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
     """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
+    @classmethod
+    def on_rasters(
+        cls,
+        rasters: Mapping[str, Raster],
+        model: CostModel,
+        dtype: np.dtype[Any],
+        connectivity: int,
+        lengths: npt.NDArray[np.float64],
+        **options: Any,
+    ) -> Distance:
+        """Return the problem on rasters by name; ``options`` are the fields with defaults."""
+        height, width = next(iter(rasters.values())).shape
+        nodata = {name: raster.nodata for name, raster in rasters.items()}
+        return cls(model, dtype, connectivity, lengths, nodata, height * width, **options)
+
     @property
-    def reach(self) -> int:
-        """How far an edge goes."""
+    def halo_width(self) -> int:
+        """How many cells an edge goes."""
         return 2 if self.connectivity == 16 else 1
 
     @property
     def cells_a_visit(self) -> int:
-        """A millisecond's worth or so: halo and border, and on a GPU copies and many launches."""
-        return CELLS_A_VISIT if self.backend == "numba" else 200 * CELLS_A_VISIT
+        """As many as the backend says."""
+        return get_backend(self.backend).cells_a_visit
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -120,23 +124,34 @@ class Distance:
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Refuse friction that cannot be walked on, and fractions where all must be whole."""
-        for i, name in enumerate(self._names):
+        for name, raster in self._costs(cells).items():
+            nodata = self.nodata[name]
             if name == "friction":
                 longest = longest_step(self.lengths, self.connectivity)
-                check_friction(cells[i], self.nodata[i], frame, self.dtype, self.cells, longest)
+                check_friction(raster, nodata, frame, self.dtype, self.cells, longest)
             else:
-                check_heights(cells[i], self.nodata[i], frame, self.dtype)
+                check_heights(raster, nodata, frame, self.dtype)
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
-        """A tile that nothing has reached but the sources in it."""
-        window, reach = place.window, self.reach
+        """Return a tile that nothing has reached but the sources in it."""
+        surface = self.surface(place, cells, frame)
+        rows, columns, costs = self._sources_in(place.window, frame, cells)
+        if self.sources is None:
+            rows, columns = self._on_passable(surface, rows, columns)
+        tile = get_backend(self.backend).open_tile(surface)
+        tile.seed(rows, columns, costs)
+        return State(place, tile)
+
+    def surface(self, place: Place, cells: Sequence[Array], frame: Window) -> TileState:
+        """Return the costs of a tile that nothing has reached, in the backend's memory."""
+        window = place.window
         rasters: dict[str, Any] = {
-            name: self._padded(cells[i], self.nodata[i], window, frame)
-            for i, name in enumerate(self._names)
+            name: self._padded(raster, self.nodata[name], window, frame)
+            for name, raster in self._costs(cells).items()
         }
         self._bar_unknown_heights(rasters)
         unreached = BARRIER if self.dtype.kind == "i" else np.inf
-        tile = tile_state(
+        return tile_state(
             np.full_like(next(iter(rasters.values())), unreached),
             lengths=self._lengths(window),
             model=self.model,
@@ -144,60 +159,49 @@ class Distance:
             max_cost=self.max_cost,
             **rasters,
         )
-        rows, columns, costs = self._sources_in(window, frame, cells)
-        if self.sources is None:
-            rows, columns = self._on_passable(tile, rows, columns)
-        if self.backend == "cuda":
-            from orograph.kernels.relax.cuda import ResidentTile
 
-            shapes = [strip.shape for strip in halo_strips(tile.dist, reach)]
-            halo = [np.full(shape, unreached, self.dtype) for shape in shapes]
-            resident = ResidentTile(tile)
-            resident.seed(rows, columns, costs)
-            return State(place, resident.there, reach, halo, resident=resident)
-        seed(tile, rows, columns, costs)
-        return State(place, tile, reach, halo_strips(tile.dist, reach))
-
-    def _on_passable(self, tile: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
-        """Those cells that are no barriers: a raster of sources may reach into the sea."""
+    def _on_passable(self, surface: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
+        """Return those cells that are no barriers: a raster of sources may reach into the sea."""
         there = np.ones(rows.size, bool)
-        for raster in (tile.friction, tile.elevation):
+        at = rows + self.halo_width, columns + self.halo_width
+        for raster in (surface.friction, surface.elevation):
             if raster.size:
-                values = _here(raster[rows + self.reach, columns + self.reach])
+                values = get_backend(self.backend).to_host(raster[at])
                 there &= values < BARRIER if self.dtype.kind == "i" else np.isfinite(values)
         return rows[there], columns[there]
 
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
         """Where there is no height there is no way, for knights between two such cells either.
 
-        The anisotropic models know barriers by their friction; without one, tobler multiplies by 1
-        and walk adds 0.
+        Models that multiply or add friction know barriers by it; where there is none, by a neutral
+        one.
         """
-        if self.model.name in ("tobler", "walk"):
-            neutral = 1.0 if self.model.name == "tobler" else 0.0
+        neutral = MODELS[self.model.name].neutral_friction
+        if neutral is not None:
             elevation = rasters["elevation"]
             friction = rasters.setdefault("friction", np.full_like(elevation, neutral))
             friction[np.isnan(elevation)] = np.nan
 
-    @property
-    def _names(self) -> list[str]:
-        return ["friction"] * self.has_friction + ["elevation"] * self.has_elevation
+    def _costs(self, cells: Sequence[Array]) -> dict[str, Array]:
+        """Return the cells of friction and elevation by name."""
+        named = zip(self.nodata, cells, strict=True)
+        return {name: raster for name, raster in named if name != "sources"}
 
     def _padded(
         self, cells: Array, nodata: float | int | None, window: Window, frame: Window
     ) -> Any:
         """A raster with its halo, barriers where there is nothing, where the work is done."""
-        reach = self.reach
-        shape = window.height + 2 * reach, window.width + 2 * reach
-        corner = frame.y - window.y + reach, frame.x - window.x + reach
-        pad = kernel("pad_costs", self.backend)
+        halo = self.halo_width
+        shape = window.height + 2 * halo, window.width + 2 * halo
+        corner = frame.y - window.y + halo, frame.x - window.x + halo
+        pad = get_backend(self.backend).pad_costs
         return pad(cells, nodata, shape, corner, self.dtype, self.by_mask)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
-        rows = window.height + 2 * self.reach
+        rows = window.height + 2 * self.halo_width
         if self.lengths.shape[1] == 1:
             return np.repeat(self.lengths, rows, axis=1)
-        wanted = np.arange(window.y - self.reach, window.y - self.reach + rows)
+        wanted = np.arange(rows) + window.y - self.halo_width
         return np.ascontiguousarray(self.lengths[:, wanted.clip(0, self.lengths.shape[1] - 1)])
 
     def _sources_in(
@@ -206,7 +210,7 @@ class Distance:
         """The sources of a tile in its own frame, with their initial costs."""
         if self.sources is None:
             rows, columns = np.nonzero(
-                is_source(cells[-1][window.within(frame)], self.nodata[-1], self.targets)
+                is_source(cells[-1][window.within(frame)], self.nodata["sources"], self.targets)
             )
             return rows, columns, 0.0
         rows, columns = self.sources.rows - window.y, self.sources.columns - window.x
@@ -214,90 +218,30 @@ class Distance:
         return rows[here], columns[here], self.sources.costs[here]
 
     def visit(self, state: State, halo: Border, sent: Border, bound: float) -> Visit:
-        """Take in the halo, relax up to the bound, and see what is new on the border."""
-        tile = state.tile
-        sides, changed = _take_in(state.halo, halo, state.reach, tile.unreached)
-        if state.resident is not None:
-            if changed:
-                state.resident.wake(sides, state.halo)
-            return self._visit_resident(state, state.resident, sent, bound)
-        if sides:
-            wake(tile, sides)
-        stats = relax(tile, _beyond(bound, tile.dist.dtype))
-        inner = inner_of(tile.dist, state.reach)
-        border: Border = []
-        known = []
-        for k, own in enumerate(facing(inner, state.reach)):
-            before = np.full(own.shape, tile.unreached, own.dtype) if sent[k] is None else sent[k]
-            known.append(before)
-            border.append(np.minimum(own, before) if (own < before).any() else None)
-        outward = np.full(8, np.inf)
-        if any(part is not None for part in border):
-            outward = probe_border(tile, known[:4])
-        if state.reached < 0:
-            state.reached = int(np.count_nonzero(inner < tile.unreached))
-        else:
-            state.reached += stats.found
-        return Visit(stats.pending, outward.tolist(), border, stats.settled, state.reached)
-
-    def _visit_resident(
-        self, state: State, tile: ResidentTile, sent: Border, bound: float
-    ) -> Visit:
-        """The same, on the GPU."""
-        reach, dtype = state.reach, self.dtype
-        stats, improved = tile.improve(_beyond(bound, dtype))
-        shapes = [part.shape for part in facing(inner_of(state.tile.dist, reach), reach)]
-        known = [
-            np.full(shape, state.tile.unreached, dtype) if before is None else before
-            for shape, before in zip(shapes, sent, strict=True)
-        ]
-        strips, outward = tile.probe_border(known[:4])
-        # those that face a corner are the ends of the first rows and of the last
-        corners = [strips[y][:, ends] for y in (0, 1) for ends in np.s_[:reach, -reach:]]
-        border: Border = [
-            np.minimum(own, before) if (own < before).any() else None
-            for own, before in zip(strips + corners, known, strict=True)
-        ]
-        return Visit(stats.pending, outward.tolist(), border, improved, tile.reached)
+        """Set the halo, relax up to the bound, and return what is new on the border."""
+        return Visit(*state.tile.exchange(halo, sent, bound))
 
     def pack(self, state: State) -> Any:
-        """Distances and pending keys; costs are read again."""
-        if state.resident is not None:
-            return state.resident.pack()
-        return state.tile.dist, state.tile.keys, state.tile.fresh
+        """Return distances and pending keys; costs are read again."""
+        return state.tile.pack()
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put distances and pending keys back."""
-        dist, keys, fresh = packed
-        if state.resident is not None:
-            state.resident.unpack(dist, keys, fresh)
-            for strip, known in zip(state.halo, halo_strips(dist, state.reach), strict=True):
-                np.minimum(strip, known, out=strip)
-            return
-        np.minimum(state.tile.dist, dist, out=state.tile.dist)
-        np.minimum(state.tile.keys, keys, out=state.tile.keys)
-        np.maximum(state.tile.fresh, fresh, out=state.tile.fresh)
+        state.tile.unpack(*packed)
 
     def size(self, state: State) -> int:
-        """Bytes of distances and costs."""
-        if state.resident is not None:
-            return state.resident.nbytes
-        tile = state.tile
-        return int(tile.dist.nbytes + tile.friction.nbytes + tile.elevation.nbytes)
+        """Return the bytes of distances and costs."""
+        return state.tile.nbytes
 
     def memory(self) -> int | None:
-        """Bytes that states may take in a process: on a GPU part of its own memory."""
-        if self.backend != "cuda":
-            return None
-        from orograph.kernels.relax.cuda import memory_for_tiles
-
-        return memory_for_tiles()
+        """Return the bytes that states may take in a process: on a GPU part of its own memory."""
+        return get_backend(self.backend).tile_memory_limit()
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """The tile's distances, nodata where there are none."""
         (variable,) = self.outputs
-        read_out = kernel("read_out", self.backend)
-        found: ReadOut = read_out(state.tile, self.dtype, variable.fill_value)
+        blank: Any = variable.fill_value
+        found = state.tile.read_out(self.dtype, blank)
         if found.cut_off and self.max_cost >= self._most:
             self._refuse_overflow(state, found.values)
         counts: dict[str, float] = {
@@ -318,28 +262,29 @@ class Distance:
         Without a bound nothing else keeps a passable cell beside a reached one from being reached.
         (A knight's move passes between two cells, one of them beside either end.)
         """
-        reach, tile = self.reach, state.tile
+        halo, tile = self.halo_width, state.tile.state
         height, width = values.shape
-        reached = np.zeros((height + 2 * reach, width + 2 * reach), np.bool_)
-        for there, known in zip(halo_strips(reached, reach), state.halo, strict=True):
+        reached = np.zeros((height + 2 * halo, width + 2 * halo), np.bool_)
+        for there, known in zip(halo_strips(reached, halo), state.tile.halo, strict=True):
             there[...] = known < tile.unreached
-        inner_of(reached, reach)[...] = values >= 0  # neither NaN nor -1
-        lost = ~inner_of(reached, reach)
-        rasters = [_here(raster) for raster in (tile.friction, tile.elevation) if raster.size]
+        inner_of(reached, halo)[...] = values >= 0  # neither NaN nor -1
+        lost = ~inner_of(reached, halo)
+        to_host = get_backend(self.backend).to_host
+        rasters = [to_host(raster) for raster in (tile.friction, tile.elevation) if raster.size]
         for raster in rasters:
-            cells = inner_of(raster, reach)
+            cells = inner_of(raster, halo)
             lost &= cells < BARRIER if self.dtype.kind == "i" else np.isfinite(cells)
         for dy, dx in NEIGHBOURS[: 4 if self.connectivity == 4 else 8]:
-            y, x = reach + dy, reach + dx
+            y, x = halo + dy, halo + dx
             beside = lost & reached[y : y + height, x : x + width]
             if not beside.any():
                 continue
             row, column = (int(n) for n in np.argwhere(beside)[0])
             window = state.place.window
             heights = ""
-            if self.has_elevation:
+            if "elevation" in self.nodata:
                 z = rasters[-1]
-                start, end = z[row + y, column + x], z[row + reach, column + reach]
+                start, end = z[row + y, column + x], z[row + halo, column + halo]
                 heights = f" (heights {start:g} and {end:g}: are they in the unit of coordinates?)"
             raise RunError(
                 f"cost: at row {window.y + row}, column {window.x + column} it is more than "
@@ -367,7 +312,8 @@ class Distance:
 def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike]) -> None:
     """Compile what a problem on such distances needs, by a tile of four cells a side.
 
-    Done before workers start on a run: they find the kernels in Numba's cache then.
+    Done before workers start on a run: they find the kernels in Numba's cache then. ``dtypes`` are
+    those of the rasters.
     """
     window = Window(0, 0, 4, 4)
     place = Place(Node(0, 0), window, Sides(False, False, False, False), window.shape)
@@ -472,57 +418,3 @@ def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: s
 def _refuse(index: int, cells: Array, frame: Window, name: str, must: str) -> None:
     y, x = np.unravel_index(index, cells.shape)
     raise InputError(f"{name}: {cells[y, x]} at row {frame.y + y}, column {frame.x + x}; {must}")
-
-
-def _beyond(bound: float, dtype: np.dtype[Any]) -> float:
-    """The least number of a dtype above a bound: the kernel works strictly below it."""
-    if math.isinf(bound):
-        return math.inf
-    if dtype.kind == "i":
-        return math.floor(bound) + 1
-    with np.errstate(over="ignore"):
-        return float(np.nextafter(dtype.type(bound), dtype.type(np.inf)))
-
-
-def inner_of(padded: Array, reach: int) -> Array:
-    """A padded array without its halo."""
-    return padded[reach:-reach, reach:-reach]
-
-
-def facing(inner: Array, reach: int) -> list[Array]:
-    """The parts of a tile that face each of its neighbours, in the order of `NEIGHBOURS`."""
-    rows = {-1: slice(None, reach), 0: slice(None), 1: slice(-reach, None)}
-    return [inner[rows[dy], rows[dx]] for dy, dx in NEIGHBOURS]
-
-
-def _take_in(strips: list[Array], halo: Border, reach: int, unreached: Any) -> tuple[int, bool]:
-    """Set the halo to what neighbours tell; the sides (bits) where it fell, and whether it changed.
-
-    It may rise: a state may know of a visit to a neighbour whose result was lost with its worker.
-    What such a visit found holds, but it must not be thought that the neighbour knows it.
-    """
-    sides, changed = 0, False
-    for k, (dy, dx) in enumerate(NEIGHBOURS):
-        strip = strips[{-1: 0, 1: 1}[dy] if dy else {-1: 2, 1: 3}[dx]]
-        columns = {-1: np.s_[:reach], 0: np.s_[reach:-reach], 1: np.s_[-reach:]}[dx]
-        mine = strip[:, columns] if dy else strip
-        sent = halo[k]
-        if sent is None:
-            sent = unreached
-        elif sent.shape != mine.shape:
-            # a neighbour at the grid's end may be thinner than the halo; it lies against the tile
-            y = mine.shape[0] - sent.shape[0] if dy < 0 else 0
-            mine = mine[y : y + sent.shape[0], : sent.shape[1]]
-        if (sent < mine).any():
-            sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
-        if (sent != mine).any():
-            mine[...] = sent
-            changed = True
-    return sides, changed
-
-
-def _here(values: Any) -> Array:
-    """An array of this process's memory, wherever it comes from."""
-    from orograph.kernels.device import current_device
-
-    return values if isinstance(values, np.ndarray) else current_device().download(values)

@@ -127,7 +127,7 @@ def parse_sources(
         )
     rows, columns = cells_of(points, first.georeference, first.shape, "sources")
     rows, columns = snap_to_valid(rows, columns, first, points, reach, "sources", barriers)
-    labels = np.arange(1, len(points) + 1)
+    labels = np.arange(len(points))
     return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
 
 

@@ -31,25 +31,25 @@ SECONDS_TO_FORGET = 10.0
 
 
 class Executor(Protocol):
-    """Homes (workers or threads) to which tasks can be given."""
+    """Workers, or threads in their place, to which tasks are given."""
 
     shared: bool
-    """Do all homes have one memory, so that any of them can do any task?"""
+    """Whether all workers have one memory, so that any of them can do any task."""
 
-    def serves(self, home: Any, number: int) -> bool:
-        """Does what is known by a number belong to a home?"""
+    def owns(self, worker: Any, number: int) -> bool:
+        """Return whether a worker owns the data of the given number."""
 
-    def share(self, home: Any, count: int) -> int:
-        """How many of ``count`` pieces of its work a home should take at a time."""
+    def share(self, worker: Any, count: int) -> int:
+        """Return how many of ``count`` pieces of its work a worker should take at a time."""
 
     def idle(self) -> list[Any]:
-        """The homes that have room for a task, once for each room, the idle ones first."""
+        """Return the workers that can take a task, once for each task, the idle ones first."""
 
-    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Start a task, at ``home`` if that can be; a future with ``result()``."""
+    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Start a task, at ``worker`` if that can be, and return what `next_done` calls it."""
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """Wait until some tasks are done; their futures and results."""
+        """Wait until some tasks are done; return them with their results."""
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function once in every process that may have done tasks."""
@@ -57,7 +57,7 @@ class Executor(Protocol):
 
 @contextmanager
 def executor(client: Client | None, problem: str, token: str) -> Iterator[Executor]:
-    """The workers of a client, or threads of this process."""
+    """Yield the workers of a client, or threads of this process."""
     if client is not None:
         workers = _Cluster(client, problem, token)
         try:
@@ -80,19 +80,19 @@ class _Threads:
         self._count = count
         self._running: dict[Any, Any] = {}
 
-    def serves(self, home: Any, number: int) -> bool:
+    def owns(self, worker: Any, number: int) -> bool:
         return True
 
-    def share(self, home: Any, count: int) -> int:
+    def share(self, worker: Any, count: int) -> int:
         return -(-count // self._count)
 
     def idle(self) -> list[Any]:
         busy = set(self._running.values())
-        return [home for home in range(self._count) if home not in busy]
+        return [worker for worker in range(self._count) if worker not in busy]
 
-    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         future = self._pool.submit(function, *arguments)
-        self._running[future] = home
+        self._running[future] = worker
         return future
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
@@ -111,7 +111,7 @@ class _Threads:
 class _Call:
     """A task under way: where it was sent, and how to send it again."""
 
-    home: str | None
+    worker: str | None
     stage: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -122,7 +122,7 @@ class _Call:
 
 
 class _Cluster:
-    """Tasks go to the worker that is the home of their data; if it dies, to another.
+    """Tasks go to the worker that owns their data; if it dies, to another.
 
     Nothing here waits for one future: a task whose worker is gone may never be done (see
     `_send_again`), and a result may be lost after its task was done. For each copy of a task a
@@ -138,7 +138,7 @@ class _Cluster:
         self._running: dict[int, _Call] = {}
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self._threads: dict[str, int] = {}
-        self._homes: list[str] = []
+        self._workers: list[str] = []
         self._look()
         self._heard = time.monotonic()
         self._patience = 20.0
@@ -151,44 +151,44 @@ class _Cluster:
         """Learn which workers there are."""
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
         self._threads = {address: worker["nthreads"] for address, worker in workers.items()}
-        self._homes = sorted(workers)
+        self._workers = sorted(workers)
         self._looked = time.monotonic()
 
-    def serves(self, home: Any, number: int) -> bool:
-        return home is None or bool(self._homes[number % len(self._homes)] == home)
+    def owns(self, worker: Any, number: int) -> bool:
+        return worker is None or bool(self._workers[number % len(self._workers)] == worker)
 
-    def share(self, home: Any, count: int) -> int:
-        return -(-count // self._threads.get(home, 1))
+    def share(self, worker: Any, count: int) -> int:
+        return -(-count // self._threads.get(worker, 1))
 
     def idle(self) -> list[Any]:
-        if not self._homes:
+        if not self._workers:
             # a task that waits for any worker makes a cluster that adapts start one
             return [] if self._running else [None]
-        load = Counter(call.home for call in self._running.values())
+        load = Counter(call.worker for call in self._running.values())
         # one more than a worker can do at a time: it need not wait for the driver between them
         rooms = [
-            (number, home)
-            for home in self._homes
-            for number in range(load[home], self._threads[home] + 1)
+            (number, worker)
+            for worker in self._workers
+            for number in range(load[worker], self._threads[worker] + 1)
         ]
-        return [home for _, home in sorted(rooms)]
+        return [worker for _, worker in sorted(rooms)]
 
-    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
-        self._running[ticket] = _Call(home, stage, function, arguments)
+        self._running[ticket] = _Call(worker, stage, function, arguments)
         self._send(ticket)
         return ticket
 
     def _send(self, ticket: int) -> None:
-        """Send a copy of a task to its home."""
+        """Send a copy of a task to its worker."""
         call, number = self._running[ticket], next(self._numbers)
         with cluster_failures():
             future = self._client.submit(
                 call.function,
                 *call.arguments,
                 key=(self._layers.name(call.stage), number),
-                workers=None if call.home is None else [call.home],
-                allow_other_workers=call.home is not None,
+                workers=None if call.worker is None else [call.worker],
+                allow_other_workers=call.worker is not None,
                 pure=False,
             )
             call.copies[number] = future
@@ -247,8 +247,8 @@ class _Cluster:
             # nothing for long: whatever the scheduler believes, a second copy does no harm
             self._heard, self._patience = time.monotonic(), 2 * self._patience
         for ticket, call in self._running.items():
-            lost = call.home is not None and call.home not in self._homes
-            if not self._homes or not (lost or silent):
+            lost = call.worker is not None and call.worker not in self._workers
+            if not self._workers or not (lost or silent):
                 continue
             if lost:
                 self._release(call)
@@ -258,8 +258,8 @@ class _Cluster:
                         KILLS_ITS_WORKERS.format(f"{call.stage}: {call.losses} workers are gone")
                     )
             # not where it has waited in vain, if there is another
-            others = [home for home in self._homes if home != call.home] or self._homes
-            call.home = others[ticket % len(others)]
+            others = [w for w in self._workers if w != call.worker] or self._workers
+            call.worker = others[ticket % len(others)]
             self._send(ticket)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:

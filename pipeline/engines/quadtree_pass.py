@@ -19,7 +19,7 @@ and a run that was killed goes on from where it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from threading import Event
@@ -29,15 +29,14 @@ import numpy.typing as npt
 from dask._task_spec import Task, TaskRef
 
 from orograph.engines.task_graph import Key, Layers
-from orograph.execution.checkpoints import CheckpointStore
+from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.execution.run import Progress, compute
-from orograph.kernels.device import host_memory
-from orograph.tiles.errors import Cancelled, RunError
+from orograph.kernels.backends import get_backend
+from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import Sink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -120,12 +119,12 @@ class QuadtreePass:
 
     problem: Problem
     rasters: tuple[Raster, ...]
-    tree: Quadtree
-    shard_level: int
-    checkpoints: CheckpointStore
-    sink: Sink
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    context: RunContext
+
+    @property
+    def tree(self) -> Quadtree:
+        """Return how the work is divided."""
+        return self.context.tree
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Go up and down; the attributes of the result.
@@ -156,9 +155,9 @@ class QuadtreePass:
         """A column of the table, the rows of one row of shards after the other."""
         assert isinstance(self.problem, Tabulated)
         # these rows are of what crosses shards: O(border) a node
-        levels = range(self.shard_level + 1, self.tree.root.level + 1)
+        levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
         above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
-        side = self.tree.tile << self.shard_level
+        side = self.tree.tile << self.context.shard_level
         before = 0
         for y in range(0, self.tree.shape[0], side):
             band = (node for node in self.shards if self.tree.window(node).y == y)
@@ -171,35 +170,35 @@ class QuadtreePass:
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
         """The rows that nodes have left."""
         for node in nodes:
-            yield from self.checkpoints.load("rows", node)
+            yield from self.context.checkpoints.load("rows", node)
 
     def task_tiles(self, node: Node) -> Any:
         """The summary of a shard."""
-        known = self.checkpoints.load("summary", node) if self._climbed(node) else None
+        known = self.context.checkpoints.load("summary", node) if self._climbed(node) else None
         if known is not None:
             return known
         summary, saved = self._climb(node)
-        self.checkpoints.save("residue", node, saved)
-        self.checkpoints.save("summary", node, summary)
+        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("summary", node, summary)
         return summary
 
     def task_merge(self, node: Node, *summaries: Any) -> Any:
         """The summary of a node above the shards."""
-        self._stop_if_cancelled()
+        self.context.stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place = self.tree.place(node)
         summary, saved = self.problem.merge(place, list(zip(children, summaries, strict=True)))
-        self.checkpoints.save("residue", node, saved)
-        self.checkpoints.save("summary", node, summary)
+        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("summary", node, summary)
         return summary
 
     def task_recall(self, node: Node) -> Any:
         """The summary of a node that an earlier run has left."""
-        summary = self.checkpoints.load("summary", node)
+        summary = self.context.checkpoints.load("summary", node)
         if summary is not None:
             return summary
         # the checkpoint is damaged: do the node's part again, from below
-        if node.level == self.shard_level:
+        if node.level == self.context.shard_level:
             return self.task_tiles(node)
         return self.task_merge(node, *map(self.task_recall, self.tree.children(node)))
 
@@ -209,12 +208,12 @@ class QuadtreePass:
 
     def task_split(self, node: Node, message: Any) -> Sequence[Any]:
         """The answers of the children of a node above the shards."""
-        self._stop_if_cancelled()
+        self.context.stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place, saved = self.tree.place(node), self._saved(node)
         if isinstance(self.problem, Tabulated):
             rows = self.problem.rows_of_node(place, saved, message)
-            self.checkpoints.save("rows", node, [rows])
+            self.context.checkpoints.save("rows", node, [rows])
         return self.problem.down(place, saved, message, children)
 
     def task_write(self, node: Node, message: Any) -> None:
@@ -222,7 +221,7 @@ class QuadtreePass:
         if self._written(node):
             return
         whole = self.tree.window(node)
-        writers = {v.name: self.sink.writer(v.name, whole) for v in self.problem.outputs}
+        writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
         tables: list[Table] = []
         for place, blocks in self._descend(node, self._saved(node), message, tables):
             for name, block in blocks.items():
@@ -230,30 +229,30 @@ class QuadtreePass:
         for writer in writers.values():
             writer.close()
         if tables:
-            self.checkpoints.save("rows", node, tables)
-        self.checkpoints.save("done", node, True)
-        self.checkpoints.drop("residue", node)
+            self.context.checkpoints.save("rows", node, tables)
+        self.context.checkpoints.save("done", node, True)
+        self.context.checkpoints.drop("residue", node)
 
     def _written(self, node: Node) -> bool:
         """Has a shard been written, and is it still there?"""
         window = self.tree.window(node)
-        return self.checkpoints.has("done", node) and all(
-            self.sink.written(variable.name, window) for variable in self.problem.outputs
+        return self.context.checkpoints.has("done", node) and all(
+            self.context.sink.written(variable.name, window) for variable in self.problem.outputs
         )
 
     def _climbed(self, node: Node) -> bool:
         """Has an earlier run left all of a node that is still needed?"""
-        kept = self.checkpoints.has("residue", node) or (
-            node.level == self.shard_level and self._written(node)
+        kept = self.context.checkpoints.has("residue", node) or (
+            node.level == self.context.shard_level and self._written(node)
         )
-        return kept and self.checkpoints.has("summary", node)
+        return kept and self.context.checkpoints.has("summary", node)
 
     def _saved(self, node: Node) -> Any:
-        saved = self.checkpoints.load("residue", node)
+        saved = self.context.checkpoints.load("residue", node)
         if saved is not None:
             return saved
         # lost or damaged on disk: everything that made it is still there
-        if node.level == self.shard_level:
+        if node.level == self.context.shard_level:
             return self._climb(node)[1]
         children = [(self.tree.place(c), self.task_recall(c)) for c in self.tree.children(node)]
         return self.problem.merge(self.tree.place(node), children)[1]
@@ -261,7 +260,7 @@ class QuadtreePass:
     def _climb(self, node: Node) -> tuple[Any, Any]:
         place = self.tree.place(node)
         if node.level == 0:
-            self._stop_if_cancelled()
+            self.context.stop_if_cancelled()
             return self.problem.leaf(place, *(r.read(place.window) for r in self.rasters))
         below = [
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
@@ -274,7 +273,7 @@ class QuadtreePass:
     ) -> Iterator[tuple[Place, dict[str, Array]]]:
         place = self.tree.place(node)
         if node.level == 0:
-            self._stop_if_cancelled()
+            self.context.stop_if_cancelled()
             if isinstance(self.problem, Tabulated):
                 tables.append(self.problem.rows_of_tile(place, saved, message))
             yield place, self.problem.finish(place, saved, message)
@@ -287,22 +286,18 @@ class QuadtreePass:
         for child, child_saved, child_message in zip(children, below, messages, strict=True):
             yield from self._descend(child, child_saved, child_message, tables)
 
-    def _stop_if_cancelled(self) -> None:
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise Cancelled("the run was cancelled")
-
     def progress(self) -> Progress:
         """Tasks that have left their result, and all that will."""
-        levels = range(self.shard_level, self.tree.root.level + 1)
-        done = self.checkpoints.count("done", self.shard_level)
-        done += sum(self.checkpoints.count("summary", level) for level in levels)
-        total = self.tree.count(self.shard_level) + sum(map(self.tree.count, levels))
+        levels = range(self.context.shard_level, self.tree.root.level + 1)
+        done = self.context.checkpoints.count("done", self.context.shard_level)
+        done += sum(self.context.checkpoints.count("summary", level) for level in levels)
+        total = self.tree.count(self.context.shard_level) + sum(map(self.tree.count, levels))
         return Progress(done, total)
 
     def _check_complete(self) -> None:
         """Refuse a result of which a shard has not been written."""
         written = sum(map(self._written, self.shards))
-        expected = self.tree.count(self.shard_level)
+        expected = self.tree.count(self.context.shard_level)
         if written != expected:
             raise RunError(
                 f"{self.problem.name}: {written} of {expected} shards were written, though no task "
@@ -314,7 +309,7 @@ class QuadtreePass:
     @cached_property
     def shards(self) -> list[Node]:
         """The nodes that one task reads and one task writes, in z-order."""
-        return list(self.tree.nodes(self.shard_level))
+        return list(self.tree.nodes(self.context.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
         """The tasks that are still to do, the key of the root, and the keys of the writes.
@@ -322,7 +317,7 @@ class QuadtreePass:
         Tasks stand in the order in which they had best be done: up depth first in z-order, so
         that summaries are merged as soon as they can be, and down likewise.
         """
-        layers = Layers(self.problem.name, self.token)
+        layers = Layers(self.problem.name, self.context.token)
         tasks: dict[Key, Task] = {}
 
         def add(stage: str, node: Node, *arguments: Any, recall: bool = False) -> Key:
@@ -332,7 +327,7 @@ class QuadtreePass:
             return key
 
         def up(node: Node) -> Key:
-            at_shard = node.level == self.shard_level
+            at_shard = node.level == self.context.shard_level
             stage = "tiles" if at_shard else "merge"
             if self._climbed(node):
                 return add(stage, node, recall=True)
@@ -340,7 +335,7 @@ class QuadtreePass:
             return add(stage, node, *below)
 
         def down(node: Node, message: Key, index: int) -> None:
-            if node.level == self.shard_level:
+            if node.level == self.context.shard_level:
                 if not self._written(node):
                     writes.append(add("write", node, TaskRef(message), index))
                 return
@@ -372,7 +367,7 @@ class _Column:
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
     """Do one task of a run: the only function that Dask sees."""
     run: QuadtreePass = load(handle)
-    with host_memory(run.problem.backend):
+    with get_backend(run.problem.backend).array_memory():
         if stage in ("split", "write"):
             assert node is not None
             messages, index, *_ = arguments

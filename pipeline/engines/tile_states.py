@@ -1,21 +1,64 @@
-"""The states of tiles in a worker's memory: a cache with a limit, least recently used out first.
+"""The tile-state cache: what a worker knows of tiles between visits, least recently used out first.
 
-What is put out is packed and spilled by its owner; so a run needs no more memory than it is given,
-and less of it only means more reading.
+A state that has to go is packed and spilled to the run's checkpoints; so a run needs no more memory
+than it is given, and less of it only means more reading.
+
+A state is no more than a cache. Values only ever improve and each is that of a real path, so any
+older state is a valid start, and a tile whose state is lost is rebuilt from its sources and its
+neighbours' borders. So a worker may die at any moment, states may be spilled or dropped, and the
+fixpoint is the same to the bit.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
+import numpy.typing as npt
+
+from orograph.execution.context import RunContext
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.quadtree import Node, Place, morton_encode
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster
+
+Array = npt.NDArray[Any]
 Tile = tuple[int, int]
+
+CELLS_A_BAND = 2**22
+
+
+class TileProblem(Protocol):
+    """What a problem gives of the states of its tiles, which are its own."""
+
+    @property
+    def halo_width(self) -> int:
+        """How many cells beyond its border a tile must see."""
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Refuse cells that cannot be worked with by an `InputError` that names the first."""
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> Any:
+        """Return the state of a tile before anything has reached it; ``cells`` show ``frame``."""
+
+    def pack(self, state: Any) -> Any:
+        """Return what of a state is worth keeping on disk."""
+
+    def unpack(self, state: Any, packed: Any) -> None:
+        """Put back into a newly opened state what was packed."""
+
+    def size(self, state: Any) -> int:
+        """Return the bytes that a state takes in memory."""
+
+    def memory(self) -> int | None:
+        """Return the bytes that states may take; None: half of what the worker may use."""
 
 
 class StateCache:
-    """States by tile, up to a number of bytes."""
+    """A cache of states by tile, up to a number of bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -24,7 +67,7 @@ class StateCache:
         self._lock = Lock()
 
     def take(self, tile: Tile) -> Any:
-        """The state of a tile, no longer in the cache; None if it is not there."""
+        """Remove and return the state of a tile; None if it is not there."""
         with self._lock:
             state, size = self._states.pop(tile, (None, 0))
             self._bytes -= size
@@ -44,12 +87,67 @@ class StateCache:
             spill(oldest, other)
 
 
+@dataclass(frozen=True)
+class TileStates:
+    """The states of a run's tiles in this process: cached, read from disk, or opened."""
+
+    problem: TileProblem
+    rasters: tuple[Raster, ...]
+    context: RunContext
+
+    def take(self, tile: Tile) -> Any:
+        """Return the state of a tile; nobody else has it until it is kept."""
+        state = self.cache.take(tile)
+        if state is not None:
+            return state
+        place, halo = self.place(tile), self.problem.halo_width
+        window = place.window
+        frame = Window(
+            window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
+        ).clip(self.context.tree.shape)
+        cells = [raster.read(frame) for raster in self.rasters]
+        try:
+            self.problem.check(cells, frame)
+        except InputError:
+            self._check_from_the_first_row(frame)
+            raise
+        state = self.problem.open(place, cells, frame)
+        packed = self.context.checkpoints.load("state", place.node)
+        if packed is not None:
+            self.problem.unpack(state, packed)
+        return state
+
+    def keep(self, tile: Tile, state: Any) -> None:
+        """Put a state into the cache; those that have to go for it are spilled."""
+        self.cache.put(tile, state, self.problem.size(state), self._spill)
+
+    def place(self, tile: Tile) -> Place:
+        """Return where a tile lies."""
+        return self.context.tree.place(Node(0, morton_encode(*tile)))
+
+    @property
+    def cache(self) -> StateCache:
+        """The run's cache in this process."""
+        return cache_of(self.context.token, self.problem.memory)
+
+    def _spill(self, tile: Tile, state: Any) -> None:
+        self.context.checkpoints.save("state", self.place(tile).node, self.problem.pack(state))
+
+    def _check_from_the_first_row(self, frame: Window) -> None:
+        """Raise for the first cell of the grid: which tile finds a fault is chance."""
+        shape = self.context.tree.shape
+        rows = max(1, CELLS_A_BAND // shape[1])
+        for y in range(0, frame.y + frame.height, rows):
+            band = Window(y, 0, rows, shape[1]).clip(shape)
+            self.problem.check([raster.read(band) for raster in self.rasters], band)
+
+
 _caches: dict[str, StateCache] = {}
 _lock = Lock()
 
 
 def cache_of(token: str, limit: Callable[[], int | None] = lambda: None) -> StateCache:
-    """The cache of a run in this process; ``limit`` tells its bytes where it is not memory here."""
+    """Return the cache of a run in this process; ``limit`` gives its bytes, None: the usual."""
     with _lock:
         if token not in _caches:
             own = limit()
@@ -64,7 +162,7 @@ def forget(token: str) -> None:
 
 
 def _limit() -> int:
-    """Half the memory a worker may use, or half the machine's where there is no worker."""
+    """Return half the memory a worker may use, or half the machine's where there is no worker."""
     import psutil
     from distributed import get_worker
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from orograph.execution.launch import RunOptions, where_to_work
+from functools import partial
+
+from orograph.execution.options import RunOptions, where_to_work
 from orograph.kernels.backends import missing_gpu, resolve_backend
 from orograph.settings import config
 from orograph.tiles.raster.raster import Raster
 
 
-def choose_backend(
-    stage: str, backend: str | None, rasters: tuple[Raster, ...], options: RunOptions
-) -> str:
-    """The backend that will do the work of ``stage``: ``"numba"``, ``"cuda"`` or undecided.
+def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions) -> str:
+    """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
     Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
     there are none yet it stays ``"auto"``: `orograph.execution.first_worker` asks those that come.
@@ -21,8 +21,7 @@ def choose_backend(
     InputError, BackendError
         As `orograph.kernels.backends.resolve_backend`.
     """
-    backend = backend or config.get("backend")
+    backend = options.backend or config.get("backend")
     client = where_to_work(rasters, options)
-    if client is None or backend not in ("auto", "cuda"):
-        return resolve_backend(stage, backend)
-    return resolve_backend(stage, backend, client.run(missing_gpu))
+    ask = None if client is None else partial(client.run, missing_gpu)
+    return resolve_backend(stage, backend, ask)

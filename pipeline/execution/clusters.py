@@ -26,7 +26,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
     Parameters
     ----------
-    n_workers
+    n_workers : int, optional
         Number of workers; by default one a GPU, or one a core.
     **options
         Handed on to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``, whose scheduler

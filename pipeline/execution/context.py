@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
+
+from dask.base import tokenize
 
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.errors import Cancelled
@@ -27,6 +29,12 @@ class RunContext:
     """32 hexadecimal digits, new in every run: part of the names of all its tasks."""
     cancelled: Event | None = field(default=None, compare=False)
     """Set when the run is to stop; None on the workers of a cluster."""
+
+    def part(self, name: str) -> RunContext:
+        """Return the context of a part of the run: checkpoints and a token of its own."""
+        return replace(
+            self, checkpoints=self.checkpoints.part(name), token=tokenize(self.token, name)
+        )
 
     def stop_if_cancelled(self) -> None:
         """Raise `Cancelled` if the run is to stop."""

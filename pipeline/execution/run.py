@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from orograph.execution.watch import Watch
 from orograph.settings import config
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
-    import xarray as xr
     from distributed import Client
 
-    from orograph.execution.launch import Engine
+    from orograph.execution.job import Engine
 
+T = TypeVar("T")
 POLL_SECONDS = 0.5
 KILLS_ITS_WORKERS = (
     "a task has killed its workers again and again ({}); most often they run out of memory: give "
@@ -57,8 +57,10 @@ class Progress:
         return f"{self.done} of {self.total} tasks"
 
 
-class Run:
+class Run(Generic[T]):
     """A run that goes on in the background; returned by every operation with ``wait=False``.
+
+    ``T`` is what the operation returns when it waits.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ class Run:
 
     def __init__(
         self,
-        work: Callable[[], xr.Dataset],
+        work: Callable[[], T],
         engine: Callable[[], Engine | None],
         cancelled: Event,
         client: Client | None,
@@ -92,7 +94,7 @@ class Run:
         self._cancelled = cancelled
         self._client = client
         self._watch = Watch(client)
-        self._result: xr.Dataset | None = None
+        self._result: T | None = None
         self._error: BaseException | None = None
         self._latest = Progress(0, 0)
         self._ended = Event()
@@ -151,7 +153,7 @@ class Run:
         """Where to watch the run, or None if it has no cluster."""
         return None if self._client is None else self._client.dashboard_link
 
-    def result(self, timeout: float | None = None) -> xr.Dataset:
+    def result(self, timeout: float | None = None) -> T:
         """Wait for the run and return its result.
 
         Parameters
@@ -177,8 +179,7 @@ class Run:
             raise TimeoutError(f"the run is not finished after {timeout} s ({self.progress()})")
         if self._error is not None:
             raise self._error
-        assert self._result is not None
-        return self._result
+        return cast("T", self._result)
 
     def cancel(self) -> None:
         """Stop the run; what it has written stays, and ``resume=True`` goes on from there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from orograph.distance.cost_distance import (
     open_surface,
 )
 from orograph.distance.problem import Distance, longest_step
-from orograph.execution.launch import check_choice
+from orograph.execution.options import check_choice
 from orograph.index.format import Form
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.errors import InputError
@@ -48,7 +47,7 @@ def check_form(
     ------
     InputError
     """
-    check_choice("cost", cost, MODELS)
+    check_choice("cost", cost, tuple(MODELS))
     check_choice("connectivity", connectivity, (4, 8))
     try:
         # NumPy takes None for float64
@@ -96,20 +95,8 @@ def wanted_index(
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-    problem = Distance(
-        model=CostModel(cost, False, model_coefficients(cost, coefficients)),
-        dtype=np.dtype(dtype),
-        connectivity=connectivity,
-        max_cost=math.inf,
-        lengths=lengths,
-        nodata=tuple(raster.nodata for raster in rasters),
-        has_friction=surface.friction is not None,
-        has_elevation=surface.elevation is not None,
-        sources=None,
-        targets=None,
-        cells=first.shape[0] * first.shape[1],
-    )
-    given = {"friction": surface.friction, "elevation": surface.elevation}
+    model = CostModel(cost, False, model_coefficients(cost, coefficients))
+    problem = Distance.on_rasters(surface.named, model, np.dtype(dtype), connectivity, lengths)
     form = Form(
         shape=first.shape,
         block=int(block),
@@ -118,7 +105,7 @@ def wanted_index(
         coefficients=problem.model.coefficients,
         connectivity=connectivity,
         dtype=dtype,
-        rasters=tuple(name for name, raster in given.items() if raster is not None),
+        rasters=tuple(surface.named),
         fingerprint="",
         sparsify=bool(sparsify),
     )

@@ -8,28 +8,25 @@ what would save it. Tasks share nothing, and may be done again at any time.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task
-from dask.base import tokenize
 
-from orograph import __version__
 from orograph.distance.problem import Distance
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
-from orograph.execution.first_worker import decide_backend
-from orograph.execution.run import compute
-from orograph.execution.watch import Watch
-from orograph.execution.workspace import Workspace
+from orograph.execution.context import RunContext
+from orograph.execution.job import Job, Table
+from orograph.execution.run import Progress, compute
 from orograph.index.arguments import BuildSpec
+from orograph.index.format import Form
 from orograph.index.store import IndexStore
-from orograph.kernels.backends import kernel
+from orograph.kernels.backends import get_backend
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.elimination import BlockCosts
@@ -41,21 +38,19 @@ from orograph.kernels.boundary.propagate import (
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
-from orograph.kernels.device import host_memory
 from orograph.kernels.relax.models import BARRIER
-from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
-from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.sink import StoreSink
-from orograph.tiles.store.storage import Location, Storage
+from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 
 def with_halo(window: Window, shape: tuple[int, int]) -> Window:
@@ -69,8 +64,8 @@ def costs_of(
     """What steps cost in a window of which, with more around it, ``frame``, cells are known."""
     part = with_halo(window, shape)
     place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
-    state = problem.open(place, [raster[part.within(frame)] for raster in cells], part)
-    return BlockCosts(state.tile.friction, state.tile.elevation, state.tile.rules)
+    surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
+    return BlockCosts(surface.friction, surface.elevation, surface.rules)
 
 
 def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
@@ -82,28 +77,33 @@ def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) ->
 
 @dataclass(frozen=True)
 class Build:
-    """Makes blocks of an index from rasters."""
+    """Makes the blocks of an index from rasters: the engine of an `IndexJob`."""
 
     store: IndexStore
     rasters: tuple[Raster, ...]
     problem: Distance
     """Distances on them."""
-    backend: str = "numba"
+    context: RunContext
+    backend: str
     """What eliminates: ``"numba"`` or ``"cuda"``."""
-    cancelled: Event | None = field(default=None, compare=False)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of costs."""
         return np.dtype(self.store.form.dtype)
 
-    def task_shard(self, window: Window) -> None:
+    def task_shard(self, node: Node) -> None:
         """Make the blocks of a shard, then the shard of each raster: that is the last thing."""
-        form = self.store.form
-        sink = StoreSink(self.store.storage)
-        names = form.rasters
-        if all(sink.written(name, window) for name in names):
-            return
+        window = self.context.tree.window(node)
+        if not self._written(window):
+            self._make(window)
+        self.context.checkpoints.save("done", node, True)
+
+    def _written(self, window: Window) -> bool:
+        return all(self.context.sink.written(name, window) for name in self.store.form.rasters)
+
+    def _make(self, window: Window) -> None:
+        form, sink, names = self.store.form, self.context.sink, self.store.form.rasters
         frame = with_halo(window, form.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         self.problem.check(cells, frame)
@@ -111,40 +111,51 @@ class Build:
         places = [form.window(block) for block in todo]
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
         costs = costs_of(self.problem, cells, window, frame, form.shape)
-        self._stop_if_cancelled()
-        for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
+        self.context.stop_if_cancelled()
+        for i, matrix in get_backend(self.backend).solve_blocks(costs, parts, form.block):
             own = costs_of(self.problem, cells, places[i], frame, form.shape)
             self.store.write(todo[i], matrix, leaving_costs(own))
-            self._stop_if_cancelled()
-        for name, raster, nodata in zip(names, cells, self.problem.nodata, strict=True):
+            self.context.stop_if_cancelled()
+        for name, raster in zip(names, cells, strict=True):
+            nodata = self.problem.nodata[name]
             sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))
 
-    def _stop_if_cancelled(self) -> None:
-        if self.cancelled is not None and self.cancelled.is_set():
-            raise Cancelled("the build was cancelled")
-
-    def make(self, block: int, costs: BlockCosts, pending: bool = False) -> None:
-        """Make one block and keep it, ``pending`` as a part of an update."""
-        part = Rectangle(0, 0, *costs.shape)
-        matrix = block_matrix(costs, part, self.store.form.block)
-        self.store.write(block, matrix, leaving_costs(costs), pending)
-
-    def run(self, client: Client | None, token: str, cancelled: Event) -> None:
-        """Make all blocks."""
-        layers = Layers("distance-index", token)
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Make all blocks; an index has no attributes to return."""
+        layers = Layers("distance-index", self.context.token)
         tasks = {}
-        with jobs.shared(replace(self, cancelled=None) if client else self, client) as handle:
-            for number, window in enumerate(self.store.form.layout.windows(self.store.form.shape)):
-                key = layers.key("shard", Node(0, number))
-                tasks[key] = Task(key, _perform, handle, window)
-            compute(tasks, list(tasks), client, cancelled)
+        for node in self.context.tree.nodes(self.context.shard_level):
+            key = layers.key("shard", node)
+            tasks[key] = Task(key, _perform, handle, node)
+        compute(tasks, list(tasks), client, cancelled)
+        return {}
+
+    def table(self) -> Table:
+        """There is none."""
+        return {}
+
+    def progress(self) -> Progress:
+        """Return how many shards are made."""
+        level = self.context.shard_level
+        done = self.context.checkpoints.count("done", level)
+        return Progress(done, self.context.tree.count(level))
+
+    def statistics(self) -> dict[str, int]:
+        """Return nothing: how much work it was is known before."""
+        return {}
 
 
-def _perform(handle: Any, window: Window) -> None:
+def make_block(store: IndexStore, block: int, costs: BlockCosts, pending: bool = False) -> None:
+    """Make one block and keep it, ``pending`` as a part of an update."""
+    matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), store.form.block)
+    store.write(block, matrix, leaving_costs(costs), pending)
+
+
+def _perform(handle: Any, node: Node) -> None:
     """Do one task: the only function that Dask sees."""
     build: Build = jobs.load(handle)
-    with host_memory(build.backend):
-        build.task_shard(window)
+    with get_backend(build.backend).array_memory():
+        build.task_shard(node)
 
 
 def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
@@ -165,44 +176,46 @@ def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
     pass_on(held, edges, slice(0, 1), bound, held, fresh)
 
 
-def build_index(
-    wanted: BuildSpec,
-    out: Location,
-    overwrite: bool,
-    resume: bool,
-    backend: str,
-    client: Client | None,
-) -> None:
-    """Make the store of an index and give it its name."""
-    rasters, problem = wanted.rasters, wanted.problem
-    fingerprint = " ".join(raster.fingerprint() for raster in rasters)
+@dataclass(frozen=True)
+class IndexJob(Job[T]):
+    """An index that is to be built, and how it is opened then."""
+
+    form: Form
+    problem: Distance
+    open_index: Callable[[Storage], T]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the form, which names the input's cells, and the lengths of steps."""
+        return {
+            "operation": "distance-index",
+            "form": repr(self.form),
+            "lengths": repr(self.problem.lengths.tolist()),
+        }
+
+    def warm_up(self) -> None:
+        """Compile the kernels."""
+        warm_up(self.problem, len(self.rasters), self.form.sparsify)
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Build:
+        """Return what makes the blocks."""
+        assert isinstance(context.sink, StoreSink)
+        store = IndexStore(context.sink.storage, self.form, unfinished=True)
+        return Build(store, rasters, self.problem, context, backend)
+
+    def create_result(self, result: Storage, token: str) -> None:
+        """Lay out the empty index."""
+        place = self.rasters[0].georeference
+        IndexStore.create(result, self.form, self.problem.lengths, place, token)
+
+    def open(self, out: Storage) -> T:
+        """Open the index."""
+        return self.open_index(out)
+
+
+def index_job(wanted: BuildSpec, backend: str, open_index: Callable[[Storage], T]) -> IndexJob[T]:
+    """Return the job of building an index; all cells of its rasters are read to name it."""
+    fingerprint = " ".join(raster.fingerprint() for raster in wanted.rasters)
     form = replace(wanted.form, fingerprint=fingerprint)
-    identity = {"operation": "distance-index", "form": repr(form), "orograph": __version__}
-    identity["lengths"] = repr(problem.lengths.tolist())
-    space = Workspace(out, identity, overwrite=overwrite, resume=resume)
-    if space.finished:
-        space.clear()
-        return
-    warm_up(problem, len(rasters), form.sparsify)
-    place = rasters[0].georeference
-
-    def create(result: Storage, run: str) -> None:
-        IndexStore.create(result, form, problem.lengths, place, run)
-
-    space.open(create)
-    reachable: list[Raster] = []
-    for number, raster in enumerate(rasters):
-        if client is not None and isinstance(raster, ArrayRaster):
-            copy = space.work.child(f"input-{number}.zarr")
-            if not copy.exists():
-                ingest(raster, copy, tile=form.layout.tile, shard=form.layout.shard)
-            raster = StoreRaster(copy)
-        reachable.append(raster)
-    cancelled = Event()
-    store = IndexStore(space.result, form, unfinished=True)
-    with Watch(client):
-        if client is not None and backend == "auto":
-            backend = decide_backend(client, cancelled)
-        build = Build(store, tuple(reachable), problem, backend, cancelled)
-        build.run(client, tokenize(space.token, time.time_ns()), cancelled)
-    space.publish()
+    return IndexJob(
+        wanted.rasters, form.shape, form.layout, backend, form, wanted.problem, open_index
+    )

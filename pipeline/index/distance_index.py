@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ import numpy.typing as npt
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import current_client
-from orograph.execution.launch import RunOptions, where_to_work
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
-from orograph.index.build import build_index
+from orograph.index.build import index_job
 from orograph.index.path import corridor_of, trace_in
 from orograph.index.points import (
     QueryContext,
@@ -30,13 +31,17 @@ from orograph.index.points import (
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
+from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.overlap import refuse_overlap
+from orograph.tiles.store.storage import Location
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
+
+    from orograph.execution.run import Run
 
 MEMORY = 2**32
 
@@ -93,6 +98,56 @@ class DistanceIndex:
 
     # -- making and opening ------------------------------------------------------------------
 
+    @overload
+    @classmethod
+    def build(
+        cls,
+        friction: Any,
+        store: str | os.PathLike[str],
+        *,
+        elevation: Any = ...,
+        cost: str = ...,
+        coefficients: Mapping[str, float] | None = ...,
+        connectivity: int = ...,
+        block: int = ...,
+        levels: int = ...,
+        dtype: str = ...,
+        cell_size: float | tuple[float, float] | None = ...,
+        nodata: float | int | None = ...,
+        sparsify: bool = ...,
+        memory: int = ...,
+        overwrite: bool = ...,
+        resume: bool = ...,
+        wait: Literal[True] = ...,
+        backend: str | None = ...,
+        client: Client | None = ...,
+    ) -> DistanceIndex: ...
+
+    @overload
+    @classmethod
+    def build(
+        cls,
+        friction: Any,
+        store: str | os.PathLike[str],
+        *,
+        elevation: Any = ...,
+        cost: str = ...,
+        coefficients: Mapping[str, float] | None = ...,
+        connectivity: int = ...,
+        block: int = ...,
+        levels: int = ...,
+        dtype: str = ...,
+        cell_size: float | tuple[float, float] | None = ...,
+        nodata: float | int | None = ...,
+        sparsify: bool = ...,
+        memory: int = ...,
+        overwrite: bool = ...,
+        resume: bool = ...,
+        wait: Literal[False],
+        backend: str | None = ...,
+        client: Client | None = ...,
+    ) -> Run[DistanceIndex]: ...
+
     @classmethod
     def build(
         cls,
@@ -112,30 +167,31 @@ class DistanceIndex:
         memory: int = MEMORY,
         overwrite: bool = False,
         resume: bool = False,
+        wait: bool = True,
         backend: str | None = None,
         client: Client | None = None,
-    ) -> DistanceIndex:
+    ) -> DistanceIndex | Run[DistanceIndex]:
         """Make an index of a raster.
 
         Parameters
         ----------
         friction, elevation, cost, coefficients, cell_size, dtype, nodata
             As of `cost_distance`.
-        store
+        store : path
             Zarr store to write.
-        connectivity
+        connectivity : {8, 4}
             4 or 8.
-        block
+        block : int
             Cells a side of the blocks whose boundary distances are found by elimination.
-        levels
+        levels : int
             How often four blocks are merged before they are stored: blocks of ``block * 2**levels``
             cells a side, 1024 at most.
-        sparsify
+        sparsify : bool
             Leave out entries of matrices that are sums of two others, to the bit. Answers are the
             same; see the notes for what it saves and costs.
-        memory
+        memory : int
             Bytes of matrices that questions may keep in memory.
-        overwrite, resume, backend, client
+        overwrite, resume, wait, backend, client
             As of `minimum_spanning_forest`.
 
         Returns
@@ -179,19 +235,19 @@ class DistanceIndex:
             nodata=nodata,
             sparsify=sparsify,
         )
-        rasters = wanted.rasters
-        for raster in rasters:
-            refuse_overlap(raster, store)
-        options = RunOptions(out=store, client=client)
-        backend = choose_backend("solve_blocks", backend, rasters, options)
-        client = where_to_work(rasters, options)
-        build_index(wanted, store, overwrite, resume, backend, client)
-        return cls.open(store, memory=memory, client=client)
+        for raster in wanted.rasters:
+            refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
+        options = RunOptions(None, store, overwrite, resume, client, backend)
+        chosen = choose_backend("solve_blocks", wanted.rasters, options)
+        client = where_to_work(wanted.rasters, options)
+        job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
+        run = launch(job, options)
+        return run.result() if wait else run
 
     @classmethod
     def open(
         cls,
-        store: str | os.PathLike[str],
+        store: Location,
         *,
         memory: int = MEMORY,
         client: Client | None = None,
@@ -269,20 +325,20 @@ class DistanceIndex:
 
         Parameters
         ----------
-        points
+        points : points
             In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
             brought to the CRS of the raster.
-        targets
+        targets : points, optional
             Where to, in the same way; by default the points themselves.
-        snap
+        snap : bool or int
             Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a
             number of cells.
 
         Returns
         -------
         xarray.DataArray
-            (from, to), with the points' numbers and their coordinates; infinity (integers: -1)
-            where there is no way.
+            (from, to), with the points' numbers, from 0, and their coordinates; infinity
+            (integers: -1, its ``_FillValue``) where there is no way.
 
         Raises
         ------
@@ -295,11 +351,9 @@ class DistanceIndex:
         within rounding, integers are the same. The same bits for any number of workers.
         """
         start, end, costs = self._table(points, targets, snap, None)
-        unreached = math.inf
         if costs.dtype.kind == "i":
-            unreached = -1
-            costs = np.where(costs >= 2**60, -1, costs)
-        return _labelled(costs, start, end, unreached)
+            costs = np.where(costs >= BARRIER, -1, costs)
+        return _labelled(costs, start, end)
 
     def nearest(
         self, points: Any, k: int = 1, targets: Any = None, *, snap: bool | int = False
@@ -310,14 +364,14 @@ class DistanceIndex:
         ----------
         points, targets, snap
             As of `distance_matrix`. Without targets, the nearest others of the points.
-        k
+        k : int
             How many.
 
         Returns
         -------
         xarray.Dataset
-            ``target`` (from, rank): numbers of targets, the smaller of those equally near first;
-            -1 where fewer can be reached. ``cost``: infinity (integers: -1) there.
+            ``target`` (from, rank): numbers of targets, from 0, the smaller of those equally near
+            first; -1 where fewer can be reached. ``cost``: infinity (integers: -1) there.
         """
         import xarray as xr
 
@@ -326,19 +380,24 @@ class DistanceIndex:
         if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= most:
             raise InputError(f"k: {k!r}; it must be 1 to {most}, the number of targets")
         start, _, costs = self._table(points, targets, snap, k + (targets is None))
-        nothing = costs.dtype.type(2**60 if costs.dtype.kind == "i" else np.inf)
+        nothing = costs.dtype.type(BARRIER if costs.dtype.kind == "i" else np.inf)
         if targets is None:
             np.fill_diagonal(costs, nothing)
         order = np.argsort(costs, axis=1, kind="stable")[:, :k]
         found = np.take_along_axis(costs, order, axis=1)
         lost = found >= nothing
-        blank = -1 if costs.dtype.kind == "i" else np.inf
+        blank = costs.dtype.type(-1 if costs.dtype.kind == "i" else np.inf)
+        dims = ("from", "rank")
         return xr.Dataset(
             {
-                "target": (("from", "rank"), np.where(lost, -1, order)),
-                "cost": (("from", "rank"), np.where(lost, costs.dtype.type(blank), found)),
+                "target": (dims, np.where(lost, -1, order), {"_FillValue": -1}),
+                "cost": (dims, np.where(lost, blank, found), _cost_attributes(costs.dtype)),
             },
-            coords={"x": ("from", start[:, 0]), "y": ("from", start[:, 1])},
+            coords={
+                "from": np.arange(len(start)),
+                "from_x": ("from", start[:, 0]),
+                "from_y": ("from", start[:, 1]),
+            },
         )
 
     def query(
@@ -347,22 +406,23 @@ class DistanceIndex:
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
-    ) -> xr.DataArray:
-        """The least cost of reaching each cell from the nearest of some sources.
+    ) -> xr.Dataset:
+        """Return the least cost of reaching each cell from the nearest of some sources.
 
         Parameters
         ----------
-        sources
+        sources : raster or points
             As of `cost_distance`: points, or a raster.
-        window
+        window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
-        snap
+        snap : bool or int
             As of `distance_matrix`.
 
         Returns
         -------
-        xarray.DataArray
-            (y, x), with coordinates: NaN (integers: -1) where unreached.
+        xarray.Dataset
+            ``cost`` (y, x), with coordinates: NaN (integers: -1) where unreached. Attributes: what
+            the costs are of, as of `cost_distance`.
 
         Notes
         -----
@@ -381,9 +441,9 @@ class DistanceIndex:
 
         Parameters
         ----------
-        start, end
+        start, end : points
             Points (x, y) in map coordinates.
-        snap
+        snap : bool or int
             As of `distance_matrix`.
 
         Returns
@@ -423,9 +483,9 @@ class DistanceIndex:
 
         Parameters
         ----------
-        window
+        window : (int, int, int, int)
             First row, first column, rows and columns.
-        friction, elevation
+        friction, elevation : raster
             New values there, of the window's shape: those of them that costs come from. NaN marks
             barriers.
 
@@ -497,7 +557,13 @@ def _as_given(window: Window) -> tuple[int, int, int, int]:
     return window.y, window.x, window.height, window.width
 
 
-def _labelled(costs: npt.NDArray[Any], start: Any, end: Any, unreached: float) -> xr.DataArray:
+def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Return the attributes of a table of costs; -1 is no infinity, so that it must be said."""
+    fill = {"_FillValue": -1} if dtype.kind == "i" else {}
+    return {"long_name": "least cost", **fill}
+
+
+def _labelled(costs: npt.NDArray[Any], start: Any, end: Any) -> xr.DataArray:
     import xarray as xr
 
     coords = {
@@ -508,8 +574,7 @@ def _labelled(costs: npt.NDArray[Any], start: Any, end: Any, unreached: float) -
         "to_x": ("to", end[:, 0]),
         "to_y": ("to", end[:, 1]),
     }
-    attrs = {"long_name": "least cost", "unreached": unreached}
-    return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
+    return xr.DataArray(costs, coords, ("from", "to"), "cost", _cost_attributes(costs.dtype))
 
 
 def _check_memory(memory: Any) -> None:

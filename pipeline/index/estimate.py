@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,8 +27,10 @@ from orograph.index.store import IndexStore
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.propagate import leaving_costs
+from orograph.kernels.relax.models import MODELS
 from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, check_shape
 from orograph.settings import config
+from orograph.tiles.errors import InputError
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
@@ -47,25 +49,29 @@ ENOUGH = 0.02  # standard error of what is sampled, at which sampling ends
 BARRED = 0.008  # bytes that an entry takes where there is no way, for each byte of another one
 
 
-def plan_index(
+def estimate_index(
     raster: Any,
     *,
-    dtype: npt.DTypeLike | None = None,
-    workers: int = 1,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
     elevation: Any = None,
     cost: str = "friction",
+    coefficients: Mapping[str, float] | None = None,
+    connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,
-    connectivity: int = 8,
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
     sparsify: bool = False,
-    **more: Any,
 ) -> Plan:
-    """The plan of `DistanceIndex.build`; ``raster`` is friction, or only a shape."""
+    """Return what `DistanceIndex.build` will take; ``raster`` is friction, or only a shape."""
+    if tile is not None:
+        raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
     kind = "float64" if dtype is None else dtype
     if isinstance(raster, tuple):
         name = check_form(cost, connectivity, block, levels, kind, sparsify)
-        both: tuple[str, ...] = ("friction", "elevation")
-        names = {"friction": both[:1], "absolute_difference": both[1:]}.get(cost, both)
+        names = MODELS[cost].takes
         shape = check_shape(raster)
         form = Form(
             shape=shape,
@@ -85,12 +91,14 @@ def plan_index(
         raster,
         elevation=elevation,
         cost=cost,
+        coefficients=coefficients,
+        connectivity=connectivity,
         block=block,
         levels=levels,
-        connectivity=connectivity,
         dtype=str(np.dtype(kind)),
+        cell_size=cell_size,
+        nodata=nodata,
         sparsify=sparsify,
-        **more,
     )
     read = [r.dtype.itemsize for r in wanted.rasters]
     cells = wanted.form.shape[0] * wanted.form.shape[1]

@@ -12,7 +12,7 @@ from orograph.distance.problem import Distance
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.propagate import MOVES, lower_half
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
-from orograph.kernels.relax.models import BARRIER, CostModel
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.codec import (
     SHUFFLE,
@@ -58,7 +58,7 @@ class Form:
     @property
     def symmetric(self) -> bool:
         """Whether a path costs the same both ways."""
-        return self.cost in ("friction", "absolute_difference")
+        return MODELS[self.cost].symmetric
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -144,13 +144,8 @@ class Form:
             model=CostModel(self.cost, reverse, self.coefficients),
             dtype=np.dtype(self.dtype),
             connectivity=self.connectivity,
-            max_cost=float("inf"),
             lengths=lengths,
-            nodata=(self.barrier,) * len(self.rasters),
-            has_friction="friction" in self.rasters,
-            has_elevation="elevation" in self.rasters,
-            sources=None,
-            targets=None,
+            nodata=dict.fromkeys(self.rasters, self.barrier),
             cells=self.shape[0] * self.shape[1],
         )
 

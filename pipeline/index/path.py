@@ -6,11 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from orograph.distance.allocation import AllocationProblem, DistanceThenAllocation, ServedDistance
+from orograph.distance.allocation import (
+    AllocationProblem,
+    DistanceAndAllocation,
+    DistanceThenAllocation,
+)
 from orograph.distance.paths import LeastCostPath, least_cost_path
 from orograph.distance.problem import Sources
-from orograph.execution.launch import RunOptions, RunSpec, launch
-from orograph.execution.run import Run
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions
 from orograph.index.points import QueryContext
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
@@ -68,12 +73,10 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
         np.array([start[0] - top]), np.array([start[1] - left]), np.zeros(1), np.ones(1, np.int64)
     )
     problem = replace(form.problem(lengths), sources=source)
-    serving = AllocationProblem(problem, ("cost", "back_direction"))
-    order = RunSpec(
-        DistanceThenAllocation, ServedDistance(problem, serving), tuple(rasters), {}, None
-    )
-    result = launch(order, RunOptions())
-    assert not isinstance(result, Run)
+    allocation = AllocationProblem(problem, ("cost", "back_direction"))
+    both, options = DistanceAndAllocation(problem, allocation), RunOptions()
+    job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, options)
+    result = launch(job, options).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

@@ -215,8 +215,8 @@ def _renumbered(targets: Targets, wanted: Indices) -> Targets:
     return {block: near for block, near in kept.items() if near}
 
 
-def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryContext) -> xr.DataArray:
-    """Costs of the cells of a window from the nearest of some sources."""
+def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryContext) -> xr.Dataset:
+    """Return the cost of each cell of a window from the nearest of some sources."""
     import xarray as xr
 
     form, store = blocks.store.form, blocks.store
@@ -240,7 +240,9 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryConte
     else:
         propagation.spread()
     asked.count(propagation.read, propagation.visits)
-    blank = nothing.dtype.type(-1 if nothing.dtype.kind == "i" else np.nan)
+    problem = form.problem(store.lengths)
+    (cost,) = problem.outputs
+    blank = nothing.dtype.type(cost.fill_value)
     out = np.empty(window.shape, form.dtype)
 
     def fill(number: int) -> None:
@@ -263,8 +265,9 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, asked: QueryConte
     )
     rows, columns = window.slices
     coords = whole.isel({y_name: rows, x_name: columns}).coords
-    attrs = {"long_name": "least cost from the nearest source"}
-    return xr.DataArray(out, coords, (y_name, x_name), "cost", attrs)
+    attrs = {**cost.attrs, "_FillValue": cost.fill_value}
+    field = xr.DataArray(out, coords, (y_name, x_name), cost.name, attrs)
+    return field.to_dataset().assign_attrs(problem.attributes({}))
 
 
 def _each(results: Iterable[None]) -> None:

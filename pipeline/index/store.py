@@ -37,7 +37,7 @@ from orograph.tiles.errors import DamagedChunkError, InputError, report_full_sto
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Variable, create_store
-from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.store.publish import MARK, check_format, group_attributes
 from orograph.tiles.store.storage import Location, open_storage
 
 Array = npt.NDArray[Any]
@@ -112,11 +112,8 @@ class IndexStore:
         if not attributes.get(MARK, {}).get("complete"):
             raise InputError(f"{storage} is unfinished; build the index again with overwrite=True")
         stated = json.loads(attributes[HEADER])
-        if stated.get("format") not in READABLE:
-            raise InputError(
-                f"{storage} holds a distance index of format {stated.get('format')}, this version "
-                f"reads {' and '.join(map(str, READABLE))}; build it again"
-            )
+        found = stated.get("format")
+        check_format(f"the distance index {storage}", found, READABLE, "build it again")
         lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
         store = cls(storage, Form(**{**stated, **lists}))
         store.settle()

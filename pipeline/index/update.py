@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.index.build import Build, as_stored, costs_of, with_halo
+from orograph.index.build import as_stored, costs_of, make_block, with_halo
 from orograph.index.store import PENDING, IndexStore
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
@@ -26,7 +26,7 @@ def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) ->
     """Put values into a window, all at once or not at all; the number of blocks made anew."""
     form = store.form
     fresh = _checked(store, window, given)
-    build = Build(store, store.rasters, form.problem(store.lengths))
+    problem = form.problem(store.lengths)
     store.begin()
     near = with_halo(window, form.shape)
     numbers = form.blocks_in(near)
@@ -34,8 +34,8 @@ def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) ->
         part = form.window(number)
         frame = with_halo(part, form.shape)
         cells = _changed(store, frame, window, fresh)
-        costs = costs_of(build.problem, cells, part, frame, form.shape)
-        build.make(number, costs, pending=True)
+        costs = costs_of(problem, cells, part, frame, form.shape)
+        make_block(store, number, costs, pending=True)
     for shard in form.layout.windows(form.shape):
         meets = shard.clip((window.y + window.height, window.x + window.width))
         if meets.y + meets.height <= window.y or meets.x + meets.width <= window.x:
@@ -72,15 +72,13 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
     names = tuple(name for name in form.rasters if name in rasters)
     problem = replace(
         form.problem(store.lengths),
-        nodata=tuple(rasters[name].nodata for name in names),
-        has_friction="friction" in names,
-        has_elevation="elevation" in names,
+        nodata={name: rasters[name].nodata for name in names},
     )
     cells = [rasters[name].read(whole) for name in names]
     problem.check(cells, window)
     return {
-        name: as_stored(own, nodata, np.dtype(form.dtype))
-        for name, own, nodata in zip(names, cells, problem.nodata, strict=True)
+        name: as_stored(own, problem.nodata[name], np.dtype(form.dtype))
+        for name, own in zip(names, cells, strict=True)
     }
 
 

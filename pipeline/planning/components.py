@@ -1,21 +1,77 @@
-"""How many components a raster has, told from some patches of it."""
+"""What connected components will take; how many there are, told from some patches of a raster."""
 
 from __future__ import annotations
 
 import math
+from numbers import Integral
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from orograph.kernels.backends import kernel
+from orograph.execution.options import check_choice
+from orograph.kernels.backends import get_backend
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import TABLE_ROWS
 
 PATCHES = 4  # in each direction
 SIDE = 256  # cells
+CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
+PART_BYTES, ROW_BYTES = 65, 48  # of a component in checkpoints: in saved states, in the table
 
 
-def estimate_components(raster: Raster, connectivity: int) -> int:
-    """About as many connected components as a raster has, if its patches are like all of it.
+def estimate_components(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    components: int | None = None,
+    connectivity: int = 8,
+) -> Plan:
+    """Return what a sweep takes that keeps all labels of a shard, and a row for each component."""
+    check_choice("connectivity", connectivity, (4, 8))
+    grid = open_grid(raster, dtype, tile)
+    if components is None and grid.raster is not None:
+        components = count_components(grid.raster, connectivity)
+    tasks, cells = grid.tasks_of_sweep, grid.cells
+    count = -(-cells // CELLS_A_COMPONENT) if components is None else components
+    if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= cells:
+        raise InputError(f"components: {count!r}; it must be a whole number, 0 to {cells}")
+    band_cells = min(grid.layout.shard, grid.shape[0]) * grid.shape[1]
+    border = 4 * (grid.shape[0] + grid.shape[1])
+    # evenly spread; those of a row of shards are put in order by the client, and written by chunks
+    of_shard, of_band = (-(-count * part // cells) for part in (grid.shard_cells, band_cells))
+    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80
+    return Plan(
+        operation="connected_components",
+        shape=grid.shape,
+        tile=grid.layout.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=tasks,
+        memory_per_worker=WORKER_BYTES
+        + grid.tile_cells * (2 * grid.dtype.itemsize + 16)
+        + grid.shard_cells * 13
+        + of_shard * 130
+        + border * 200,
+        memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
+        bytes_read=cells * grid.dtype.itemsize,
+        bytes_written=cells * 8 + count * (8 + 4 * 8),
+        bytes_checkpoints=cells * 4
+        + count * (PART_BYTES + ROW_BYTES)
+        + 4 * grid.shards * grid.layout.shard * 60,
+        workers=workers,
+        bytes_on_disk=None,
+        memory_table=table,
+    )
+
+
+def count_components(raster: Raster, connectivity: int) -> int:
+    """Return about as many connected components as a raster has, if its patches are like all of it.
 
     A component that touches the border of its patch may go on beyond it, and counts half, unless
     it is a single cell.
@@ -29,7 +85,7 @@ def estimate_components(raster: Raster, connectivity: int) -> int:
     for y in rows:
         for x in columns:
             cells = raster.read(Window(y, x, height, width))
-            tile = kernel("label_tile", "numba")(cells, raster.nodata, connectivity)
+            tile = get_backend("numba").label_tile(cells, raster.nodata, connectivity)
             edges = (
                 (tile.labels[0], y > 0),
                 (tile.labels[-1], y + height < raster.shape[0]),

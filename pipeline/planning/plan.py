@@ -1,10 +1,15 @@
-"""What a run will take, told before it starts: tasks, memory, disk."""
+"""What a run will take, told before it starts: tasks, memory, disk.
+
+The formulas stand beside the problems, in functions that `ESTIMATES` names. Each takes what the
+operation is given, or a shape, then ``dtype``, ``tile`` and ``workers``, and options of its own.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from importlib import import_module
 from numbers import Integral
 from typing import Any
 
@@ -12,26 +17,32 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.clusters import current_client
-from orograph.execution.launch import check_choice, run_layout
+from orograph.execution.options import check_choice, run_layout
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.nodata import supported_dtype
-from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.create import TABLE_ROWS, Layout
-from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.store.create import Layout
 
 MIB = 2**20
-COMPONENTS = "connected_components"
+INDEX = "distance_index"
+ESTIMATES = {
+    "minimum_spanning_forest": "orograph.forest:estimate_forest",
+    "cost_distance": "orograph.distance.estimate:estimate_cost",
+    "hop_distance": "orograph.distance.estimate:estimate_hops",
+    "connected_components": "orograph.planning.components:estimate_components",
+    "st_connected": "orograph.reachability.estimate:estimate_reach",
+    "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
+    INDEX: "orograph.index.estimate:estimate_index",
+}
+COMMON = {"dtype", "tile", "workers"}
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
 CLIENT_BYTES = 240 * MIB
 WORKER_BYTES = 215 * MIB
 TASK_BYTES = 20_000
-STATE_BYTES = 16  # of a cell in the state of a tile: its distance, and its friction as one
-CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
-PART_BYTES, ROW_BYTES = 65, 48  # of a component in checkpoints: in a residue, and in the table
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,7 @@ def _size(count: int) -> str:
 
 
 def plan(
-    operation: str,
+    operation: str | Callable[..., Any],
     raster: Any,
     *,
     dtype: npt.DTypeLike | None = None,
@@ -146,27 +157,32 @@ def plan(
 
     Parameters
     ----------
-    operation
-        Name of the operation: ``"minimum_spanning_forest"``, ``"cost_distance"``,
-        ``"hop_distance"``, ``"connected_components"`` or ``"distance_index"``.
-    raster
+    operation : str or callable
+        The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
+        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"all_pairs"`` or
+        ``"distance_index"`` (`DistanceIndex`).
+    raster : raster, graph or tuple of int
         What the operation will be given, or only its shape (rows, columns). Of an index friction,
         or None for a cost that goes without.
-    dtype
-        Type of the cells where only a shape is given; float32 by default. Of an index the type of
-        its costs, as `DistanceIndex.build` takes it.
-    tile
+    dtype : dtype, optional
+        Type of the cells where only a shape is given; float32 by default. Of an index and of
+        `all_pairs` the type of costs, float64 by default.
+    tile : int, optional
         As the operation will be given it.
-    workers
+    workers : int
         Number of workers of one thread each.
     **options
         Components: ``components``, how many there will be; memory and the table grow with them.
         By default it is estimated from some patches of the raster, for ``connectivity`` neighbours
         (8); of a shape alone as many as in white noise, one in ten cells.
 
-        Distances and hops: ``memory_limit``, what a worker may use, in bytes or such as
-        ``"4 GiB"``; by default the limit of the active cluster's workers, or of those that
+        Distances, hops and `st_connected`: ``memory_limit``, what a worker may use, in bytes or
+        such as ``"4 GiB"``; by default the limit of the active cluster's workers, or of those that
         `cluster` would start here.
+
+        `st_connected`: ``pairs``, how many there will be; by default one.
+
+        `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
 
         An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
         ``levels``, ``cell_size``, ``nodata`` and ``sparsify``, as of `DistanceIndex.build`.
@@ -192,40 +208,107 @@ def plan(
     >>> p = og.plan("minimum_spanning_forest", (16384, 16384), dtype="float32", workers=2)
     >>> p.tiles, p.tasks, p.bytes_read // 2**20
     (256, 171, 1024)
-    >>> index = og.plan("distance_index", (4096, 4096), block=64, levels=2)
+    >>> index = og.plan(og.DistanceIndex, (4096, 4096), block=64, levels=2)
     >>> index.tiles, round(index.bytes_per_cell, 1)
     (256, 72.6)
     """
-    check_choice("operation", operation, (*_OPERATIONS, INDEX))
+    name = _name_of(operation)
+    check_choice("operation", name, tuple(ESTIMATES))
     if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
         raise InputError(f"workers: {workers!r}; it must be a whole number, at least 1")
-    known = _OPTIONS.get(operation, ())
-    for name in options.keys() - set(known):
-        others = [other for other, names in _OPTIONS.items() if name in names]
+    estimate = _estimate_of(name)
+    known = _options_of(name)
+    for option in options.keys() - set(known):
+        others = [other for other in ESTIMATES if option in _options_of(other)]
         raise InputError(
-            f"{name}: no option of a plan of {operation}, which has "
-            f"{', '.join(known) or 'none'}" + "".join(f"; it is one of {other}" for other in others)
+            f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
+            + "".join(f"; it is one of {other}" for other in others)
         )
-    if operation == INDEX:
-        from orograph.index.estimate import plan_index
+    found: Plan = estimate(raster, dtype=dtype, tile=tile, workers=workers, **options)
+    return found
 
-        if tile is not None:
-            raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
-        return plan_index(raster, dtype=dtype, workers=workers, **options)
-    if operation == COMPONENTS:
-        check_choice("connectivity", options.get("connectivity", 8), (4, 8))
+
+def _name_of(operation: Any) -> Any:
+    """Return the name of a public function of ours; anything else as it is."""
+    if not callable(operation) or not str(operation.__module__).startswith("orograph."):
+        return operation
+    name = operation.__qualname__
+    return INDEX if name in ("DistanceIndex", "DistanceIndex.build") else name
+
+
+def _estimate_of(name: str) -> Callable[..., Plan]:
+    module, _, function = ESTIMATES[name].partition(":")
+    estimate: Callable[..., Plan] = getattr(import_module(module), function)
+    return estimate
+
+
+def _options_of(name: str) -> list[str]:
+    """Return the names of the options that an operation's plan has of its own."""
+    parameters = inspect.signature(_estimate_of(name)).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in COMMON]
+
+
+# -- what estimates have in common ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A raster, or what is known of one, and how a run will cut it."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    layout: Layout
+    raster: Raster | None
+    """None where there is only a shape."""
+
+    @property
+    def cells(self) -> int:
+        """Of all the grid."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def tile_cells(self) -> int:
+        """Of the largest tile."""
+        return min(self.layout.tile, self.shape[0]) * min(self.layout.tile, self.shape[1])
+
+    @property
+    def shard_cells(self) -> int:
+        """Of the largest shard."""
+        return min(self.layout.shard, self.shape[0]) * min(self.layout.shard, self.shape[1])
+
+    @property
+    def tree(self) -> Quadtree:
+        """Of its tiles."""
+        return Quadtree(self.shape, self.layout.tile)
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return self.tree.count(self._shard_level)
+
+    @property
+    def _shard_level(self) -> int:
+        return (self.layout.shard // self.layout.tile).bit_length() - 1
+
+    @property
+    def tasks_of_sweep(self) -> int:
+        """Tasks of an upward and a downward sweep over the quadtree."""
+        tree = self.tree
+        above = sum(tree.count(n) for n in range(self._shard_level + 1, tree.root.level + 1))
+        return 2 * self.shards + 2 * above + 1
+
+
+def open_grid(raster: Any, dtype: npt.DTypeLike | None, tile: int | None) -> Grid:
+    """Return a raster, or the shape of one, as a run will cut it."""
+    opened = None
     if isinstance(raster, tuple):
         shape, cell = check_shape(raster), _cell_type(dtype)
     else:
         opened = open_raster(raster)
         shape, cell = opened.shape, opened.dtype
         tile = opened.tile if tile is None else tile
-        if operation == COMPONENTS and options.get("components") is None:
-            from orograph.planning.components import estimate_components
-
-            options["components"] = estimate_components(opened, options.get("connectivity", 8))
     layout = run_layout(shape, config.get("tile") if tile is None else tile)
-    return _OPERATIONS[operation](shape, cell, layout, workers, **options)
+    return Grid(shape, cell, layout, opened)
 
 
 def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
@@ -242,82 +325,9 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return int(shape[0]), int(shape[1])
 
 
-def _tasks_of_pass(tree: Quadtree, layout: Layout) -> tuple[int, int]:
-    """Tasks of an up-and-down pass, and shards."""
-    level = (layout.shard // layout.tile).bit_length() - 1
-    above = sum(tree.count(upper) for upper in range(level + 1, tree.root.level + 1))
-    shards = tree.count(level)
-    return 2 * shards + 2 * above + 1, shards
-
-
-def _forest(shape: tuple[int, int], dtype: np.dtype[Any], layout: Layout, workers: int) -> Plan:
-    tree = Quadtree(shape, layout.tile)
-    tasks, shards = _tasks_of_pass(tree, layout)
-    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
-    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
-    border = 4 * (shape[0] + shape[1])
-    worker = WORKER_BYTES + tile_cells * (2 * dtype.itemsize + 24) + shard_cells * 3 + border * 160
-    return Plan(
-        operation="minimum_spanning_forest",
-        shape=shape,
-        tile=layout.tile,
-        shard=layout.shard,
-        tiles=tree.count(0),
-        tasks=tasks,
-        memory_per_worker=worker,
-        memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
-        bytes_read=shape[0] * shape[1] * dtype.itemsize,
-        bytes_written=shape[0] * shape[1],
-        bytes_checkpoints=shape[0] * shape[1] // 2 + 60 * shards * 4 * layout.shard,
-        workers=workers,
-        bytes_on_disk=None,
-    )
-
-
-def _relaxation(
-    operation: str,
-    message: int,
-    shape: tuple[int, int],
-    dtype: np.dtype[Any],
-    layout: Layout,
-    workers: int,
-    memory_limit: int | str | None = None,
-) -> Plan:
-    """What the frontier engine takes at the least: each tile visited once, by a task a shard.
-
-    A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
-    more on disk: more memory saves reading and is not needed. ``message`` is bytes a cell.
-    """
-    limit = _memory_of_a_worker() if memory_limit is None else _bytes_of(memory_limit)
-    tree = Quadtree(shape, layout.tile)
-    shards = tree.count((layout.shard // layout.tile).bit_length() - 1)
-    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
-    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
-    cells = shape[0] * shape[1]
-    borders = tree.count(0) * 4 * layout.tile * 8
-    # a tile's home is that of its shard
-    states = min(cells, -(-shards // workers) * shard_cells) * STATE_BYTES
-    kept = min(limit // 2, states)
-    working = tile_cells * (2 * dtype.itemsize + 48) + shard_cells * 3 * message
-    if kept == states:
-        # that of the tile that is visited is among them, and writing gives back more than it takes
-        working = tile_cells * (2 * dtype.itemsize + 48 - STATE_BYTES)
-    return Plan(
-        operation=operation,
-        shape=shape,
-        tile=layout.tile,
-        shard=layout.shard,
-        tiles=tree.count(0),
-        tasks=2 * shards,
-        memory_per_worker=WORKER_BYTES + min(LIMIT_BYTES, cells * dtype.itemsize) + working + kept,
-        memory_client=CLIENT_BYTES + 2 * borders,
-        bytes_read=cells * dtype.itemsize,
-        bytes_written=cells * message,
-        bytes_checkpoints=cells * 8 + borders,
-        workers=workers,
-        bytes_on_disk=None,
-        memory_kept=kept,
-    )
+def limit_of_worker(memory_limit: int | str | None) -> int:
+    """Return the bytes that a worker may use: those that a user has named, or the usual ones."""
+    return _memory_of_a_worker() if memory_limit is None else _bytes_of(memory_limit)
 
 
 def _bytes_of(memory_limit: int | str) -> int:
@@ -348,70 +358,3 @@ def _memory_of_a_worker() -> int:
         if limits:
             return min(limits)
     return MEMORY_LIMIT // CPU_COUNT
-
-
-def _components(
-    shape: tuple[int, int],
-    dtype: np.dtype[Any],
-    layout: Layout,
-    workers: int,
-    components: int | None = None,
-    connectivity: int = 8,
-) -> Plan:
-    """What a pass takes that keeps all labels of a shard, and a row for each component."""
-    tree = Quadtree(shape, layout.tile)
-    tasks, shards = _tasks_of_pass(tree, layout)
-    cells = shape[0] * shape[1]
-    count = -(-cells // CELLS_A_COMPONENT) if components is None else components
-    if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= cells:
-        raise InputError(f"components: {count!r}; it must be a whole number, 0 to {cells}")
-    tile_cells = min(layout.tile, shape[0]) * min(layout.tile, shape[1])
-    shard_cells = min(layout.shard, shape[0]) * min(layout.shard, shape[1])
-    band_cells = min(layout.shard, shape[0]) * shape[1]
-    border = 4 * (shape[0] + shape[1])
-    # evenly spread; those of a row of shards are put in order by the client, and written by chunks
-    of_shard, of_band = (-(-count * part // cells) for part in (shard_cells, band_cells))
-    worker = (
-        WORKER_BYTES
-        + tile_cells * (2 * dtype.itemsize + 16)
-        + shard_cells * 13
-        + of_shard * 130
-        + border * 200
-    )
-    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80
-    return Plan(
-        operation="connected_components",
-        shape=shape,
-        tile=layout.tile,
-        shard=layout.shard,
-        tiles=tree.count(0),
-        tasks=tasks,
-        memory_per_worker=worker,
-        memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
-        bytes_read=cells * dtype.itemsize,
-        bytes_written=cells * 8 + count * (8 + 4 * 8),
-        bytes_checkpoints=cells * 4
-        + count * (PART_BYTES + ROW_BYTES)
-        + 4 * shards * layout.shard * 60,
-        workers=workers,
-        bytes_on_disk=None,
-        memory_table=table,
-    )
-
-
-_OPERATIONS: dict[str, Callable[..., Plan]] = {
-    "minimum_spanning_forest": _forest,
-    "cost_distance": partial(_relaxation, "cost_distance", 8),
-    "hop_distance": partial(_relaxation, "hop_distance", 4),
-    COMPONENTS: _components,
-}
-INDEX = "distance_index"
-_OPTIONS = {
-    COMPONENTS: ("components", "connectivity"),
-    "cost_distance": ("memory_limit",),
-    "hop_distance": ("memory_limit",),
-    INDEX: (
-        "elevation", "cost", "coefficients", "connectivity", "block", "levels", "cell_size",
-        "nodata", "sparsify",
-    ),
-}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,17 +24,16 @@ from orograph.distance.hop_distance import Hops
 from orograph.distance.problem import Sources, warm_up
 from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass, Table
-from orograph.engines.tile_states import cache_of, forget
+from orograph.engines.tile_states import forget
 from orograph.execution import jobs
-from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints
-from orograph.kernels.relax.descend import descend
-from orograph.kernels.relax.models import CostModel
+from orograph.execution.checkpoints import FolderCheckpoints
+from orograph.execution.context import RunContext
+from orograph.kernels.relax.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
-from orograph.reachability.tile import EndPair, Meeting
-from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.reachability.tile import BidirectionalTasks, EndPair
+from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -51,61 +49,37 @@ class Query:
     """All that a task must know to answer pairs."""
 
     mask: MaskRaster
-    tree: Quadtree
-    shard_level: int
     ends: Cells
     """Row and column of s, row and column of t, shape (n, 4)."""
     connectivity: int
     hops: bool
     path: bool
-    checkpoints: CheckpointStore
-    token: str
-    cancelled: Event | None = field(default=None, compare=False)
+    context: RunContext
 
-    def meeting(self, pair: int) -> Meeting:
-        """The search for one pair, with states of its own."""
+    def tasks(self, pair: int) -> BidirectionalTasks:
+        """Return what tasks must know of the search for one pair, with states of its own."""
         first, second = (self._hops_from(*self.ends[pair, i : i + 2]) for i in (0, 2))
-        return Meeting(
-            EndPair((first, second)),
-            (self.mask,),
-            self.tree,
-            self.shard_level,
-            self.checkpoints.part(f"pair-{pair}"),
-            ArraySink({}),
-            f"{self.token}-{pair}",
-            self.cancelled,
-        )
+        context = self.context.part(f"pair-{pair}")
+        return BidirectionalTasks(EndPair((first, second)), (self.mask,), context)
 
     def _hops_from(self, row: int, column: int) -> Hops:
-        height, width = self.tree.shape
-        return Hops(
-            model=CostModel("friction"),
-            dtype=np.dtype(np.int64),
-            connectivity=self.connectivity,
-            max_cost=math.inf,
-            lengths=np.ones((5, 1)),
-            nodata=(self.mask.nodata,),
-            has_friction=True,
-            has_elevation=False,
-            sources=Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64)),
-            targets=None,
-            cells=height * width,
-        )
+        end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))
+        nodata = {"friction": self.mask.nodata}
+        return Hops.on_mask(self.context.tree.shape, nodata, self.connectivity, sources=end)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
         """Search for some pairs, one after the other, here."""
         return [self._search_one(pair, share) for pair in pairs]
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
-        run = self.meeting(pair)
-        cache = cache_of(run.token)
-        cache.limit //= share  # so many search beside this one
+        run = self.tasks(pair)
+        run.states.cache.limit //= share  # so many search beside this one
         try:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:
-            forget(run.token)
-            if isinstance(run.checkpoints, FolderCheckpoints):
-                shutil.rmtree(run.checkpoints.folder, ignore_errors=True)
+            forget(run.context.token)
+            if isinstance(run.context.checkpoints, FolderCheckpoints):
+                shutil.rmtree(run.context.checkpoints.folder, ignore_errors=True)
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
@@ -124,28 +98,28 @@ def search_all(
     if not pairs.size:
         return
     _warm_up(query)
-    with executor(client, "st-connected", query.token) as workers:
+    with executor(client, "st-connected", query.context.token) as workers:
         if pairs.size == 1:
             (pair,) = pairs.tolist()
-            run = query.meeting(pair)
+            run = query.tasks(pair)
             try:
                 with jobs.shared(run, client) as handle:
                     search = Search(run, workers, handle, cancelled)
                     found[pair] = search.find(query.hops, query.path)
             finally:
-                workers.everywhere(forget, run.token)
+                workers.everywhere(forget, run.context.token)
             return
-        homes = len(workers.idle())
-        share = 1 if client else homes
-        many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(homes, 1))))
+        count = len(workers.idle())
+        share = 1 if client else count
+        many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(count, 1))))
         away: dict[Any, list[int]] = {}
         todo = pairs.tolist()
         with jobs.shared(query, client) as handle:
             while todo or away:
-                for home in workers.idle():
+                for worker in workers.idle():
                     mine, todo = todo[:many], todo[many:]
                     if mine:
-                        ticket = workers.submit(home, "search", search_pairs, handle, mine, share)
+                        ticket = workers.submit(worker, "search", search_pairs, handle, mine, share)
                         away[ticket] = mine
                 for ticket, messages in workers.next_done(cancelled):
                     found.update(zip(away.pop(ticket), messages, strict=True))
@@ -192,17 +166,8 @@ def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cel
     """The components of both ends of each pair, shape (2, n)."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
-    problem = PointLabels(query.mask.dtype, None, query.connectivity, 1, "numba", rows, columns)
-    run = QuadtreePass(
-        problem,
-        (query.mask,),
-        query.tree,
-        query.shard_level,
-        query.checkpoints.part("components"),
-        ArraySink({}),
-        query.token,
-        query.cancelled,
-    )
+    problem = PointLabels(None, query.connectivity, 1, "numba", rows, columns)
+    run = QuadtreePass(problem, (query.mask,), query.context.part("components"))
     with jobs.shared(run, client) as handle:
         run.run(client, handle, cancelled)
     labels = np.empty(rows.size, np.int64)

@@ -1,18 +1,18 @@
 """Two breadth-first searches that go towards each other over tiles, and where they meet.
 
 A tile holds two fields of hops, one from each end. The driver lets one end at a time go on, the
-one that has settled fewer cells, to a level at which all tiles are brought to rest; so of each
-field all values up to its level are final. Every visit tells the least sum of the two fields in
-its tile, the length of a real way.
+one that has settled fewer cells, to a level up to which all tiles are relaxed; so of each field all
+values up to its level are final. Every visit returns the least sum of the two fields in its tile,
+the length of a real way.
 
 *Why it is exact.* Let all values up to a from one end and up to b from the other be final, and let
 the shortest way have D <= a + b + 1 hops. If D <= a + b, one of its cells holds both its true
 values, so the least sum known is D. So a least sum of at most a + b + 1 is D: were D less, it would
-be at most a + b, and known. An end whose queue is empty has told all that it can reach: with no sum
+be at most a + b, and known. An end whose queue is empty has reached all that it can: with no sum
 known, there is no way.
 
 *Which way.* Through the first cell, in row-major order, of those D // 2 hops from the first end and
-D - D // 2 from the other; from it back to both ends by `orograph.kernels.relax.descend`.
+D - D // 2 from the other; from it back to both ends by `orograph.kernels.relax.backtrack.descend`.
 All of this follows from final values, so the way does not depend on tiles or on the order of work.
 
 Source: I. Pohl, "Bi-directional search", Machine Intelligence 6 (1971), 127-140; here by tiles.
@@ -31,20 +31,22 @@ import numpy.typing as npt
 
 from orograph.distance.hop_distance import PER_HOP
 from orograph.engines.executors import Executor
-from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
-from orograph.engines.frontier.driver import NEIGHBOURS, OPPOSITE, Border
+from orograph.engines.frontier.protocol import Border
+from orograph.kernels.backends import NumbaBackend
 from orograph.reachability.tile import (
+    BidirectionalTasks,
     BidirectionalVisit,
-    Meeting,
     Trace,
     VisitRequest,
-    visit_requests,
+    visit_tiles,
 )
+from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
 # a round that settles fewer cells a visit than this is too short to be worth its visits
+CELLS_A_VISIT = NumbaBackend.cells_a_visit
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,15 @@ class SearchResult:
 class Search:
     """The driver: keys and borders of the tiles that have been touched, and the two levels."""
 
-    def __init__(self, run: Meeting, workers: Executor, handle: Any, cancelled: Event) -> None:
+    def __init__(
+        self, run: BidirectionalTasks, workers: Executor, handle: Any, cancelled: Event
+    ) -> None:
         self._run, self._workers, self._handle = run, workers, handle
         self._cancelled = cancelled
-        self._tile = run.tree.tile
-        # tiles that are not at rest: for each end the hops at which something can improve them
+        self._tile = run.context.tree.tile
+        # tiles that have not converged: for each end the hops at which something can improve them
         self._keys: dict[Tile, list[float]] = {}
-        self._rims: dict[Tile, tuple[Border, Border]] = {}
+        self._borders: dict[Tile, tuple[Border, Border]] = {}
         self._reached: dict[Tile, list[int]] = {}
         self._midway: dict[Tile, tuple[float, int]] = {}
         self._settled = [0, 0]
@@ -81,9 +85,8 @@ class Search:
 
         ``hops``: how far it is, not only whether there is a way. ``path``: by which way.
         """
-        problem: Any = self._run.problem
-        for end, field in enumerate(problem.hops):
-            for tile, key in field.starts(self._tile).items():
+        for end, field in enumerate(self._run.problem.hops):
+            for tile, key in (field.starts(self._tile) or {}).items():
                 self._lower(tile, end, key)
         while self._least > sum(self._levels) + 1 and (hops or math.isinf(self._least)):
             end = int(self._settled[1] < self._settled[0])
@@ -92,13 +95,13 @@ class Search:
                 if all(math.isinf(keys[other]) for keys in self._keys.values()):
                     self._levels[other] = math.inf
             if math.inf in self._levels and math.isinf(self._least):
-                return SearchResult(-1, None, len(self._rims))
+                return SearchResult(-1, None, len(self._borders))
         length = int(self._least)
         cells = self._trace(length) if path else None
-        return SearchResult(length, cells, len(self._rims))
+        return SearchResult(length, cells, len(self._borders))
 
     def _advance(self, end: int, level: float, *, beyond_proof: bool = False) -> None:
-        """Bring all tiles to rest up to a level of one end, but no farther than the proof needs."""
+        """Relax all tiles up to a level of one end, but no farther than the proof needs."""
         start = self._levels[end]
         visits = settled = again = 0
         away: dict[Any, list[Tile]] = {}
@@ -107,14 +110,14 @@ class Search:
                 level = min(level, max(start, self._least - 1 - self._levels[1 - end]))
             levels = (level, self._levels[1]) if end == 0 else (self._levels[0], level)
             busy = {tile for tiles in away.values() for tile in tiles}
-            for home in self._workers.idle():
+            for worker in self._workers.idle():
                 ready = [t for t, k in self._keys.items() if k[end] <= level and t not in busy]
-                mine = [t for t in sorted(ready) if self._workers.serves(home, _home(t))]
-                mine = mine[: self._workers.share(home, len(mine))]
+                mine = [t for t in sorted(ready) if self._workers.owns(worker, _owner(t))]
+                mine = mine[: self._workers.share(worker, len(mine))]
                 if mine:
-                    calls = [self._call(tile, levels) for tile in mine]
+                    requests = [self._request(tile, levels) for tile in mine]
                     ticket = self._workers.submit(
-                        home, "visit", visit_requests, self._handle, calls
+                        worker, "visit", visit_tiles, self._handle, requests
                     )
                     away[ticket] = mine
                     busy.update(mine)
@@ -140,7 +143,7 @@ class Search:
 
     def _take_in(self, tile: Tile, met: BidirectionalVisit) -> tuple[int, int]:
         """Learn from a visit; cells reached for the first time, and cells settled in it."""
-        borders = self._rims.setdefault(tile, ([None] * 8, [None] * 8))
+        borders = self._borders.setdefault(tile, ([None] * 8, [None] * 8))
         reached = self._reached.setdefault(tile, [0, 0])
         new = settled = 0
         for end, visit in enumerate(met.visits):
@@ -162,15 +165,15 @@ class Search:
             keys = self._keys.setdefault(tile, [math.inf, math.inf])
             keys[end] = min(keys[end], hops)
 
-    def _call(
+    def _request(
         self, tile: Tile, levels: Sequence[float], trace: Trace | None = None
     ) -> VisitRequest:
         nothing: tuple[Border, Border] = ([None] * 8, [None] * 8)
-        around = [self._rims.get((tile[0] + di, tile[1] + dj), nothing) for di, dj in NEIGHBOURS]
+        around = [self._borders.get((tile[0] + di, tile[1] + dj), nothing) for di, dj in NEIGHBOURS]
         first, second = (
             [borders[end][OPPOSITE[k]] for k, borders in enumerate(around)] for end in (0, 1)
         )
-        sent = self._rims.get(tile, nothing)
+        sent = self._borders.get(tile, nothing)
         return VisitRequest(tile, (first, second), sent, (levels[0], levels[1]), trace)
 
     def _trace(self, length: int) -> Array:
@@ -180,7 +183,7 @@ class Search:
             if self._levels[end] < half:
                 self._advance(end, float(half), beyond_proof=True)
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
-        middle = divmod(index, self._run.tree.shape[1])
+        middle = divmod(index, self._run.context.tree.shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))
         return np.concatenate([first[::-1], second[1:]])
 
@@ -189,28 +192,28 @@ class Search:
         ahead: tuple[int, int] | None = cell
         while ahead is not None:
             tile = ahead[0] // self._tile, ahead[1] // self._tile
-            call = self._call(tile, self._levels, Trace(end, *ahead))
-            (met,) = self._at_home(tile, visit_requests, self._handle, [call])
+            request = self._request(tile, self._levels, Trace(end, *ahead))
+            (met,) = self._at_owner(tile, visit_tiles, self._handle, [request])
             self._take_in(tile, met)
             parts.append(met.cells)
             ahead = met.ahead
         return np.concatenate(parts)
 
-    def _at_home(self, tile: Tile, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _at_owner(self, tile: Tile, function: Callable[..., Any], *arguments: Any) -> Any:
         """Do one task where a tile's state is, and wait for it."""
         ticket = None
         while True:
-            for home in self._workers.idle() if ticket is None else ():
-                if self._workers.serves(home, _home(tile)):
-                    ticket = self._workers.submit(home, "trace", function, *arguments)
+            for worker in self._workers.idle() if ticket is None else ():
+                if self._workers.owns(worker, _owner(tile)):
+                    ticket = self._workers.submit(worker, "trace", function, *arguments)
                     break
             for done, result in self._workers.next_done(self._cancelled):
                 if done == ticket:
                     return result
 
 
-def _home(tile: Tile) -> int:
-    """A number that gives tiles along any front different homes."""
+def _owner(tile: Tile) -> int:
+    """Return a number for a tile such that those along any front have different owners."""
     return tile[0] * 7919 + tile[1] * 104729
 
 
@@ -223,26 +226,26 @@ class Here:
         self._done: list[tuple[int, Any]] = []
         self._count = 0
 
-    def serves(self, home: Any, number: int) -> bool:
-        """There is one home."""
+    def owns(self, worker: Any, number: int) -> bool:
+        """Return True: there is one worker."""
         return True
 
-    def share(self, home: Any, count: int) -> int:
-        """All of it."""
+    def share(self, worker: Any, count: int) -> int:
+        """Return all of it."""
         return count
 
     def idle(self) -> list[Any]:
-        """The one home, until what it has done is fetched."""
+        """Return the one worker, unless results of it wait to be fetched."""
         return [] if self._done else [0]
 
-    def submit(self, home: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Do a task."""
         self._count += 1
         self._done.append((self._count, function(*arguments)))
         return self._count
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """What has been done."""
+        """Return what has been done."""
         done, self._done = self._done, []
         return done
 

@@ -7,36 +7,35 @@ raster.
 
 from __future__ import annotations
 
-import tempfile
-import uuid
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath
 from orograph.distance.sources import snap_cells
-from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
-from orograph.execution.clusters import current_client
-from orograph.execution.launch import check_choice, run_layout
-from orograph.execution.run import Progress, Run
+from orograph.execution.backends import choose_backend
+from orograph.execution.context import RunContext
+from orograph.execution.job import Job, Table
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions, check_choice, run_layout
+from orograph.execution.run import Progress
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import config
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
-from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.mask import MaskRaster
-from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster, open_raster
-from orograph.tiles.store.create import Layout
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from orograph.execution.run import Run
 
 Cells = npt.NDArray[np.int64]
 
@@ -74,11 +73,49 @@ class Reach:
 
     def __bool__(self) -> bool:
         if self.connected.size != 1:
-            raise ValueError(
+            raise InputError(
                 f"{self.connected.size} pairs are not simply true or false; use .connected.all() "
                 "or .connected.any()"
             )
         return bool(self.connected[0])
+
+
+@overload
+def st_connected(
+    mask: Any,
+    s: Any,
+    t: Any,
+    *,
+    connectivity: int = ...,
+    hops: bool = ...,
+    path: bool = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    tile: int | None = ...,
+    shard: int | None = ...,
+    wait: Literal[True] = ...,
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> Reach: ...
+
+
+@overload
+def st_connected(
+    mask: Any,
+    s: Any,
+    t: Any,
+    *,
+    connectivity: int = ...,
+    hops: bool = ...,
+    path: bool = ...,
+    snap: bool | int = ...,
+    nodata: float | int | None = ...,
+    tile: int | None = ...,
+    shard: int | None = ...,
+    wait: Literal[False],
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> Run[Reach]: ...
 
 
 def st_connected(
@@ -92,33 +129,35 @@ def st_connected(
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
+    shard: int | None = None,
     wait: bool = True,
+    backend: str | None = None,
     client: Client | None = None,
-) -> Reach | Run:
+) -> Reach | Run[Reach]:
     """Are cells connected, at how many steps, and by which way?
 
     Parameters
     ----------
-    mask
+    mask : raster
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
-    s, t
+    s, t : points
         From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
         anything with a ``geometry`` of points, brought to the CRS of the mask. One point may be
         paired with many.
-    connectivity
+    connectivity : {8, 4}
         8 or 4 neighbours.
-    hops
+    hops : bool
         Find the least number of steps too; without it all ends as soon as a way is known to be.
-    path
+    path : bool
         Find a way of so many steps too; of no effect without ``hops``.
-    snap
+    snap : bool or int
         Move points that are not on passable cells to the nearest one: True within 10 cells, or a
         number of cells.
-    nodata
+    nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, wait, client
-        As for `minimum_spanning_forest`.
+    tile, shard, wait, backend, client
+        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
     -------
@@ -130,6 +169,8 @@ def st_connected(
     InputError
         If an argument or the raster is not what is asked for, or points lie outside the grid or
         on cells that are not passable; the first of them are listed.
+    BackendError
+        If the backend has no kernel for it.
 
     Notes
     -----
@@ -161,104 +202,102 @@ def st_connected(
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
     """
     check_choice("connectivity", connectivity, (4, 8))
-    if client is not None and not hasattr(client, "scheduler_info"):
-        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
+    options = RunOptions(tile, client=client, backend=backend, shard=shard)
     raster = open_raster(mask, nodata=nodata)
+    chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
     side = tile if tile is not None else raster.tile or config.get("tile")
-    layout = run_layout(raster.shape, Layout(side, side).tile)
-    if client is None and not isinstance(raster, ArrayRaster):
-        client = current_client()
-    work: Any = _Work(raster, layout, ends, connectivity, hops, hops and path, client)
-    run = Run(work, lambda: work, work.cancelled, client)
-    reach: Any = run.result() if wait else run
-    return reach  # type: ignore[no-any-return]
+    layout = run_layout(raster.shape, side, shard)
+    with_path = hops and path
+    job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
+    run = launch(job, options)
+    return run.result() if wait else run
 
 
-@dataclass
-class _Work:
-    """The work on all pairs, in the background."""
+@dataclass(frozen=True)
+class ReachJob(Job[Reach]):
+    """The question about some pairs; its answer is no store."""
 
-    raster: Raster
-    layout: Layout
     ends: Cells
     connectivity: int
     hops: bool
     path: bool
-    client: Client | None
-    cancelled: Event = field(default_factory=Event)
+
+    stored = False
+
+    def identity(self) -> dict[str, Any]:
+        """Return nothing: no other run goes on with this one."""
+        return {}
+
+    def warm_up(self) -> None:
+        """Leave it to the search, which compiles what the pairs need."""
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
+        """Return what searches."""
+        mask = MaskRaster(rasters[0])
+        query = Query(mask, self.ends, self.connectivity, self.hops, self.path, context)
+        return _PairSearch(query, self.rasters[0].georeference)
+
+    def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
+        """Return what has been found."""
+        return engine.reach()
+
+
+@dataclass
+class _PairSearch:
+    """Searches for all pairs, and what has been found of them so far."""
+
+    query: Query
+    georeference: Georeference
     found: dict[int, SearchResult] = field(default_factory=dict)
     connected: npt.NDArray[np.bool_] | None = None
 
-    def __call__(self) -> Reach:
-        """Do it."""
-        with ExitStack() as stack:
-            checkpoints: CheckpointStore = MemoryCheckpoints()
-            mask = self.raster
-            if self.client is not None or not isinstance(mask, ArrayRaster):
-                folder = Path(stack.enter_context(_scratch()))
-                folder.joinpath("states").mkdir()
-                checkpoints = FolderCheckpoints(folder / "states")
-                if isinstance(mask, ArrayRaster):
-                    copy = folder / "mask.zarr"
-                    ingest(mask, copy, tile=self.layout.tile, shard=self.layout.shard)
-                    mask = StoreRaster(copy)
-            query = Query(
-                MaskRaster(mask),
-                Quadtree(mask.shape, self.layout.tile),
-                (self.layout.shard // self.layout.tile).bit_length() - 1,
-                self.ends,
-                self.connectivity,
-                self.hops,
-                self.path,
-                checkpoints,
-                uuid.uuid4().hex,
-                None if self.client else self.cancelled,
-            )
-            try:
-                self._answer(query)
-            except BaseException:
-                self.cancelled.set()  # other threads need not go on
-                raise
-        return self._reach()
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Answer all pairs; there is nothing whose attributes could be returned."""
+        try:
+            self._answer(client, cancelled)
+        except BaseException:
+            cancelled.set()  # other threads need not go on
+            raise
+        return {}
 
-    def _answer(self, query: Query) -> None:
-        connected = np.ones(len(self.ends), np.bool_)
-        if len(self.ends) > 1:
-            labels = labels_of_ends(query, self.client, self.cancelled)
+    def _answer(self, client: Client | None, cancelled: Event) -> None:
+        query = self.query
+        connected = np.ones(len(query.ends), np.bool_)
+        if len(query.ends) > 1:
+            labels = labels_of_ends(query, client, cancelled)
             connected = labels[0] == labels[1]
         self.connected = connected
-        if len(self.ends) == 1 or self.hops:
-            pairs = np.flatnonzero(connected)
-            search_all(query, pairs, self.client, self.cancelled, self.found)
+        if len(query.ends) == 1 or query.hops:
+            search_all(query, np.flatnonzero(connected), client, cancelled, self.found)
 
-    def _reach(self) -> Reach:
+    def reach(self) -> Reach:
+        """Return what has been found."""
         assert self.connected is not None
-        hops, tiles = np.full(len(self.ends), -1, np.int64), np.zeros(len(self.ends), np.int64)
-        paths: list[LeastCostPath | None] = [None] * len(self.ends)
+        query, count = self.query, len(self.query.ends)
+        hops, tiles = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+        paths: list[LeastCostPath | None] = [None] * count
         for pair, message in self.found.items():
             hops[pair], tiles[pair] = message.hops, message.tiles
             if message.cells is not None:
                 rows, columns = message.cells.T
-                coordinates = coordinates_of(rows, columns, self.raster.georeference)
+                coordinates = coordinates_of(rows, columns, self.georeference)
                 paths[pair] = LeastCostPath(message.cells, coordinates, float(message.hops))
         connected = self.connected & (hops >= 0) if self.found else self.connected
-        return Reach(connected, hops if self.hops else None, paths if self.path else None, tiles)
+        return Reach(connected, hops if query.hops else None, paths if query.path else None, tiles)
+
+    def table(self) -> Table:
+        """There is none."""
+        return {}
 
     def progress(self) -> Progress:
-        """Pairs that are answered, and all of them."""
+        """Return how many pairs are answered."""
         known = 0 if self.connected is None else int((~self.connected).sum())
-        return Progress(known + len(self.found), len(self.ends))
+        return Progress(known + len(self.found), len(self.query.ends))
 
     def statistics(self) -> dict[str, int]:
-        """How many tiles have been searched."""
+        """Return how many tiles have been searched."""
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
-
-
-def _scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(
-        prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
-    )
 
 
 def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:

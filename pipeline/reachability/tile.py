@@ -1,9 +1,9 @@
 """Hops from two ends at once, tile by tile: what a worker does for `orograph.reachability.search`.
 
 A tile holds two fields of hops, one from each end, each of them that of
-`orograph.distance.hop_distance`. A visit works them out as far as it is told, and tells the least
-sum of the two, the length of a real way, with the first cell midway on it. A visit may also walk
-back from a cell to one of the ends, as far as the tile goes.
+`orograph.distance.hop_distance`. A visit relaxes them up to the levels it is given, and returns the
+least sum of the two, the length of a real way, with the first cell midway on it. A visit may also
+walk back from a cell to one of the ends, as far as the tile goes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.hop_distance import PER_HOP, Hops
-from orograph.distance.problem import State, inner_of
-from orograph.engines.frontier.bucket_width import CELLS_A_VISIT
-from orograph.engines.frontier.driver import Border, Frontier, Visit
+from orograph.engines.frontier.protocol import Border, Visit
+from orograph.engines.tile_states import Tile, TileStates
+from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.kernels.relax.descend import descend
+from orograph.kernels.relax.backtrack import descend
+from orograph.kernels.relax.border import inner_of
+from orograph.kernels.relax.resident import ResidentTile
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster
 
 Array = npt.NDArray[Any]
-Tile = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class VisitRequest:
-    """A tile to be visited, and for each end what its neighbours know and what they were told."""
+    """A tile to be visited, and for each end its neighbours' last sent borders and its own."""
 
     tile: Tile
     halo: tuple[Border, Border]
@@ -66,50 +68,49 @@ class BidirectionalVisit:
     """Where the trace goes on, in another tile; None if it has ended."""
 
 
+@dataclass(slots=True)
+class PairState:
+    """A tile with its two fields of hops, and where it lies."""
+
+    place: Place
+    fields: tuple[ResidentTile, ResidentTile]
+
+
 @dataclass(frozen=True)
 class EndPair:
-    """Hops from two ends at once, as a problem of the frontier engine that writes nothing."""
+    """Hops from two ends at once: what the tile-state cache knows of their tiles, and a visit."""
 
     hops: tuple[Hops, Hops]
 
-    name = "st-connected"
-    backend = "numba"
-    outputs = ()
-    reach = 1
-    cells_a_visit = CELLS_A_VISIT
-
-    def starts(self, tile: int) -> dict[Tile, float]:
-        """The tiles of the two ends."""
-        return {tile: key for end in self.hops for tile, key in (end.starts(tile) or {}).items()}
+    halo_width = 1
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Whatever a mask holds is passable or not."""
+        """Refuse nothing: whatever a mask holds is passable or not."""
 
-    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> tuple[State, State]:
-        """A tile that nothing has reached but the ends in it."""
-        first, second = (problem.open(place, cells, frame) for problem in self.hops)
-        second.tile.friction = first.tile.friction
-        return first, second
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> PairState:
+        """Return a tile that nothing has reached but the ends in it."""
+        first, second = (problem.open(place, cells, frame).tile for problem in self.hops)
+        second.state.friction = first.state.friction
+        return PairState(place, (first, second))
 
-    def visit(self, state: tuple[State, State], halo: Any, sent: Any, bound: Any) -> Any:
-        """Work out both fields as far as the `Call` in ``bound`` says; what the tile knows then."""
-        call: VisitRequest = bound
-        visits = tuple(
-            problem.visit(field, halo[end], sent[end], PER_HOP * call.levels[end])
-            for end, (problem, field) in enumerate(zip(self.hops, state, strict=True))
+    def visit(self, state: PairState, request: VisitRequest) -> BidirectionalVisit:
+        """Relax both fields up to the levels of the request; return what the tile holds then."""
+        first, second = (
+            Visit(*field.exchange(request.halo[end], request.sent[end], PER_HOP * level))
+            for end, (field, level) in enumerate(zip(state.fields, request.levels, strict=True))
         )
-        first, second = visits
-        if call.trace is not None:
-            return BidirectionalVisit((first, second), math.inf, -1, *self._walk(state, call.trace))
+        if request.trace is not None:
+            cells, ahead = self._walk(state, request.trace)
+            return BidirectionalVisit((first, second), math.inf, -1, cells, ahead)
         least, midway = math.inf, -1
         if first.reached and second.reached:
             least, midway = self._meet(state)
         return BidirectionalVisit((first, second), least, midway)
 
-    def _meet(self, state: tuple[State, State]) -> tuple[float, int]:
+    def _meet(self, state: PairState) -> tuple[float, int]:
         """The least sum of the two fields and the first cell midway that has it."""
-        first, second = (inner_of(field.tile.dist, self.reach) for field in state)
-        unreached = state[0].tile.unreached  # their sum stays below 2**63
+        first, second = (inner_of(field.state.dist, self.halo_width) for field in state.fields)
+        unreached = state.fields[0].state.unreached  # their sum stays below 2**63
         total = first + second
         least = int(total.min())
         if least >= unreached:
@@ -118,15 +119,12 @@ class EndPair:
         midway = np.flatnonzero((total == least) & (first == PER_HOP * (hops // 2)))
         if not midway.size:
             return hops, -1
-        place = state[0].place
+        place = state.place
         row, column = divmod(int(midway[0]), place.window.width)
         return hops, (place.window.y + row) * place.grid[1] + place.window.x + column
 
-    def _walk(
-        self, state: tuple[State, State], trace: Trace
-    ) -> tuple[Array, tuple[int, int] | None]:
-        field = state[trace.end]
-        window, dist = field.place.window, field.tile.dist
+    def _walk(self, state: PairState, trace: Trace) -> tuple[Array, tuple[int, int] | None]:
+        window, dist = state.place.window, state.fields[trace.end].state.dist
         corner = np.array([window.y, window.x])
         row, column = trace.row - window.y, trace.column - window.x
         cells, last = descend(dist, PER_HOP, self.hops[0].connectivity, row, column)
@@ -135,52 +133,51 @@ class EndPair:
             return cells + corner, (last[0] + window.y, last[1] + window.x)
         if dist[y + 1, x + 1]:
             raise RunError(
-                f"{self.name}: no cell around row {y + window.y}, column {x + window.x} is a hop "
+                f"st-connected: no cell around row {y + window.y}, column {x + window.x} is a hop "
                 "nearer; this is a fault of orograph, please report it"
             )
         return cells + corner, None
 
-    def pack(self, state: tuple[State, State]) -> Any:
-        """Both fields."""
-        return [problem.pack(field) for problem, field in zip(self.hops, state, strict=True)]
+    def pack(self, state: PairState) -> Any:
+        """Return both fields."""
+        return [field.pack() for field in state.fields]
 
-    def unpack(self, state: tuple[State, State], packed: Any) -> None:
+    def unpack(self, state: PairState, packed: Any) -> None:
         """Put both fields back."""
-        for problem, field, kept in zip(self.hops, state, packed, strict=True):
-            problem.unpack(field, kept)
+        for field, kept in zip(state.fields, packed, strict=True):
+            field.unpack(*kept)
 
-    def size(self, state: tuple[State, State]) -> int:
-        """Bytes of both fields, and of the mask that they share."""
-        first, second = (self.hops[end].size(state[end]) for end in (0, 1))
-        return first + second - int(state[0].tile.friction.nbytes)
+    def size(self, state: PairState) -> int:
+        """Return the bytes of both fields, and of the mask that they share."""
+        shared = int(state.fields[0].state.friction.nbytes)
+        return sum(field.nbytes for field in state.fields) - shared
 
     def memory(self) -> int | None:
-        """As much as is usual."""
+        """Return None: as much as is usual."""
         return None
-
-    def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
-        """Nothing is written."""
-        return {}, {}
-
-    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """There is no raster that could have any."""
-        return {}
 
 
 @dataclass(frozen=True)
-class Meeting(Frontier):
-    """The search between two ends: the tiles and states of a frontier, under its own driver."""
+class BidirectionalTasks:
+    """All that a task must know of a search between two ends."""
 
-    def visit_requests(self, calls: Sequence[VisitRequest]) -> list[BidirectionalVisit]:
-        """Visit tiles one after the other."""
-        found = []
-        for call in calls:
-            both: Any = call.halo, call.sent, call
-            visit: Any = self._visit(call.tile, *both)
-            found.append(visit)
-        return found
+    problem: EndPair
+    rasters: tuple[Raster, ...]
+    context: RunContext
+
+    @property
+    def states(self) -> TileStates:
+        """The states of the tiles in this process."""
+        return TileStates(self.problem, self.rasters, self.context)
 
 
-def visit_requests(handle: Any, calls: Sequence[VisitRequest]) -> Any:
-    """The task that visits tiles."""
-    return load(handle).visit_requests(calls)
+def visit_tiles(handle: Any, requests: Sequence[VisitRequest]) -> list[BidirectionalVisit]:
+    """Visit tiles one after the other."""
+    run: BidirectionalTasks = load(handle)
+    states, found = run.states, []
+    for request in requests:
+        run.context.stop_if_cancelled()
+        state = states.take(request.tile)
+        found.append(run.problem.visit(state, request))
+        states.keep(request.tile, state)
+    return found

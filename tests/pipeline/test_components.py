@@ -32,11 +32,11 @@ import orograph as og
 from orograph.components import Components, Message, Parts, Summary
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.checkpoints import MemoryCheckpoints
-from orograph.execution.launch import run_layout, task_level
+from orograph.execution.context import RunContext
+from orograph.execution.options import run_layout, task_level
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_encode
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink
 
 CONNECTIVITY = pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
@@ -550,7 +550,7 @@ class World:
             starts = np.full(place.window.height, (place.window.width - 2) // 4)
             starts[[0, -1]] = 0
             self.stubs[place] = np.concatenate([[0], np.cumsum(starts)])
-            blank = np.zeros(border, self.problem.dtype)
+            blank = np.zeros(border, np.uint8)
             parts = Parts(NONE, NONE, NONE, NONE.reshape(0, 4))
             return Summary(blank, np.full(border, -1), parts, starts), None
         below = [(TREE.place(child), *self.climb(child)) for child in TREE.children(node)]
@@ -622,7 +622,7 @@ def test_labels_and_cells_beyond_32_bits_are_exact(connectivity: int) -> None:
             cells[place] = np.ascontiguousarray(block[windows[place]])
             assert (place.window.y, place.window.x) == (y + i * side, x + j * side)
 
-    world = World(Components(np.dtype("u1"), None, connectivity, 2, "numba"), cells, firsts)
+    world = World(Components(None, connectivity, 2, "numba"), cells, firsts)
 
     numbers = np.array([1 + world.before(y, x) for y, x in firsts])
     assert numbers.min() > 2**32
@@ -657,7 +657,7 @@ def joined(problem: Components, tables: list[dict[str, Any]]) -> dict[str, Any]:
 
 def test_one_component_of_sixty_thousand_million_cells() -> None:
     """A grid of ones, told of in six pieces: sizes and boxes add up without wrapping."""
-    problem = Components(np.dtype("u1"), None, 8, 2**35, "numba")
+    problem = Components(None, 8, 2**35, "numba")
     told_at = TREE.root.level - 2
     pieces = list(TREE.nodes(told_at))
     assert len(pieces) == 6
@@ -712,7 +712,7 @@ def test_tiles_near_the_last_cell_that_63_bits_can_name(
     grid, (top, left) = (3_000_000_000, 3_000_000_000), corner
     classes = np.random.default_rng(seed).integers(0, 3, (20, 18)).astype(np.uint8)
     expected = oracle.connected_components(classes, connectivity=connectivity)
-    problem = Components(classes.dtype, None, connectivity, 1, "numba")
+    problem = Components(None, connectivity, 1, "numba")
     cuts = [Window(0, 0, 11, 10), Window(11, 0, 9, 10), Window(0, 10, 11, 8), Window(11, 10, 9, 8)]
     places = [
         Place(Node(0, z), Window(top + w.y, left + w.x, *w.shape), OPEN, grid)
@@ -780,13 +780,15 @@ def tasks_and_tiles(where: str, shape: tuple[int, int]) -> tuple[int, int]:
     assert layout.tile == tile
     on_disk = (layout.shard // tile).bit_length() - 1
     run = QuadtreePass(
-        problem=Components(np.dtype("u1"), None, 8, 1, "numba"),
+        problem=Components(None, 8, 1, "numba"),
         rasters=(),
-        tree=tree,
-        shard_level=on_disk if where == "disk" else task_level(tree),
-        checkpoints=MemoryCheckpoints(),
-        sink=ArraySink({}),
-        token="0" * 32,
+        context=RunContext(
+            tree,
+            on_disk if where == "disk" else task_level(tree),
+            MemoryCheckpoints(),
+            ArraySink({}),
+            "0" * 32,
+        ),
     )
     tasks, root, writes = run.graph("handle")
     assert {root, *writes} <= tasks.keys()
@@ -797,11 +799,12 @@ def test_a_table_is_written_in_whole_chunks_a_row_of_shards_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orograph.tiles.store.create.TABLE_ROWS", 64)
-    monkeypatch.setattr("orograph.execution.launch.run_layout", lambda shape, tile: Layout(8, 16))
     classes = noise((117, 90), 0.4, 8)
     expected = oracle.connected_components(classes, connectivity=4)
     assert expected.count > 10 * 64
-    result = og.connected_components(classes, connectivity=4, tile=8, out=tmp_path / "labels.zarr")
+    result = og.connected_components(
+        classes, connectivity=4, tile=8, shard=16, out=tmp_path / "labels.zarr"
+    )
     assert_is(result, expected, connectivity=4)
     for name in ("component_size", "component_box"):
         column = zarr.open_array(tmp_path / "labels.zarr" / name)

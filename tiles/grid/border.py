@@ -7,6 +7,7 @@ Ascending order is therefore row-major order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -116,3 +117,51 @@ def seam_edges(
     second = np.concatenate([cells + steps[d] for cells, d in parts])
     direction = np.concatenate([np.full(len(cells), d, np.uint8) for cells, d in parts])
     return first, second, direction
+
+
+class Joined(NamedTuple):
+    """The border cells of a node's children side by side, and the seams between them."""
+
+    cells: Indices
+    """All of them, in the frame of the node, ascending; others here are positions among them."""
+    positions: list[Indices]
+    """Of each child's border cells, in their order."""
+    values: npt.NDArray[Any]
+    """What the children have in ``cells``."""
+    border: Indices
+    """Of the node's own border cells, in their order."""
+    a: Indices
+    """Of the first end of each seam edge."""
+    b: Indices
+    """Of its second end."""
+    direction: npt.NDArray[np.uint8]
+    """As `seam_edges` has it."""
+
+
+def join(
+    place: Place, children: Sequence[Place], values: Sequence[npt.NDArray[Any]], connectivity: int
+) -> Joined:
+    """Return the border cells of a node's children, with their values, and the seam edges.
+
+    Parameters
+    ----------
+    place
+        The node.
+    children
+        Its children, in the order of the quadtree.
+    values
+        For each child, the values of its border cells; one dtype.
+    connectivity
+        4 or 8.
+    """
+    window = place.window
+    cells, positions = join_borders(window, children)
+    joined = np.empty(cells.size, values[0].dtype)
+    for position, own in zip(positions, values, strict=True):
+        joined[position] = own
+    first, second, direction = seam_edges(*window.shape, split_of(children), connectivity)
+    border, a, b = (
+        np.searchsorted(cells, part)
+        for part in (border_cells(*window.shape, place.sides), first, second)
+    )
+    return Joined(cells, positions, joined, border, a, b, direction)

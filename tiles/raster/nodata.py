@@ -143,7 +143,7 @@ def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDA
     array([ True, False, False, False])
     """
     if values.dtype.kind == "f":
-        valid = np.isfinite(values)
+        valid: npt.NDArray[np.bool_] = np.isfinite(values)
     else:
         valid = np.ones(values.shape, np.bool_)
     if nodata is not None and not np.isnan(nodata):

@@ -20,6 +20,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.publish import (
+    FORMAT,
     MARK,
     check_target,
     discard,
@@ -46,7 +47,6 @@ __all__ = [
     "update_attributes",
 ]
 
-FORMAT = 1
 SHARD_SIDE = 4096
 # Bytes of a shard in memory, of which a writer briefly holds two: 4096 cells a side of 4 bytes, or
 # 2048 of 8 bytes.

@@ -12,7 +12,9 @@ import numpy as np
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.publish import (
+    FORMAT,
     MARK,
+    check_format,
     group_attributes,
     member_documents,
     partial_storage,
@@ -41,6 +43,7 @@ def store_variables(place: Location, unfinished: bool = False) -> list[str]:
                 "resume the run that writes it, or start again"
             )
         raise InputError(f"{storage} is no store of orograph; make one with ingest")
+    check_format(f"the store {storage}", attributes[MARK].get("format"), (FORMAT,), "make it again")
     if not (unfinished or attributes[MARK].get("complete")):
         raise InputError(
             f"{storage} is unfinished; resume the run that writes it, or delete it and start again"

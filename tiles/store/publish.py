@@ -12,6 +12,7 @@ from orograph.tiles.store.storage import Location, Storage, open_storage
 from orograph.tiles.store.storage import replace_file as replace_file
 
 MARK = "orograph"
+FORMAT = 1  # of stores
 _PARTIAL = ".partial"
 
 
@@ -36,6 +37,25 @@ def group_attributes(place: Location) -> dict[str, Any] | None:
         return None
     attributes = document.get("attributes", {})
     return attributes if isinstance(attributes, dict) else {}
+
+
+def check_format(what: str, found: Any, readable: tuple[int, ...], again: str) -> None:
+    """Refuse what another version of orograph has written in a format that this one cannot read.
+
+    Raises
+    ------
+    InputError
+        It tells whether to update orograph, or to do ``again``.
+    """
+    if found in readable:
+        return
+    newer = isinstance(found, int) and found > max(readable)
+    raise InputError(
+        f"{what} has format {found!r}, this version of orograph reads "
+        f"{' and '.join(map(str, readable))}; "
+        + (f"a newer one wrote it: update orograph, or {again}" if newer
+           else f"an older one wrote it: {again}")
+    )  # fmt: skip
 
 
 def run_of(place: Location) -> str | None:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from orograph.tiles.store.codec import stored
 
 if TYPE_CHECKING:
-    from orograph.engines.frontier.driver import Visit
+    from orograph.engines.frontier.protocol import Visit
 
-CELLS_A_VISIT = 15_000  # a visit on a CPU costs a millisecond or so beside its cells
 CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
 STEP = 1.5
 

@@ -16,7 +16,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 import orograph as og
 from orograph.kernels.forest import tile as twin
 from orograph.kernels.forest.cuda import SQUARES, Squares, border_cell, tile_forest
-from orograph.kernels.forest.tile import WEIGHTS, TileForest
+from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.forest.tile import TileForest
 
 Array = np.ndarray[Any, Any]
 Sides = tuple[bool, bool, bool, bool]

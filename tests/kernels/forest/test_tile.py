@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orograph.kernels.forest.exact_sum import exact_sum
-from orograph.kernels.forest.tile import WEIGHTS, TileForest, compile_kernels, tile_forest
+from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.forest.tile import TileForest, compile_kernels, tile_forest
 
 STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 DTYPES = (

@@ -20,7 +20,7 @@ from orograph.engines.tile_states import StateCache
 from orograph.kernels.relax import border as border
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax import tile as twin
-from orograph.kernels.relax.cuda import ResidentTile
+from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, seed, tile_state
 from orograph.tiles.grid.quadtree import Node, Quadtree, morton_encode
@@ -228,7 +228,7 @@ def test_visits_with_a_bound_settle_all_below_it(
     twin.relax(final)
     step = share * float(final.dist[final.dist < final.unreached].max())
     state = case.seeded(grid)
-    tile = ResidentTile(state, emulator)
+    tile = DeviceTile(state, emulator)
     pending, visits = state.pending, 0
     while pending < math.inf:
         bound = max(pending + step, math.nextafter(pending, math.inf))
@@ -260,7 +260,7 @@ def test_news_in_the_halo_wake_rest_and_are_passed_on_as_by_the_twin(
     for state in (expected, found):
         seed(state, 0, 0, 40)
     twin.relax(expected)
-    tile = ResidentTile(found, emulator)
+    tile = DeviceTile(found, emulator)
     tile.relax()
     halo = np.zeros(found.dist.shape, np.uint8)  # the sides that a cell lies beyond
     halo[:r] |= 1
@@ -408,19 +408,19 @@ def test_tiles_leave_a_gpu_that_is_full(
     arguments = {"sources": [(3, 5)], "cell_size": 1, "tile": 32}
     expected = og.cost_distance(friction, backend="numba", **arguments)
     held, unpacked = [], []
-    put, unpack = StateCache.put, ResidentTile.unpack
+    put, unpack = StateCache.put, DeviceTile.unpack
 
     def watched_put(cache: StateCache, *arguments: Any) -> None:
         put(cache, *arguments)
         held.append(cache._bytes)
 
-    def watched_unpack(tile: ResidentTile, *packed: Array) -> None:
+    def watched_unpack(tile: DeviceTile, *packed: Array) -> None:
         unpacked.append(tile)
         unpack(tile, *packed)
 
     monkeypatch.setattr(relax_cuda, "memory_for_tiles", lambda: 100_000)
     monkeypatch.setattr(StateCache, "put", watched_put)
-    monkeypatch.setattr(ResidentTile, "unpack", watched_unpack)
+    monkeypatch.setattr(DeviceTile, "unpack", watched_unpack)
     found = og.cost_distance(friction, backend="cuda", **arguments)
     assert_same_bits(found["cost"].values, expected["cost"].values)
     assert 50_000 < max(held) <= 100_000  # of nine tiles of 20,000 bytes
@@ -432,7 +432,7 @@ def test_sources_lower_cells_of_a_tile_on_a_gpu_as_the_twin_does(emulator: Emula
     case = replace(CASES[0], max_cost=30.0)
     grid = random_friction((70, 45), 2)
     expected, found = case.tile(grid), case.tile(grid)
-    tile = ResidentTile(found, emulator)
+    tile = DeviceTile(found, emulator)
     for turn in range(3):
         rows, columns = rng.integers(0, 70, 200), rng.integers(0, 45, 200)
         costs = np.floor(rng.uniform(0, 50, 200) / (turn + 1))
@@ -457,13 +457,9 @@ def test_a_tile_tells_again_what_a_lost_visit_had_told(
         model=CostModel("friction"),
         dtype=np.dtype(np.float64),
         connectivity=8,
-        max_cost=math.inf,
         lengths=edge_lengths(3)[:, :1],
-        nodata=(None,),
-        has_friction=True,
-        has_elevation=False,
+        nodata={"friction": None},
         sources=Sources(*(np.array([n]) for n in (16, 3)), np.zeros(1), np.ones(1, np.int64)),
-        targets=None,
         cells=grid.size,
         backend=backend,
     )

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 import zarr
+from cuda_on_cpu.emulator import Emulator
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -147,10 +148,11 @@ def test_predecessors_do_not_go_round_cycles_of_length_zero(
 
 def solve_here(graph: Array, tile: int, method: str) -> xr.Dataset:
     """In memory and one task after the other, which is quicker for tiny graphs."""
-    task = apsp._Task(open_edges(graph, "int64", np.inf), min(tile, len(graph)), method, True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_blocks, "compute", compute_here)
-        return task.in_memory()
+        return og.all_pairs(
+            graph, predecessors=True, method=method, dtype="int64", no_edge=np.inf, tile=tile
+        )
 
 
 def compute_here(tasks: dict, keys: list, client: object, cancelled: object) -> object:
@@ -409,3 +411,22 @@ def test_a_run_in_the_background() -> None:
 def test_refused_at_the_door(graph: object, options: dict, message: str) -> None:
     with pytest.raises(og.InputError, match=message):
         og.all_pairs(graph, **options)
+
+
+@pytest.mark.parametrize("method", METHODS[:2])
+def test_backend_cuda_gives_the_same_bits(method: str, emulated_gpu: Emulator) -> None:
+    graph = random_graph(5, 40)
+    options = {"method": method, "tile": 16, "predecessors": True}
+    expected = og.all_pairs(graph, backend="numba", **options)
+    assert emulated_gpu.launches == 0
+    found = og.all_pairs(graph, backend="cuda", **options)
+    assert emulated_gpu.launches > 0
+    xr.testing.assert_identical(found, expected)
+
+
+def test_backend_auto_takes_a_gpu_for_dense_methods_alone(emulated_gpu: Emulator) -> None:
+    graph = random_graph(6, 12)
+    og.all_pairs(graph, method="dijkstra", backend="auto")
+    assert emulated_gpu.launches == 0
+    og.all_pairs(graph, method="squaring", backend="auto")
+    assert emulated_gpu.launches > 0

@@ -47,10 +47,10 @@ def friction(folder: Path, name: str, corner: int | None = None) -> np.ndarray:
 
 
 def some_sources(valid: np.ndarray, count: int) -> list[oracle.Source]:
-    """Valid cells strewn over the grid, labelled 1, 2, ..."""
+    """Valid cells strewn over the grid, labelled 0, 1, ..."""
     cells = np.argwhere(valid)
     chosen = cells[np.random.default_rng(3).permutation(len(cells))[:count]].tolist()
-    return [(y, x, label, 0.0) for label, (y, x) in enumerate(chosen, 1)]
+    return [(y, x, label, 0.0) for label, (y, x) in enumerate(chosen)]
 
 
 def points(sources: list[oracle.Source]) -> list[tuple[int, int]]:
@@ -62,7 +62,7 @@ def assert_close(result: xr.Dataset, expected: oracle.Message, steps: list[oracl
     cost = result["cost"].values
     np.testing.assert_array_equal(np.isnan(cost), np.isnan(expected.cost))
     np.testing.assert_allclose(cost, expected.cost, rtol=1e-12, atol=0)
-    served = expected.allocation > 0
+    served = expected.allocation >= 0
     allocation, code = result["allocation"].values, result["back_direction"].values
     np.testing.assert_array_equal(allocation, expected.allocation)
     assert (code[~served] == oracle.UNREACHED).all()
@@ -97,7 +97,7 @@ def test_cost_counted_in_cells_has_the_bits_of_scipys_dijkstra(
         total.reshape(cost.shape)[served(expected)], cost[served(expected)]
     )
     labels = {y * grid.shape[1] + x: label for y, x, label, _ in sources}
-    reached = np.array([labels.get(cell, 0) for cell in root.tolist()]).reshape(grid.shape)
+    reached = np.array([labels.get(cell, -1) for cell in root.tolist()]).reshape(grid.shape)
     np.testing.assert_array_equal(reached, expected.allocation)
     counts = {
         "reached_cells": int(served(expected).sum()),
@@ -222,7 +222,7 @@ def test_distance_from_a_habitat_core_equals_grass_in_cells(shared_data: Path) -
     expected, _ = read(shared_data / "reference" / "lm_cwd_from_core1.tif")
     np.testing.assert_allclose(result["cost"].values, expected, rtol=1e-12, atol=0)
     reached = np.isfinite(expected)
-    np.testing.assert_array_equal(result["allocation"].values, reached.astype(np.int64))
+    np.testing.assert_array_equal(result["allocation"].values, np.where(reached, 1, -1))
     np.testing.assert_array_equal(result["back_direction"].values[labels == 1], 0)
 
 
@@ -239,4 +239,6 @@ def test_esris_worked_example(shared_data: Path, tile: int) -> None:
     expected = np.array(example["cost_distance"])
     expected[expected < 0] = np.nan
     np.testing.assert_allclose(result["cost"].values, expected, rtol=0, atol=5e-9)
-    np.testing.assert_array_equal(result["allocation"].values, example["allocation"])
+    nearest = np.array(example["allocation"])
+    nearest[nearest == 0] = -1  # Esri's sign for no source
+    np.testing.assert_array_equal(result["allocation"].values, nearest)

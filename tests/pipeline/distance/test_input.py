@@ -220,7 +220,7 @@ def test_snap_moves_a_source_to_the_nearest_valid_cell() -> None:
     grid[3, 4] = grid[20, 20] = 1.0
     result = og.cost_distance(grid, [(6, 3)], snap=True, outputs=("cost", "allocation"))
     assert np.argwhere(result["cost"].values == 0).tolist() == [[3, 4]]
-    assert result["allocation"].values[3, 4] == 1
+    assert result["allocation"].values[3, 4] == 0
 
 
 def test_snap_goes_no_farther_than_told() -> None:
@@ -251,6 +251,11 @@ NO_SOURCE: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         np.eye(*SHAPE) * 1.5,
         {"outputs": ("cost", "allocation")},
         (r"1\.5", "row 0", "column 0", "whole"),
+    ),
+    "a label that marks cells without a source": (
+        np.where(np.eye(*SHAPE) > 0, -1, 0),
+        {"outputs": ("cost", "allocation")},
+        ("-1", "row 0", "column 0", "without a source", "renumber"),
     ),
     "a target value that is complex": (
         labels((1, 1)),
@@ -301,7 +306,7 @@ def test_nothing_starts_on_nodata() -> None:
             og.cost_distance(grid, labels((0, 0), (2, 2)))
         return
     assert np.isnan(result["cost"].values[2, 2])
-    assert result["allocation"].values[2, 2] == 0
+    assert result["allocation"].values[2, 2] == -1
     assert result.attrs["reached_cells"] == grid.size - 1
 
 
@@ -499,10 +504,10 @@ def test_never_writes_over_its(which: str, tmp_path: Path) -> None:
 
 
 def test_a_plan_of_distances_counts_cells_and_grows_with_tiles_not_with_the_grid() -> None:
-    small, large = (og.plan("cost_distance", (n, n), tile=1024) for n in (8192, 32768))
-    assert large.bytes_written == 16 * small.bytes_written == 32768**2 * 8
-    assert large.memory_per_worker == small.memory_per_worker
-    assert og.plan("cost_distance", (8192, 8192), tile=2048).memory_per_worker > (
-        small.memory_per_worker
+    small, large, tiles = (
+        og.plan("cost_distance", (n, n), tile=tile, memory_limit="1 GiB")
+        for n, tile in ((8192, 1024), (32768, 1024), (8192, 2048))
     )
+    assert large.bytes_written == 16 * small.bytes_written == 32768**2 * 8
+    assert small.memory_per_worker == large.memory_per_worker < tiles.memory_per_worker
     assert og.plan("hop_distance", (8192, 8192), tile=1024).bytes_written == 8192**2 * 4

@@ -44,7 +44,7 @@ def points(sources: Sequence[oracle.Source]) -> list[tuple[float, float]]:
 
 
 def at(*cells: tuple[int, int]) -> list[oracle.Source]:
-    return [(y, x, label, 0.0) for label, (y, x) in enumerate(cells, 1)]
+    return [(y, x, label, 0.0) for label, (y, x) in enumerate(cells)]
 
 
 def raster_of(sources: Sequence[oracle.Source], shape: tuple[int, int]) -> np.ndarray:
@@ -65,6 +65,7 @@ def assert_is(
     shape = cost.shape
     assert code.dtype == np.uint8
     assert result["allocation"].dtype == np.int64
+    assert result["allocation"].attrs["_FillValue"] == -1
     if cost.dtype == np.float64:
         expected = oracle.cost_distance(steps, shape, sources, max_cost=max_cost)
         np.testing.assert_array_equal(cost, expected.cost)
@@ -128,7 +129,7 @@ def test_the_oracle_agrees_with_a_heap_and_with_one_dijkstra_a_source(connectivi
             near = np.where(
                 alone == message.cost, np.array([s[2] for s in sources])[:, None, None], 9
             )
-            np.testing.assert_array_equal(message.allocation, np.where(heap < 0, 0, near.min(0)))
+            np.testing.assert_array_equal(message.allocation, np.where(heap < 0, -1, near.min(0)))
 
 
 # --- grids drawn by Hypothesis ---------------------------------------------------------------
@@ -172,7 +173,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
         sent: dict[str, Any] = {"sources": raster_of(sources, shape)}
     else:
         start = rng.integers(0, 30, count) if kind == "points that cost" else np.zeros(count)
-        sources = [(y, x, k + 1, float(start[k])) for k, (y, x) in enumerate(places)]
+        sources = [(y, x, k, float(start[k])) for k, (y, x) in enumerate(places)]
         sent = {"sources": points(sources), "initial_cost": start.astype(float).tolist()}
     dtype = "float64"
     if cost == "friction":
@@ -352,7 +353,7 @@ def test_flat_ground_has_no_cycles(tile: int, connectivity: int) -> None:
         )
         assert_is(result, steps, sources)
     assert not result["cost"].values.any()
-    assert (result["allocation"].values == 1).all(), "the smallest label is as near as any"
+    assert (result["allocation"].values == 0).all(), "the smallest label is as near as any"
 
 
 @pytest.mark.parametrize("tile", [1, 3, 5, 8, 21])
@@ -380,7 +381,7 @@ def test_negative_and_large_labels_are_ordered_as_numbers() -> None:
 
 @pytest.mark.parametrize("tile", [2, 5, 12])
 def test_of_points_on_one_cell_the_cheapest_and_then_the_first_serves(tile: int) -> None:
-    sources = [(3, 3, 1, 4.0), (3, 3, 2, 1.0), (3, 3, 3, 1.0), (9, 9, 4, 0.0), (9, 9, 5, 0.0)]
+    sources = [(3, 3, 0, 4.0), (3, 3, 1, 1.0), (3, 3, 2, 1.0), (9, 9, 3, 0.0), (9, 9, 4, 0.0)]
     grid = np.ones((12, 12))
     result = og.cost_distance(
         grid,
@@ -391,18 +392,18 @@ def test_of_points_on_one_cell_the_cheapest_and_then_the_first_serves(tile: int)
         outputs=ALL,
     )
     assert_is(result, oracle.list_steps(grid, connectivity=4), sources)
-    assert set(np.unique(result["allocation"].values)) == {2, 4}
+    assert set(np.unique(result["allocation"].values)) == {1, 3}
 
 
 @pytest.mark.parametrize("tile", [3, 20])
 def test_a_source_dearer_than_the_way_to_it_is_passed_over(tile: int) -> None:
-    sources = [(2, 2, 1, 0.0), (2, 9, 2, 7.0), (2, 17, 3, 30.0)]
+    sources = [(2, 2, 0, 0.0), (2, 9, 1, 7.0), (2, 17, 2, 30.0)]
     grid = np.ones((5, 20))
     result = og.cost_distance(
         grid, points(sources), initial_cost=[0, 7, 30], connectivity=4, tile=tile, outputs=ALL
     )
     assert_is(result, oracle.list_steps(grid, connectivity=4), sources)
-    assert (result["allocation"].values == 1).all(), "label 2 is as near as 1 and not smaller"
+    assert (result["allocation"].values == 0).all(), "label 1 is as near as 0 and not smaller"
     one = og.cost_distance(grid, [(2, 2)], initial_cost=2.5, connectivity=4, tile=tile)
     assert float(one["cost"][2, 2]) == 2.5
     assert float(one["cost"][2, 4]) == 4.5
@@ -435,7 +436,7 @@ def test_max_cost_is_exact(share: float, off: float, tile: int) -> None:
     max_cost = float(attained[int(share * (attained.size - 1))]) + off
     near = cost <= max_cost
     bounded = og.cost_distance(grid, [(0, 0), (54, 59)], max_cost=max_cost, **how)
-    for name, nothing in (("cost", np.nan), ("back_direction", 255), ("allocation", 0)):
+    for name, nothing in (("cost", np.nan), ("back_direction", 255), ("allocation", -1)):
         np.testing.assert_array_equal(
             bounded[name].values, np.where(near, free[name].values, nothing)
         )
@@ -592,7 +593,7 @@ def test_knights_cross_tiles_of_a_cell_or_two(shape: tuple[int, int], tile: int)
     sources = at((0, 0), (shape[0] - 1, shape[1] - 1))
     result = og.cost_distance(grid, points(sources), connectivity=16, tile=tile, outputs=ALL)
     assert_is(result, oracle.list_steps(grid, connectivity=16), sources)
-    assert (result["back_direction"].values[result["allocation"].values > 0] > 8).any()
+    assert (result["back_direction"].values[result["allocation"].values >= 0] > 8).any()
 
 
 KNIGHTS = {

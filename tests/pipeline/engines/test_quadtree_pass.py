@@ -22,6 +22,7 @@ from traps import PICKLED_ENTRY
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
+from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Quadtree
@@ -69,7 +70,8 @@ def prefix_pass(
     problem = parts.pop("problem", Prefix())
     tree = Quadtree(cells.shape, tile)
     sink = parts.pop("sink", None) or ArraySink(arrays)
-    return QuadtreePass(problem, (raster,), tree, level, checkpoints, sink, TOKEN, **parts), arrays
+    context = RunContext(tree, level, checkpoints, sink, TOKEN, **parts)
+    return QuadtreePass(problem, (raster,), context), arrays
 
 
 def made(folder: Path) -> Path:
@@ -388,9 +390,8 @@ def most_held(run: QuadtreePass, workers: int, delay: int) -> int:
 def test_few_results_are_held_however_many_shards(delay: int) -> None:
     cells = np.zeros((64, 64), np.uint8)
     raster = ArrayRaster(cells, cells.dtype)
-    run = QuadtreePass(
-        Idle(), (raster,), Quadtree(cells.shape, 1), 0, MemoryCheckpoints(), NoSink(), TOKEN
-    )
+    tree = Quadtree(cells.shape, 1)
+    run = QuadtreePass(Idle(), (raster,), RunContext(tree, 0, MemoryCheckpoints(), NoSink(), TOKEN))
     # up to three siblings wait for the fourth on every level, for each of the workers
     assert most_held(run, 2, delay) <= 2 * 4 * 7
     assert most_held(run, 8, delay) <= 8 * 4 * 7
@@ -434,9 +435,8 @@ def watched(cluster: LocalCluster, side: int, folder: Path) -> Watch:
     token = f"{side:032x}"
     tree = Quadtree(cells.shape, 1)
     raster = ArrayRaster(cells, cells.dtype)
-    run = QuadtreePass(
-        Idle(), (raster,), tree, 0, FolderCheckpoints(made(folder / "vault")), NoSink(), token
-    )
+    checkpoints = FolderCheckpoints(made(folder / "vault"))
+    run = QuadtreePass(Idle(), (raster,), RunContext(tree, 0, checkpoints, NoSink(), token))
     watch = Watch()
     with Client(cluster) as client:
         cluster.scheduler.add_plugin(watch)
@@ -469,7 +469,8 @@ def test_a_run_on_a_cluster_gives_the_same(cluster: LocalCluster, tmp_path: Path
     out = tmp_path / "prefix.zarr"
     create_store(out, cells.shape, Layout(4, 8), Prefix.outputs)
     tree, checkpoints = Quadtree(cells.shape, 4), FolderCheckpoints(made(tmp_path / "vault"))
-    run = QuadtreePass(Prefix(), (raster,), tree, 1, checkpoints, StoreSink(out), TOKEN)
+    context = RunContext(tree, 1, checkpoints, StoreSink(out), TOKEN)
+    run = QuadtreePass(Prefix(), (raster,), context)
     with Client(cluster) as client, shared(run, client) as handle:
         assert run.run(client, handle, Event()) == attributes
     for name, array in arrays.items():

@@ -26,7 +26,6 @@ from watched_raster import (
     WatchedRaster,
     keys_held,
     mortal_cluster,
-    small_shards,
     wait_until,
 )
 
@@ -170,15 +169,17 @@ def in_process(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
 
 MATRIX = np.random.default_rng(3).random((40, 40))
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, **o),
-    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, **o),
-    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, **o),
-    "components": lambda **o: og.connected_components(SMALL, tile=8, **o),
+    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, shard=16, **o),
+    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, shard=16, **o),
+    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, shard=16, **o),
+    "components": lambda **o: og.connected_components(SMALL, tile=8, shard=16, **o),
     "all pairs": lambda **o: og.all_pairs(MATRIX, tile=16, **o),
     "all pairs by squaring": lambda **o: og.all_pairs(MATRIX, tile=16, method="squaring", **o),
     "all pairs by Dijkstra": lambda **o: og.all_pairs(MATRIX, tile=16, method="dijkstra", **o),
     "st-connected": lambda out, **o: og.st_connected(SMALL, (0, 0), (20, 20), path=True, **o),
-    "pairs": lambda out, **o: og.st_connected(SMALL, [(0, 0)] * 3, [(20, 20)] * 3, **o),
+    "pairs": lambda out, **o: og.st_connected(
+        SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
+    ),
 }  # fmt: skip
 
 
@@ -321,7 +322,7 @@ class Names(SchedulerPlugin):
 
 STAGES = {
     "cost": {
-        "cost-distances-visit", "cost-distances-write", "serving-visit", "serving-write",
+        "cost-distances-visit", "cost-distances-write", "allocation-visit", "allocation-write",
     },
     "hops": {"hop-distances-visit", "hop-distances-write"},
     "forest": {f"forest-{s}" for s in ("tiles", "merge", "root", "split", "write")},
@@ -351,7 +352,7 @@ def an_index(out: Path, client: Client, wait: bool) -> Any:
 
 OTHERS: dict[str, Callable[..., Any]] = {
     "sources in a raster": lambda **o: og.cost_distance(
-        SMALL, np.eye(24, dtype=np.uint8), tile=8, **o
+        SMALL, np.eye(24, dtype=np.uint8), tile=8, shard=16, **o
     ),
     "an index": an_index,
     "no worker yet": OPERATIONS["forest"],
@@ -360,9 +361,8 @@ OTHERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("operation", STAGES)
 def test_the_dashboard_groups_the_tasks_of_every_operation_by_their_stages(
-    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    operation: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(launch, "run_layout", small_shards)
     with in_process(int(operation != "no worker yet")) as (cluster, client):
         names = Names()
         cluster.scheduler.add_plugin(names)

@@ -11,7 +11,7 @@ import pytest
 import orograph as og
 from orograph.execution import backends
 from orograph.execution.backends import choose_backend
-from orograph.execution.launch import RunOptions
+from orograph.execution.options import RunOptions
 from orograph.tiles.raster.raster import open_raster
 
 RASTER = open_raster(np.ones((4, 4)))
@@ -35,7 +35,7 @@ class Workers:
 
 
 def choose(backend: str | None, client: Any, stage: str = "tile_forest") -> str:
-    return choose_backend(stage, backend, (RASTER,), RunOptions(client=client))
+    return choose_backend(stage, (RASTER,), RunOptions(client=client, backend=backend))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,16 @@ def test_cuda_is_refused_where_no_worker_has_a_gpu_or_can_tell() -> None:
         choose("cuda", Workers())
 
 
+def test_a_stage_that_only_numba_does_is_not_promised_to_a_gpu() -> None:
+    workers = Workers(a=None)
+    assert choose("auto", workers, "dijkstra") == "numba"
+    with pytest.raises(og.BackendError, match="dijkstra has no CUDA kernel yet"):
+        choose("cuda", workers, "dijkstra")
+    with pytest.raises(ValueError, match="no backend has 'dijsktra'"):
+        choose("auto", workers, "dijsktra")
+    assert workers.asked == 0
+
+
 def test_numba_is_taken_at_its_word() -> None:
     workers = Workers(a=None, b=NO_GPU)
     assert choose("numba", workers) == "numba"
@@ -74,11 +84,12 @@ def test_numba_is_taken_at_its_word() -> None:
 def test_a_cluster_that_does_not_do_the_work_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """An array without ``out`` is worked on by this process, whatever cluster is active."""
     workers = Workers(a=None)
-    monkeypatch.setattr("orograph.execution.launch.current_client", lambda: workers)
+    monkeypatch.setattr("orograph.execution.options.current_client", lambda: workers)
     monkeypatch.setattr("orograph.kernels.backends.missing_gpu", lambda: NO_GPU)
-    assert choose_backend("tile_forest", "auto", (RASTER,), RunOptions()) == "numba"
+    assert choose_backend("tile_forest", (RASTER,), RunOptions(backend="auto")) == "numba"
     assert workers.asked == 0
-    assert choose_backend("tile_forest", "auto", (RASTER,), RunOptions(out="here.zarr")) == "cuda"
+    stored = RunOptions(out="here.zarr", backend="auto")
+    assert choose_backend("tile_forest", (RASTER,), stored) == "cuda"
 
 
 def test_the_operations_ask(monkeypatch: pytest.MonkeyPatch) -> None:

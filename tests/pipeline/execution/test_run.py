@@ -21,21 +21,15 @@ import xarray as xr
 from dask._task_spec import Task, TaskRef
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
-from watched_raster import SHARD, TILE, Gate, WatchedRaster, small_shards, wait_until
+from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 
 import orograph as og
-from orograph.execution import launch
 from orograph.execution.run import Progress, Run, compute
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
 
 GRID = np.random.default_rng(5).integers(0, 90, (70, 90)).astype(np.float32)
 EXPECTED = oracle.minimum_spanning_forest(GRID).mask
-
-
-@pytest.fixture(autouse=True)
-def many_small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run_layout", small_shards)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +64,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path, gate: Gate) -> Start:
     og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
     options: dict[str, Any] = {"tile": TILE, "wait": False}
     if request.param != "in memory":
-        options["out"] = tmp_path / "forest.zarr"
+        options |= {"out": tmp_path / "forest.zarr", "shard": SHARD}
     if request.param == "cluster":
         options["client"] = request.getfixturevalue("client")
 
@@ -203,7 +197,7 @@ def test_a_client_works_that_is_not_the_default(client: Client, tmp_path: Path) 
         Client(other) as default,
     ):
         out = tmp_path / "forest.zarr"
-        result = og.minimum_spanning_forest(GRID, tile=TILE, out=out, client=client)
+        result = og.minimum_spanning_forest(GRID, tile=TILE, shard=SHARD, out=out, client=client)
         np.testing.assert_array_equal(result["edges"].values, EXPECTED)
         assert not default.run_on_scheduler(lambda dask_scheduler: dask_scheduler.total_occupancy)
         assert not other.scheduler.task_groups
@@ -266,7 +260,7 @@ class CrowdedArray(ArrayRaster):
 def test_a_run_takes_as_many_threads_as_it_is_told(threads: int, tmp_path: Path) -> None:
     raster = CrowdedArray(GRID, GRID.dtype, expected=threads or CPU_COUNT)
     with og.config.set(threads=threads):
-        og.minimum_spanning_forest(raster, tile=4, out=tmp_path / "forest.zarr")
+        og.minimum_spanning_forest(raster, tile=4, shard=8, out=tmp_path / "forest.zarr")
     assert len(raster.threads) == raster.expected
 
 
@@ -343,7 +337,7 @@ def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path, gate: Gate
         for resumed_in in where:
             raster = WatchedRaster(source, tmp_path / "diary.txt", gate=gate)
             out = tmp_path / f"{bool(stopped_in)}-{bool(resumed_in)}.zarr"
-            options = {"tile": TILE, "out": out}
+            options = {"tile": TILE, "shard": SHARD, "out": out}
             gate.shut(after=gate.arrived())
             run = og.minimum_spanning_forest(raster, **options, **stopped_in, wait=False)
             wait_until(gate.until(lambda run=run: run.progress().done >= 10), going_on(run))

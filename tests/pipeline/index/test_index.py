@@ -107,11 +107,18 @@ def test_table_and_field(case: tuple[str, str, int, int, int], tmp_path: Path) -
     assert_same(index.distance_matrix(points[:3], points[2:]).values, expected[:3, 2:])
     # from the nearest of some, everywhere and in windows
     whole = og.cost_distance(sources=points[:3], **options)["cost"].values
-    assert_same(index.query(points[:3]).values, whole)
+    assert_same(index.query(points[:3])["cost"].values, whole)
     for window in ((0, 0, 1, 1), (3, 5, 4, 7), (shape[0] - 2, 0, 2, shape[1])):
         y, x, height, width = window
-        found = index.query(points[:3], window)
+        found = index.query(points[:3], window)["cost"]
         assert_same(found.values, whole[y : y + height, x : x + width])
+    # a field of the index says what it is as a run does
+    run, own = og.cost_distance(sources=points[:3], **options), index.query(points[:3])
+    assert set(own.data_vars) == {"cost"}
+    assert own.attrs == {name: run.attrs[name] for name in own.attrs}
+    assert {"cost_model", "direction", "connectivity", "cell_size", "dtype"} <= set(own.attrs)
+    assert str(own["cost"].attrs) == str(run["cost"].attrs)  # NaN among them
+    assert table.attrs.get("_FillValue") == (-1 if dtype == "int64" else None)
 
 
 def test_sources_of_a_raster(tmp_path: Path) -> None:
@@ -122,7 +129,7 @@ def test_sources_of_a_raster(tmp_path: Path) -> None:
     options: dict[str, Any] = {"elevation": elevation, "cost": "tobler"}
     index = DistanceIndex.build(friction, tmp_path / "i", block=8, **options)
     expected = og.cost_distance(friction, labels, **options)["cost"].values
-    assert_same(index.query(labels).values, expected)
+    assert_same(index.query(labels)["cost"].values, expected)
     with pytest.raises(og.InputError, match="no source"):
         index.query(np.zeros(SHAPE, np.int32))
 
@@ -140,7 +147,7 @@ def test_map_coordinates_and_geodesic_lengths(tmp_path: Path) -> None:
     fields = [og.cost_distance(raster, [p])["cost"] for p in points[:3]]
     expected = np.stack([field.values[rows, columns] for field in fields])
     assert_same(index.distance_matrix(points).values[:3], expected)
-    part = index.query(points[:1], (5, 6, 10, 20))
+    part = index.query(points[:1], (5, 6, 10, 20))["cost"]
     xr.testing.assert_allclose(part, fields[0][5:15, 6:26], rtol=1e-12)
     path = index.path(points[0], points[-1])
     np.testing.assert_allclose(path.cost, expected[0, -1], rtol=1e-12)
@@ -232,7 +239,7 @@ def test_parts_that_nothing_joins(dtype: str, tmp_path: Path) -> None:
     assert (table[2:, :2] == nowhere).all()
     assert (table[:2, :2] < 1000).all()
     assert (table[2:, 2:] >= 0).all()
-    field = index.query([(0.0, 0.0)], (0, 10, 5, 10)).values
+    field = index.query([(0.0, 0.0)], (0, 10, 5, 10))["cost"].values
     lost = field == -1 if dtype == "int64" else np.isnan(field)
     assert lost[:, 4:].all()
     assert not lost[:, :4].any()
@@ -483,7 +490,11 @@ def test_foreign_stores_are_refused(tmp_path: Path) -> None:
     assert DistanceIndex.open(tmp_path / "i").distance_matrix([(0, 0), (3, 3)]).shape == (2, 2)
     document["attributes"]["distance_index"] = json.dumps(header | {"format": 99})
     (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(og.InputError, match="format 99"):
+    with pytest.raises(og.InputError, match=r"format 99, .* reads 1 and 2; a newer one .* update"):
+        DistanceIndex.open(tmp_path / "i")
+    document["attributes"]["distance_index"] = json.dumps(header | {"format": 0})
+    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(og.InputError, match=r"format 0, .* an older one wrote it: build it again"):
         DistanceIndex.open(tmp_path / "i")
 
 

@@ -11,12 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy import sparse
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.dense_paths import blocked
 from orograph.index.build import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
+from orograph.planning.plan import ESTIMATES
 from orograph.tiles.store.create import Layout
 
 Array = npt.NDArray[Any]
@@ -300,7 +303,93 @@ def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     )
 
 
-REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
+OPERATIONS: list[Any] = [
+    og.minimum_spanning_forest, og.cost_distance, og.hop_distance, og.connected_components,
+    og.st_connected, og.all_pairs,
+]  # fmt: skip
+
+
+def test_an_operation_is_planned_by_its_name_or_by_itself() -> None:
+    shape = 300, 300
+    for operation in OPERATIONS:
+        planned = og.plan(operation, shape)
+        assert planned == og.plan(operation.__name__, shape)
+        assert planned.operation == operation.__name__
+        assert str(planned)
+    for index in (og.DistanceIndex, og.DistanceIndex.build):
+        assert og.plan(index, shape) == og.plan("distance_index", shape)
+    assert {*ESTIMATES} == {*(operation.__name__ for operation in OPERATIONS), "distance_index"}
+
+
+GRAPHS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "dense": (rough((300, 300)), {"tile": 64}),
+    "dense, with predecessors": (rough((200, 200)), {"tile": 64, "predecessors": True}),
+    "dense, in one tile": (rough((50, 50)), {"dtype": "float32"}),
+    "whole numbers": (np.floor(rough((150, 150))), {"tile": 50, "dtype": "int64"}),
+    "few edges": (
+        sparse.random_array((500, 500), density=1e-2, rng=1),
+        {"tile": 80, "method": "dijkstra", "predecessors": True},
+    ),
+    "Dijkstra of a dense graph": (rough((90, 90)), {"tile": 32, "method": "dijkstra"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("graph", "options"), GRAPHS.values(), ids=GRAPHS.keys())
+def test_all_pairs_have_the_tasks_that_were_planned(
+    graph: Any, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks = []
+    compute = blocked.compute
+
+    def counted(graph: Any, *rest: Any) -> Any:
+        tasks.append(len(graph))
+        return compute(graph, *rest)
+
+    monkeypatch.setattr(blocked, "compute", counted)
+    planned = og.plan(og.all_pairs, graph, **options)
+    result = og.all_pairs(graph, **options, out=tmp_path / "out")
+    assert planned.tasks == sum(tasks)
+    assert planned.shape == result["distance"].shape
+    assert planned.tile == result.attrs["tile"]
+    assert planned.bytes_written == sum(variable.nbytes for variable in result.data_vars.values())
+
+
+def test_a_sparse_graph_is_planned_by_its_edges() -> None:
+    graph = sparse.random_array((20_000, 20_000), density=1e-6, rng=1)
+    assert og.plan(og.all_pairs, graph).tasks == 79  # Dijkstra's, from 256 vertices each
+    assert og.plan(og.all_pairs, graph, method="floyd-warshall").tasks == 20**3 + 20
+
+
+def test_squaring_takes_no_more_tasks_than_planned() -> None:
+    planned = og.plan(og.all_pairs, (100, 100), tile=50, method="squaring")
+    assert planned.tasks == 7 * (2 * 2 + 1) + 2  # 2**7 is the first power above 99
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
+def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path) -> None:
+    lengths = rough((2048, 2048))
+    np.save(tmp_path / "g.npy", lengths)
+    options = {"tile": 1024, "predecessors": True}
+    planned = og.plan(og.all_pairs, lengths, **options)
+    og.all_pairs(lengths[:9, :9], predecessors=True)  # compiles the kernels
+    load = "import numpy; graph = numpy.load(raster)"
+    work = f"{load}; og.all_pairs(graph, out=out, client=client, **{options})"
+    worker, client = peaks_of(work, tmp_path / "g.npy", tmp_path / "out")
+    assert worker == pytest.approx(planned.memory_per_worker, rel=0.2)
+    assert client == pytest.approx(planned.memory_client, rel=0.2)
+
+
+def test_searches_between_more_pairs_begin_with_components() -> None:
+    shape = 5000, 5000
+    one, many = (og.plan(og.st_connected, shape, pairs=n, workers=2) for n in (1, 100))
+    assert one.bytes_written == many.bytes_written == 0
+    assert many.bytes_read == 2 * one.bytes_read
+    assert many.tasks == og.plan("connected_components", shape).tasks + 8
+    small = og.plan(og.st_connected, shape, memory_limit="100 MiB")
+    assert small.memory_kept == 50 * 2**20
+
+
+REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an option of another operation": (
         "cost_distance", (9, 9), {"block": 8},
         "block: no option of a plan of cost_distance, which has memory_limit; it is one",
@@ -318,6 +407,14 @@ REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
         "connected_components", (9, 9), {"blocks": 8},
         "blocks: no option of a plan of connected_components, which has components",
     ),
+    "an operation of another library": (
+        np.argsort, (9, 9), {}, "operation: .*argsort.* is unknown; use one of 'minimum_spanning",
+    ),
+    "what takes no run": (og.corridor, (9, 9), {}, "operation: 'corridor' is unknown"),
+    "no pair": ("st_connected", (9, 9), {"pairs": 0}, "pairs: 0; it must be a whole number"),
+    "a graph that is no square": ("all_pairs", (9, 8), {}, r"shape: \(9, 8\); a row and a column"),
+    "lengths of no type": ("all_pairs", (9, 9), {"dtype": "number"}, "dtype: 'number'"),
+    "a way unknown": ("all_pairs", (9, 9), {"method": "magic"}, "method: 'magic'"),
     "an index cut into tiles": ("distance_index", (9, 9), {"tile": 4}, "tile: 4; .* block and lev"),
     "large blocks": ("distance_index", (9, 9), {"block": 2048}, "block: 2048 with levels=1"),
     "16 neighbours": ("distance_index", (9, 9), {"connectivity": 16}, "connectivity: 16"),
@@ -339,7 +436,7 @@ REFUSED: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     ("operation", "raster", "options", "says"), REFUSED.values(), ids=REFUSED.keys()
 )
 def test_what_cannot_be_planned_is_refused(
-    operation: str, raster: Any, options: dict[str, Any], says: str
+    operation: Any, raster: Any, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(og.InputError, match=says):
         og.plan(operation, raster, **options)

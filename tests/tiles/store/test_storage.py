@@ -18,7 +18,7 @@ import pytest
 from memory_storage import BUCKET, Killed, MemoryStorage
 
 import orograph as og
-from orograph.execution import launch, workspace
+from orograph.execution import workspace
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.workspace import Workspace
 from orograph.index.store import PENDING, IndexStore
@@ -436,37 +436,43 @@ def test_a_shard_replaced_in_memory_is_decoded_again(memory: str) -> None:
 
 
 @pytest.fixture
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "run_layout", lambda shape, tile: Layout(tile, 2 * tile))
+def checkpoints_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # checkpoints are files
     monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
     monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
 
 
-@pytest.mark.usefixtures("small_shards")
+@pytest.mark.usefixtures("checkpoints_in_memory")
 def test_a_forest_goes_from_memory_to_memory(memory: str) -> None:
     og.ingest(GRID, f"{memory}/dem.zarr", tile=8, shard=16)
     out = f"{memory}/forest.zarr"
-    og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=out)
+    og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, shard=16, out=out)
     expected = oracle.minimum_spanning_forest(GRID).mask
     np.testing.assert_array_equal(og.open(out)["edges"].values, expected)
     with pytest.raises(StoreExistsError, match="overwrite=True"):
-        og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=out)
-    again = og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=out, overwrite=True)
+        og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, shard=16, out=out)
+    again = og.minimum_spanning_forest(
+        f"{memory}/dem.zarr", tile=8, shard=16, out=out, overwrite=True
+    )
     np.testing.assert_array_equal(again["edges"].values, expected)
     assert {address.split("/")[3] for address in BUCKET.objects} == {"dem.zarr", "forest.zarr"}
     with pytest.raises(InputError, match="sources are never written"):
         og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=f"{memory}/dem.zarr/a")
 
 
-@pytest.mark.usefixtures("small_shards")
+@pytest.mark.usefixtures("checkpoints_in_memory")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_run_without_a_rename_is_resumed_wherever_it_is_killed(
     memory: str, replaced: bool
 ) -> None:
     """A result under its name is whole, the old one or the new, at every change."""
     cells = GRID[:20, :20]
-    options: dict[str, Any] = {"tile": 8, "out": f"{memory}/out.zarr", "overwrite": replaced}
+    options: dict[str, Any] = {
+        "tile": 8,
+        "shard": 16,
+        "out": f"{memory}/out.zarr",
+        "overwrite": replaced,
+    }
     expected = {
         weight: og.minimum_spanning_forest(cells, weight=weight) for weight in ("max", "mean")
     }

@@ -47,6 +47,7 @@ from orograph.tiles.store.create import (
     publish,
     update_attributes,
 )
+from orograph.tiles.store.ingest import ingest
 
 NOWHERE = 2**64 - 1
 
@@ -715,3 +716,18 @@ def test_a_shard_is_written_tile_by_tile_or_not_at_all(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         StoreRaster(path, unfinished=True).read(Window(0, 0, 7, 9)), cells
     )
+
+
+@pytest.mark.parametrize(
+    ("found", "step"),
+    [(99, "a newer one wrote it: update orograph"), (0, "an older one"), (None, "an older one")],
+)
+def test_a_store_of_another_format_is_refused(found: Any, step: str, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    ingest(np.eye(3), path)
+    document = json.loads((path / "zarr.json").read_text())
+    document["attributes"]["orograph"]["format"] = found
+    (path / "zarr.json").write_text(json.dumps(document))
+    for read in (open_dataset, StoreRaster):
+        with pytest.raises(InputError, match=rf"format {found}, this version .* reads 1; {step}"):
+            read(path)

@@ -1,0 +1,151 @@
+"""Tiles of a shortest-path problem that stay in a backend's memory from visit to visit.
+
+`ResidentTile` is all that the pipeline knows of them. `HostTile` keeps a tile in this process's
+memory and works on it with Numba; `orograph.kernels.relax.cuda.DeviceTile` is its CUDA
+counterpart, with the same distances to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.relax.border import (
+    Border,
+    facing,
+    halo_strips,
+    improved_parts,
+    inner_of,
+    last_sent,
+    probe_border,
+    set_halo,
+)
+from orograph.kernels.relax.pad import ReadOut, read_out
+from orograph.kernels.relax.tile import TileState, relax, seed, wake
+
+Array = npt.NDArray[Any]
+
+
+class Exchange(NamedTuple):
+    """What a tile gives for the borders of its neighbours."""
+
+    pending: float
+    """Least value by which the tile itself can still be improved; infinite at the fixpoint."""
+    outward: list[float]
+    """For each neighbour the least value by which the new border may improve it, or infinity."""
+    border: Border
+    """For each neighbour the cells that face it, or None where they are as last sent."""
+    settled: int
+    """Cells lowered by this exchange."""
+    reached: int
+    """Cells of the tile that hold a value."""
+
+
+class ResidentTile(Protocol):
+    """A tile in a backend's memory; it takes none once nothing refers to it."""
+
+    @property
+    def state(self) -> TileState:
+        """Its arrays, in the memory of the backend."""
+
+    @property
+    def halo(self) -> list[Array]:
+        """The halo's distances in this process's memory, as `halo_strips` gives them."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+
+    def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
+        """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
+
+    def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
+        """Set the halo, relax up to a bound, and return what is new on the border.
+
+        Parameters
+        ----------
+        halo : Border
+            The borders of the neighbours that face the tile, as last received.
+        sent : Border
+            The tile's own border, as last sent.
+        bound : float
+            Values up to it, itself included, are settled.
+        """
+
+    def pack(self) -> tuple[Array, Array, Array]:
+        """Return what of the tile cannot be read again: distances, pending keys, seeded blocks."""
+
+    def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
+        """Put back into a newly opened tile what was packed."""
+
+    def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
+        """Return the tile's result, as `orograph.kernels.relax.pad.read_out`."""
+
+
+class HostTile:
+    """A tile in this process's memory, worked on by Numba."""
+
+    def __init__(self, state: TileState) -> None:
+        self.state = state
+        self.halo = halo_strips(state.dist, state.rules.reach)
+        self._reached = -1  # not counted yet
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of distances and costs."""
+        state = self.state
+        return int(state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes)
+
+    def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
+        """Lower cells to given values."""
+        seed(self.state, rows, columns, values)
+        self._reached = -1
+
+    def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
+        """Set the halo, relax up to a bound, and return what is new on the border."""
+        state, reach = self.state, self.state.rules.reach
+        sides, _ = set_halo(self.halo, halo, reach, state.unreached)
+        if sides:
+            wake(state, sides)
+        stats = relax(state, next_above(bound, state.dist.dtype))
+        inner = inner_of(state.dist, reach)
+        own = facing(inner, reach)
+        known = last_sent(sent, own, state.unreached)
+        border = improved_parts(own, known)
+        outward = np.full(8, np.inf)
+        if any(part is not None for part in border):
+            outward = probe_border(state, known[:4])
+        if self._reached < 0:
+            self._reached = int(np.count_nonzero(inner < state.unreached))
+        else:
+            self._reached += stats.found
+        return Exchange(stats.pending, outward.tolist(), border, stats.settled, self._reached)
+
+    def pack(self) -> tuple[Array, Array, Array]:
+        """Return distances, pending keys and seeded blocks."""
+        return self.state.dist, self.state.keys, self.state.fresh
+
+    def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
+        """Put back what was packed."""
+        state = self.state
+        np.minimum(state.dist, dist, out=state.dist)
+        np.minimum(state.keys, keys, out=state.keys)
+        np.maximum(state.fresh, fresh, out=state.fresh)
+        self._reached = -1
+
+    def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
+        """Return the tile's result."""
+        return read_out(self.state, dtype, blank, per)
+
+
+def next_above(bound: float, dtype: np.dtype[Any]) -> float:
+    """Return the least number of a dtype above a bound: kernels work strictly below it."""
+    if math.isinf(bound):
+        return math.inf
+    if dtype.kind == "i":
+        return math.floor(bound) + 1
+    with np.errstate(over="ignore"):
+        return float(np.nextafter(dtype.type(bound), dtype.type(np.inf)))

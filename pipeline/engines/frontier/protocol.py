@@ -1,0 +1,100 @@
+"""What the driver and the workers of a frontier run send one another, and what a problem gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from orograph.engines.tile_states import Tile, TileProblem
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Border = list[Any]
+"""For each of the eight `NEIGHBOURS` the cells that face it, or None."""
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What a visit has done to a tile."""
+
+    pending: float
+    """Least value by which the tile itself can still be improved; infinite once converged."""
+    outward: list[float]
+    """For each neighbour the least value by which the new border may improve it, or infinity."""
+    border: Border
+    """For each neighbour the cells that face it, or None where they are as the driver has them."""
+    settled: int
+    """Cells improved in this visit."""
+    reached: int
+    """Cells of the tile that hold a value."""
+    times: int = 1
+    """How many visits this one stands for."""
+
+    def after(self, earlier: Visit | None) -> Visit:
+        """Return this visit and an earlier one of the same tile as one."""
+        if earlier is None:
+            return self
+        return Visit(
+            self.pending,
+            [min(pair) for pair in zip(self.outward, earlier.outward, strict=True)],
+            [b if a is None else a for a, b in zip(self.border, earlier.border, strict=True)],
+            self.settled + earlier.settled,
+            self.reached,
+            self.times + earlier.times,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """A tile that may be visited, and what the driver knows of it."""
+
+    tile: Tile
+    key: float
+    """Least value by which something can improve it; infinite if only a neighbour may wake it."""
+    halo: Border
+    """Its neighbours' last sent borders, where they face it."""
+    sent: Border
+    """Its own last sent border."""
+
+
+class FrontierProblem(TileProblem, Protocol):
+    """A problem whose tiles improve one another until all have converged.
+
+    Borders are lists of eight arrays (or None: nothing reached), for each neighbour in the order of
+    `orograph.tiles.grid.neighbours` the cells of the tile within ``halo_width`` that face it. All
+    functions are deterministic; visits only ever improve values.
+    """
+
+    @property
+    def name(self) -> str:
+        """Lower-case words with hyphens; tasks are called by it."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The rasters that are written."""
+
+    @property
+    def backend(self) -> str:
+        """What does the work of a visit: ``"numba"`` or ``"cuda"``."""
+
+    @property
+    def cells_a_visit(self) -> int:
+        """How many cells could be settled in the time that a visit takes beside its cells."""
+
+    def starts(self, tile: int) -> dict[Tile, float] | None:
+        """Return tiles in which something starts and the least value there; None: look at each."""
+
+    def visit(self, state: Any, halo: Border, sent: Border, bound: float) -> Visit:
+        """Take in the neighbours' borders; improve the tile by all that is not above ``bound``.
+
+        ``sent`` is the tile's own border as the driver has it: what is new is new against that, so
+        that a visit whose result was lost on the way may be done again.
+        """
+
+    def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the outputs of a converged tile, and counts that are summed over all tiles."""
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return attributes of the whole result from the summed counts."""

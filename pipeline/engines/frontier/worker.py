@@ -1,0 +1,115 @@
+"""What a worker does of a frontier run: visit tiles, and write the shards of converged ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orograph.engines.frontier.protocol import FrontierProblem, Request, Visit
+from orograph.engines.tile_states import Tile, TileStates
+from orograph.execution.context import RunContext
+from orograph.execution.jobs import load
+from orograph.kernels.backends import get_backend
+from orograph.tiles.errors import RunError
+from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
+from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.raster.raster import Raster
+
+TILES_A_TASK = 64
+
+
+@dataclass(frozen=True)
+class FrontierTasks:
+    """All that a task must know of a run."""
+
+    problem: FrontierProblem
+    rasters: tuple[Raster, ...]
+    context: RunContext
+
+    @property
+    def states(self) -> TileStates:
+        """The states of the tiles in this process."""
+        return TileStates(self.problem, self.rasters, self.context)
+
+
+def visit_tiles(handle: Any, requests: Sequence[Request], bound: float) -> dict[Tile, Visit]:
+    """Visit tiles, least key first, and again those of them that they wake, up to the bound.
+
+    So a front crosses a worker's own tiles without asking the driver. At most ``TILES_A_TASK``
+    visits: other workers wait for what this one finds. Tiles that were not visited are not
+    in the result; their keys are as they were, but for what others' ``outward`` says.
+    """
+    run: FrontierTasks = load(handle)
+    with get_backend(run.problem.backend).array_memory():
+        return _visit_tiles(run, requests, bound)
+
+
+def _visit_tiles(
+    run: FrontierTasks, requests: Sequence[Request], bound: float
+) -> dict[Tile, Visit]:
+    states = run.states
+    area = {request.tile: request for request in requests}
+    open_keys = {request.tile: request.key for request in requests}
+    done: dict[Tile, Visit] = {}
+    for _ in range(max(TILES_A_TASK, len(area))):
+        tile = min(open_keys, key=lambda t: (open_keys[t], t))
+        if open_keys[tile] > bound or open_keys[tile] == math.inf:
+            break
+        request = area[tile]
+        run.context.stop_if_cancelled()
+        state = states.take(tile)
+        visit = run.problem.visit(state, request.halo, request.sent, bound)
+        states.keep(tile, state)
+        open_keys[tile] = visit.pending
+        done[tile] = visit.after(done.get(tile))
+        for k, (di, dj) in enumerate(NEIGHBOURS):
+            sent = visit.border[k]
+            if sent is not None:
+                request.sent[k] = sent
+            other = tile[0] + di, tile[1] + dj
+            if other in area:
+                if sent is not None:
+                    area[other].halo[OPPOSITE[k]] = sent
+                open_keys[other] = min(open_keys[other], visit.outward[k])
+                if other in done:
+                    # what it sent to this tile was taken in by this visit
+                    done[other].outward[OPPOSITE[k]] = math.inf
+    return done
+
+
+def finish_shard(handle: Any, node: Node, requests: Sequence[Request]) -> dict[str, float]:
+    """Write a shard whose tiles have all converged; return the sums of its tiles' counts."""
+    run: FrontierTasks = load(handle)
+    with get_backend(run.problem.backend).array_memory():
+        return _finish_shard(run, node, requests)
+
+
+def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
+    problem, context, states = run.problem, run.context, run.states
+    whole = context.tree.window(node)
+    known: dict[str, float] | None = context.checkpoints.load("done", node)
+    outputs = problem.outputs
+    if known is not None and all(context.sink.written(v.name, whole) for v in outputs):
+        return known
+    writers = {v.name: context.sink.writer(v.name, whole) for v in outputs}
+    counts: dict[str, float] = {}
+    for request in requests:
+        tile = request.tile
+        state = states.take(tile)
+        visit = problem.visit(state, request.halo, request.sent, math.inf)
+        if any(found is not None for found in visit.border):
+            raise RunError(
+                f"{problem.name}: tile {tile} had not converged when the queue was "
+                "empty; this is a fault of orograph, please report it"
+            )
+        blocks, own = problem.finish(state)
+        for name, block in blocks.items():
+            writers[name].put(states.place(tile).window, block)
+        for name, count in own.items():
+            counts[name] = counts.get(name, 0) + count
+    for writer in writers.values():
+        writer.close()
+    context.checkpoints.save("done", node, counts)
+    return counts

@@ -1,0 +1,255 @@
+"""What a run does: an operation with its arguments, checked, and how its result comes about.
+
+`orograph.execution.launch` runs any `Job`, in memory or through a workspace on disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from orograph.execution.context import RunContext
+from orograph.execution.options import RunOptions, run_layout
+from orograph.settings import config
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.sink import ArraySink
+from orograph.tiles.store.storage import Storage
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from orograph.execution.run import Progress
+
+T = TypeVar("T")
+Table = Mapping[str, tuple[tuple[str, ...], Iterable[npt.NDArray[Any]]]]
+
+# attributes of a raster that speak of its values, and so not of the result's
+_OF_VALUES = {
+    "_FillValue", "missing_value", "scale_factor", "add_offset", "units", "long_name",
+    "standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "grid_mapping",
+    "flag_values", "flag_masks", "flag_meanings", "AREA_OR_POINT", "dtype",
+}  # fmt: skip
+
+
+class Engine(Protocol):
+    """What does the work of a job: `QuadtreePass`, `Frontier`, or an operation's own."""
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do all the work; return the attributes of the result."""
+
+    def table(self) -> Table:
+        """Return what the result has beside its rasters: dimensions and columns, in pieces."""
+
+    def progress(self) -> Progress:
+        """Return how far the work is; called from any thread."""
+
+    def statistics(self) -> dict[str, int]:
+        """Return how much work it was, where that depends on the order in which it was done."""
+
+
+@dataclass(frozen=True)
+class Job(ABC, Generic[T]):
+    """One operation with its checked arguments; ``T`` is what it returns."""
+
+    rasters: tuple[Raster, ...]
+    """The inputs."""
+    shape: tuple[int, int]
+    """Rows and columns of the grid that is worked on."""
+    layout: Layout
+    backend: str
+    """``"numba"``, ``"cuda"``, or ``"auto"`` where the first worker that comes will tell."""
+
+    stored: ClassVar[bool] = True
+    """Whether the result is a store; otherwise it is what the engine knows at the end."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the result, in JSON types: runs of one identity are the same."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Compile the kernels before several threads or workers want them."""
+
+    @abstractmethod
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return what does the work, on rasters that all tasks can read."""
+
+    def sink(self) -> ArraySink:
+        """Return a sink in memory for all outputs."""
+        return ArraySink({})
+
+    def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> T:
+        """Return the result of a run in memory, or of one that has no store."""
+        raise NotImplementedError
+
+    def create_result(self, result: Storage, token: str) -> None:
+        """Lay out the empty store of the result."""
+
+    def open(self, out: Storage) -> T:
+        """Return the result that stands in a finished store."""
+        raise NotImplementedError
+
+    def load(self, result: T) -> T:
+        """Return an opened result wholly in memory: its store is about to be removed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DatasetJob(Job[xr.Dataset]):
+    """A job whose result is a dataset of rasters, and of a table if the engine has one."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[Variable, ...]:
+        """The rasters of the result."""
+
+    @property
+    @abstractmethod
+    def georeference(self) -> Georeference:
+        """Their dimensions and coordinates."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Attributes of the result that do not come from the work."""
+        return {}
+
+    def sink(self) -> ArraySink:
+        """Return arrays for all outputs."""
+        return ArraySink({v.name: np.empty(self.shape, v.dtype) for v in self.outputs})
+
+    def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Return the arrays and the table as a dataset."""
+        place = self.georeference
+        dims = (place.y_name, place.x_name)
+        variables: dict[str, Any] = {
+            v.name: (dims, sink.arrays[v.name], _stated(v)) for v in self.outputs
+        }
+        for name, (table_dims, column) in engine.table().items():
+            variables[name] = table_dims, np.concatenate(list(column))
+        return xr.Dataset(variables, coords=place.coords(), attrs={**self.header, **attributes})
+
+    def create_result(self, result: Storage, token: str) -> None:
+        """Lay out the empty store of the dataset."""
+        create_store(
+            result, self.shape, self.layout, self.outputs, self.georeference, self.header, token
+        )
+
+    def open(self, out: Storage) -> xr.Dataset:
+        """Open the dataset lazily."""
+        return open_dataset(out)
+
+    def load(self, result: xr.Dataset) -> xr.Dataset:
+        """Read the whole dataset."""
+        result = result.load()
+        result.close()
+        return result
+
+
+@dataclass(frozen=True)
+class RasterJob(DatasetJob):
+    """A problem on rasters and the engine that solves it; see `raster_job`."""
+
+    make_engine: Callable[..., Engine]
+    problem: Any
+    parameters: Mapping[str, Any]
+    compile_kernels: Callable[[], None] | None
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What the problem writes."""
+        outputs: tuple[Variable, ...] = self.problem.outputs
+        return outputs
+
+    @property
+    def georeference(self) -> Georeference:
+        """That of the first raster."""
+        return self.rasters[0].georeference
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The attributes of the first raster that do not speak of its values."""
+        attrs = self.rasters[0].attrs
+        own = {name: value for name, value in attrs.items() if name not in _OF_VALUES}
+        return {**own, "Conventions": "CF-1.10"}
+
+    def identity(self) -> dict[str, Any]:
+        """Return the problem, its parameters, and the fingerprints of the rasters."""
+        return {
+            "operation": self.problem.name,
+            **self.parameters,
+            "input": [raster.fingerprint() for raster in self.rasters],
+            "tile": self.layout.tile,
+            "shard": self.layout.shard,
+        }
+
+    def warm_up(self) -> None:
+        """Compile the kernels of the problem."""
+        if self.compile_kernels is not None:
+            self.compile_kernels()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return the engine with the problem on this backend."""
+        problem = self.problem
+        if problem.backend != backend:
+            problem = replace(problem, backend=backend)
+        return self.make_engine(problem=problem, rasters=rasters, context=context)
+
+
+def raster_job(
+    engine: Callable[..., Engine],
+    problem: Any,
+    rasters: tuple[Raster, ...],
+    parameters: Mapping[str, Any],
+    compile_kernels: Callable[[], None] | None,
+    options: RunOptions,
+    least_tile: int = 1,
+) -> RasterJob:
+    """Return the job of a problem on rasters.
+
+    Parameters
+    ----------
+    engine
+        Called with ``problem``, ``rasters`` and ``context``.
+    problem
+        Has a ``name``, a ``backend`` and ``outputs``.
+    rasters
+        What it reads; the result has the grid of the first.
+    parameters
+        What beside the rasters decides the result, in JSON types.
+    compile_kernels
+        Compiles the kernels, so that workers find them in the cache; None: no Numba kernels.
+    options
+        Of them ``tile`` and ``shard`` say how the grid is cut.
+    least_tile
+        Cells a side that a tile must have, so that no edge goes beyond its neighbours.
+    """
+    first = rasters[0]
+    tile = options.tile if options.tile is not None else first.tile or config.get("tile")
+    side = max(Layout(tile, tile).tile, least_tile)
+    layout = run_layout(first.shape, side, options.shard)
+    return RasterJob(
+        rasters,
+        first.shape,
+        layout,
+        problem.backend,
+        engine,
+        problem,
+        parameters,
+        compile_kernels,
+    )
+
+
+def _stated(variable: Variable) -> dict[str, Any]:
+    """Return the attributes of a variable as `open_dataset` shows those of a stored one."""
+    fill = {} if variable.fill_value is None else {"_FillValue": variable.fill_value}
+    return {**variable.attrs, **fill}

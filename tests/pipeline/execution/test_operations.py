@@ -1,0 +1,173 @@
+"""Every operation is run alike: waited for or not, watched, cancelled, resumed."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any, get_overloads
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import orograph as og
+from orograph.execution.context import RunContext
+from orograph.execution.options import RunKeywords
+
+GRID = np.random.default_rng(3).integers(1, 9, (24, 20)).astype(np.float32)
+MASK = GRID > 2
+MASK[0, 0] = MASK[23, 19] = MASK[5, 5] = True
+MATRIX = np.random.default_rng(4).integers(1, 99, (20, 20)).astype(np.float64)
+CUT = {"tile": 4, "shard": 8}
+FAR = [(19, 23), (5, 5)]
+
+STORED: dict[str, Callable[..., Any]] = {
+    "forest": lambda **o: og.minimum_spanning_forest(GRID, **CUT, **o),
+    "components": lambda **o: og.connected_components(MASK, **CUT, **o),
+    "cost": lambda **o: og.cost_distance(GRID, [(0, 0)], **CUT, **o),
+    "allocation": lambda **o: og.cost_distance(
+        GRID, FAR, outputs=["cost", "allocation"], **CUT, **o
+    ),
+    "hops": lambda **o: og.hop_distance(MASK, [(0, 0)], **CUT, **o),
+    "Floyd-Warshall": lambda **o: og.all_pairs(MATRIX, method="floyd-warshall", tile=8, **o),
+    "squaring": lambda **o: og.all_pairs(MATRIX, method="squaring", tile=8, **o),
+    "Dijkstra": lambda **o: og.all_pairs(MATRIX, method="dijkstra", tile=8, **o),
+    "index": lambda out, **o: og.DistanceIndex.build(GRID, out, block=4, levels=0, **o),
+}
+OTHERS: dict[str, Callable[..., Any]] = {
+    "a pair": lambda **o: og.st_connected(MASK, (0, 0), FAR[0], tile=4, **o),
+    "pairs": lambda **o: og.st_connected(MASK, (0, 0), FAR, tile=4, **o),
+}
+ALL = {**STORED, **OTHERS}
+PUBLIC = (
+    og.minimum_spanning_forest,
+    og.connected_components,
+    og.cost_distance,
+    og.hop_distance,
+    og.all_pairs,
+    og.st_connected,
+    og.DistanceIndex.build,
+)
+
+
+def where(name: str, folder: Path) -> dict[str, Path]:
+    """The option that makes an operation write a store, if it has one."""
+    return {"out": folder} if name in STORED else {}
+
+
+def arrays(result: Any) -> dict[str, np.ndarray]:
+    """All that a result consists of."""
+    if isinstance(result, xr.Dataset):
+        return {str(name): array.values for name, array in result.variables.items()}
+    if isinstance(result, og.DistanceIndex):
+        points = [(0, 0), (3, 17), (19, 23)]
+        return {"table": result.distance_matrix(points).values, "bytes": np.array(result.nbytes)}
+    return {
+        "connected": result.connected,
+        "hops": result.hops,
+        "cells": np.concatenate([path.cells for path in result.paths if path is not None]),
+    }
+
+
+def assert_same(result: Any, expected: Any) -> None:
+    found, wanted = arrays(result), arrays(expected)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+    if isinstance(expected, xr.Dataset):
+        assert result.attrs == expected.attrs
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_run_gives_what_waiting_gives(name: str, tmp_path: Path) -> None:
+    expected = ALL[name](**where(name, tmp_path / "waited"))
+    run = ALL[name](**where(name, tmp_path / "run"), wait=False)
+    assert isinstance(run, og.Run)
+    assert_same(run.result(timeout=300), expected)
+    assert run.status == "finished"
+    progress = run.progress()
+    assert progress.done == progress.total > 0
+    statistics = run.statistics()
+    assert all(isinstance(n, int) for n in statistics.values())
+    assert ("tile_visits" in statistics) is (name in ("cost", "allocation", "hops"))
+
+
+@pytest.mark.parametrize("checks", [0, 2])
+@pytest.mark.parametrize("name", ALL)
+def test_a_run_is_cancelled_and_goes_on_with_the_same_bits(
+    name: str, checks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cancelled while its tasks wait where they look whether they are to stop."""
+    expected = ALL[name](**where(name, tmp_path / "expected"))
+    stopped = where(name, tmp_path / "stopped")
+    waiting, go_on, count = Event(), Event(), itertools.count()
+    look = RunContext.stop_if_cancelled
+
+    def wait_and_look(context: RunContext) -> None:
+        if next(count) >= checks:
+            waiting.set()
+            assert go_on.wait(300)
+        look(context)
+
+    with monkeypatch.context() as patch, og.config.set(threads=2):
+        patch.setattr(RunContext, "stop_if_cancelled", wait_and_look)
+        run = ALL[name](**stopped, wait=False)
+        assert waiting.wait(300)
+        assert run.status == "running"
+        assert run.progress().done <= run.progress().total
+        run.cancel()
+        go_on.set()
+        with pytest.raises(og.Cancelled):
+            run.result(timeout=300)
+        assert run.status == "cancelled"
+    if not stopped:
+        return
+    assert not stopped["out"].exists()
+    with pytest.raises(og.StoreExistsError, match="resume=True"):
+        ALL[name](**stopped)
+    assert_same(ALL[name](**stopped, resume=True), expected)
+
+
+@pytest.mark.parametrize("name", STORED.keys() - {"index"})
+def test_what_leaves_nothing_is_not_resumed(name: str) -> None:
+    with pytest.raises(og.InputError, match="resume: a run without out="):
+        STORED[name](resume=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
+    with pytest.raises(og.InputError, match="backend: 'abacus' is unknown"):
+        ALL[name](**where(name, tmp_path / "out"), backend="abacus")
+    if name in OTHERS or name == "Dijkstra":
+        with pytest.raises(og.BackendError, match="has no CUDA kernel yet; use 'numba'"):
+            ALL[name](backend="cuda")
+
+
+@pytest.mark.parametrize("operation", PUBLIC, ids=lambda f: f.__qualname__)
+def test_types_tell_a_run_from_a_result(operation: Callable[..., Any]) -> None:
+    stated = get_overloads(getattr(operation, "__func__", operation))
+    waits, runs = (getattr(overload, "__func__", overload) for overload in stated)
+    assert waits.__annotations__["wait"] == "Literal[True]"
+    assert runs.__annotations__["wait"] == "Literal[False]"
+    assert runs.__annotations__["return"] == f"Run[{waits.__annotations__['return']}]"
+    own = set(inspect.signature(operation).parameters) - {"cls"}
+    for overload in (waits, runs):
+        names = set(inspect.signature(overload).parameters) - {"cls"}
+        if "options" in names:
+            names = names - {"options"} | RunKeywords.__annotations__.keys()
+        assert names == own
+
+
+def test_a_shard_is_said_in_cells_and_changes_nothing(tmp_path: Path) -> None:
+    whole = og.minimum_spanning_forest(GRID, tile=4, out=tmp_path / "default")
+    for shard in (4, 8, 64):
+        out = tmp_path / str(shard)
+        cut = og.minimum_spanning_forest(GRID, tile=4, shard=shard, out=out)
+        xr.testing.assert_identical(cut.load(), whole.load())
+        files = [path for path in (out / "edges" / "c").rglob("*") if path.is_file()]
+        assert len(files) == {4: 30, 8: 9, 64: 1}[shard]
+    with pytest.raises(og.InputError, match="shard=12: it must be tile=4 times a power of two"):
+        og.minimum_spanning_forest(GRID, tile=4, shard=12)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import BackendError, InputError
-from orograph.tiles.memory import arrays_from
+from orograph.tiles.memory import use_allocator
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.resident import ResidentTile
@@ -153,7 +153,7 @@ class CudaBackend:
         """Return a context in which arrays lie in page-locked memory."""
         from orograph.kernels.device import current_device
 
-        return arrays_from(current_device().host_array)
+        return use_allocator(current_device().host_array)
 
     def tile_memory_limit(self) -> int | None:
         """Return a share of the GPU's memory."""

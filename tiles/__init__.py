@@ -1,1 +1,1 @@
-"""Grids, quadtrees, stores, edge costs: all about tiles that needs neither Dask nor CuPy."""
+"""Grids, rasters and stores; importing them needs neither Dask nor CuPy."""

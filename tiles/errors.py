@@ -1,4 +1,4 @@
-"""The few ways in which orograph fails, each also a builtin exception."""
+"""Exceptions that orograph raises; most of them are builtin exceptions too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class OrographError(Exception):
-    """Anything orograph raises on purpose.
+    """Base class of the exceptions that orograph raises.
 
     Examples
     --------
@@ -22,7 +22,7 @@ class OrographError(Exception):
 
 
 class InputError(OrographError, ValueError):
-    """An argument or an input raster cannot be used; nothing has been started.
+    """An argument or an input raster cannot be used; no task has run.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class InputError(OrographError, ValueError):
 
 
 class StoreExistsError(OrographError, FileExistsError):
-    """The place where a store should be written is taken.
+    """Something exists where a store should be written.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class StoreExistsError(OrographError, FileExistsError):
 
 
 class DamagedChunkError(OrographError, OSError):
-    """Stored cells cannot be read back: a checksum does not match, or a shard is missing.
+    """Stored cells cannot be read: a checksum does not match, or a shard is missing.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class DamagedChunkError(OrographError, OSError):
 
 
 class StorageFullError(OrographError, OSError):
-    """There is no room left for a shard: the device, a quota or a file size limit is full.
+    """A shard cannot be written: the device, a quota or a file size limit is full.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class StorageFullError(OrographError, OSError):
 
 
 class BackendError(OrographError, RuntimeError):
-    """The asked-for backend cannot be used here.
+    """The requested backend cannot be used on this machine.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class BackendError(OrographError, RuntimeError):
 
 
 class RunError(OrographError, RuntimeError):
-    """A run could not be carried to its end.
+    """A run could not finish.
 
     Examples
     --------
@@ -91,14 +91,14 @@ class RunError(OrographError, RuntimeError):
 
 
 class NegativeCycle(OrographError, ValueError):
-    """A graph has a cycle of negative length, so that there are no shortest paths through it.
+    """A graph has a cycle of negative length, so no shortest path through it exists.
 
     Parameters
     ----------
     cycle
-        Its vertices, in order; an edge leads from the last to the first.
+        Vertices of the cycle, in order; an edge leads from the last to the first.
     length
-        The sum of its edges.
+        Sum of the lengths of its edges.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class NegativeCycle(OrographError, ValueError):
 
 
 class Cancelled(OrographError):
-    """A run was cancelled by its owner.
+    """The user cancelled a run.
 
     Examples
     --------
@@ -139,9 +139,9 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
-    """The error to raise for ``error``, met while writing ``path``.
+    """Return the error to raise for an ``error`` that occurred while writing ``path``.
 
-    `StorageFullError` if the system says that there is no room; any other as it is.
+    It is a `StorageFullError` if the system reports that there is no room, else ``error`` itself.
     """
     if isinstance(error, OrographError) or error.errno not in _FULL:
         return error
@@ -154,18 +154,18 @@ def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
 
 
 @contextmanager
-def full_storage_reported(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn "no room" from the system, met while writing ``path``, into `StorageFullError`."""
+def report_full_storage(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise `StorageFullError` if the system reports no room while ``path`` is written."""
     try:
         yield
     except OSError as error:
-        sent = storage_error(error, path)
-        if sent is error:
+        reported = storage_error(error, path)
+        if reported is error:
             raise
-        raise sent from error
+        raise reported from error
 
 
 def free_bytes(path: str | os.PathLike[str]) -> int:
-    """Bytes that are free where ``path`` is or would be."""
+    """Return the free bytes of the file system that holds, or would hold, ``path``."""
     folder = next(parent for parent in Path(path).absolute().parents if parent.exists())
     return shutil.disk_usage(folder).free

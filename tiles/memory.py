@@ -1,7 +1,7 @@
-"""Where the arrays of whole tiles come from: NumPy, or for a while somewhere else.
+"""Allocation of the arrays that hold whole tiles: by NumPy, or by an allocator of the caller.
 
-Who computes on a GPU wants tiles read into memory that the GPU copies from by itself, and the same
-memory again for the next tile: to get new memory for a large array takes as long as to fill it.
+A GPU backend reads tiles into page-locked memory, from which the GPU can copy by itself, and reuses
+that memory for the next tile: allocating a large array takes as long as filling it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 Allocate = Callable[[tuple[int, ...], Any], npt.NDArray[Any]]
-"""From a shape and a dtype an array, C-contiguous, whatever it holds."""
+"""Return an uninitialised C-contiguous array of a shape and a dtype."""
 
 _allocate: ContextVar[Allocate] = ContextVar("orograph_allocate", default=np.empty)
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A C-contiguous array, whatever it holds."""
+    """Return an uninitialised C-contiguous array."""
     return _allocate.get()(shape, dtype)
 
 
 @contextmanager
-def arrays_from(allocate: Allocate) -> Iterator[None]:
-    """Let `empty` get arrays from ``allocate`` in this context."""
+def use_allocator(allocate: Allocate) -> Iterator[None]:
+    """Make `empty` call ``allocate`` within this context."""
     token = _allocate.set(allocate)
     try:
         yield

@@ -16,7 +16,7 @@ from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
+from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -124,7 +124,7 @@ def least_cost_path(
     where = as_points(points, "points", place)
     rows, columns = cells_of(where, place, directions.shape, "points")
     what = "cells that were not reached: barriers, or beyond barriers or max_cost"
-    rows, columns = on_valid_cells(rows, columns, directions, where, reach, "points", what)
+    rows, columns = snap_to_valid(rows, columns, directions, where, reach, "points", what)
     reader = _Reader(directions)
     paths = []
     for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):

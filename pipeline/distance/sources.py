@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.crs import parse_crs, same_crs
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
+from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
@@ -157,7 +157,7 @@ def parse_sources(
             f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
         )
     rows, columns = cells_of(points, first.georeference, first.shape, "sources")
-    rows, columns = on_valid_cells(rows, columns, first, points, reach, "sources", barriers)
+    rows, columns = snap_to_valid(rows, columns, first, points, reach, "sources", barriers)
     labels = np.arange(len(points))
     return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
 

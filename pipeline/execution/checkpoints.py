@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orograph.tiles.errors import full_storage_reported
+from orograph.tiles.errors import report_full_storage
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.codec import decode_entry, encode_entry
 from orograph.tiles.store.publish import replace_file
@@ -79,7 +79,7 @@ class FolderCheckpoints:
     def save(self, kind: str, node: Node, entry: Any) -> None:
         path = self._path(kind, node)
         parts = encode_entry(entry, _name(kind, node))
-        with full_storage_reported(path):
+        with report_full_storage(path):
             # not its parents: if those are gone, so is the run, and this task is a straggler
             path.parent.mkdir(exist_ok=True)
             replace_file(path, *parts)

@@ -33,7 +33,7 @@ from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
 from orograph.settings import config
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.points import as_points, cells_of, on_valid_cells
+from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.store.storage import State, Storage
@@ -106,7 +106,7 @@ def cells_of_points(
     reach = snap_cells(snap)
     where = as_points(points, name, raster.georeference)
     rows, columns = cells_of(where, raster.georeference, raster.shape, name)
-    rows, columns = on_valid_cells(rows, columns, raster, where, reach, name)
+    rows, columns = snap_to_valid(rows, columns, raster, where, reach, name)
     return np.stack([rows, columns], axis=1), where
 
 

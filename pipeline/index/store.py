@@ -33,7 +33,7 @@ from orograph.index.format import (
     marks_of,
     split_record,
 )
-from orograph.tiles.errors import DamagedChunkError, InputError, full_storage_reported
+from orograph.tiles.errors import DamagedChunkError, InputError, report_full_storage
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Variable, create_store
@@ -71,7 +71,7 @@ class IndexStore:
         compress = BloscCodec(
             typesize=dtype.itemsize, cname="lz4", clevel=1, shuffle="shuffle", blocksize=0
         )
-        with full_storage_reported(str(storage)):
+        with report_full_storage(str(storage)):
             group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
             group.create_array(
                 "matrices",

@@ -27,7 +27,7 @@ from orograph.reachability.search import SearchResult
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, on_valid_cells
+from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.sink import ArraySink
@@ -313,6 +313,6 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:
     columns = []
     for name, where in points.items():
         cells = cells_of(where, raster.georeference, raster.shape, name)
-        on_cells = on_valid_cells(*cells, mask, where, reach, name, "cells that are not passable")
+        on_cells = snap_to_valid(*cells, mask, where, reach, name, "cells that are not passable")
         columns += [np.broadcast_to(axis, max(counts.values())) for axis in on_cells]
     return np.stack(columns, axis=1)

@@ -1,1 +1,1 @@
-"""Geometry: windows, quadtree, borders, coordinates, step lengths."""
+"""Grid geometry: windows, quadtree, borders, coordinates, step lengths."""

@@ -1,7 +1,7 @@
-"""The cells by which a tile or a node meets the outside, and the seams between siblings.
+"""Border cells of quadtree nodes, and the edges across the seams between sibling nodes.
 
-Cells are named by their row-major index in the frame of the node at hand (its own window), so
-ascending order is row-major order everywhere.
+A cell is identified by its row-major index in the frame of its node, that is, in the node's window.
+Ascending order is therefore row-major order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ DIRECTION_STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 
 
 def border_cells(height: int, width: int, sides: Sides) -> Indices:
-    """Row-major indices, ascending, of the cells of a window that touch the outside.
+    """Return the row-major indices, ascending, of a window's cells on the given sides.
+
+    ``sides`` are those on which the grid continues.
 
     Examples
     --------
@@ -43,14 +45,14 @@ def border_cells(height: int, width: int, sides: Sides) -> Indices:
 
 
 def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
-    """The indices of cells of ``inner`` in the frame of ``outer``, which holds it."""
+    """Return the indices, in the frame of ``outer``, of cells of ``inner``, which lies in it."""
     y, x = np.divmod(cells, inner.width)
     framed: Indices = (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
     return framed
 
 
 def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:
-    """The border cells of all children of a node, and where among them those of each child stand.
+    """Return the border cells of all children of a node, and the positions of each child's cells.
 
     Returns
     -------
@@ -68,22 +70,22 @@ def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, li
 
 
 def split_of(children: Sequence[Place]) -> tuple[int, int]:
-    """Row and column, in the frame of a node, at which its second children begin."""
+    """Return the row and column, in a node's frame, where its lower and right children begin."""
     return children[0].window.shape
 
 
 def seam_edges(
     height: int, width: int, split: tuple[int, int], connectivity: int
 ) -> tuple[Indices, Indices, npt.NDArray[np.uint8]]:
-    """The edges of a node that cross from one of its children to another.
+    """Return the edges of a node whose ends lie in two different children.
 
     Parameters
     ----------
     height, width
         Size of the node in cells.
     split
-        Row and column at which the second children begin; a split equal to ``height`` or
-        ``width`` means that there is no child beyond it.
+        Row and column where the lower and right children begin; ``height`` or ``width`` if there
+        are none.
     connectivity
         4 or 8.
 
@@ -92,7 +94,7 @@ def seam_edges(
     first, second : int64 arrays
         The two ends of each edge, in the node's frame, ``first < second``.
     direction : uint8 array
-        0 east, 1 south-west, 2 south, 3 south-east, as seen from ``first``.
+        From ``first`` to ``second``: 0 east, 1 south-west, 2 south, 3 south-east.
     """
     parts: list[tuple[Indices, int]] = [(np.empty(0, np.int64), EAST)]
     row, column = split
@@ -107,7 +109,7 @@ def seam_edges(
         above = (row - 1) * width + x
         parts.append((above, SOUTH))
         if connectivity == 8:
-            # the two diagonals through the middle cross the other seam too, and stand there
+            # the two diagonals where the seams cross are edges of the other seam already
             parts.append((above[(x < width - 1) & (x != column - 1)], SOUTH_EAST))
             parts.append((above[(x > 0) & (x != column)], SOUTH_WEST))
     steps = [dy * width + dx for dy, dx in DIRECTION_STEPS]

@@ -1,4 +1,4 @@
-"""Reading a georeference from a DataArray, by the CF conventions and as rioxarray does."""
+"""Georeference of a DataArray, by the CF conventions and the rules of rioxarray."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import report_crs_error
 from orograph.tiles.grid.georeference import (
     GRID_MAPPING,
     Georeference,
@@ -25,7 +26,7 @@ _Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
 
 
 def georeference_of(array: xr.DataArray) -> Georeference:
-    """Georeference of a DataArray of two dimensions (y, x)."""
+    """Return the georeference of a DataArray with dimensions (y, x)."""
     y_name, x_name = (str(name) for name in array.dims[-2:])
     if y_name.lower() in _X_NAMES and x_name.lower() in _Y_NAMES:
         raise InputError(
@@ -43,7 +44,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
     elif y is None or x is None:
         y = x = transform = None
     if transform is not None and not _agrees(transform, y, x):
-        transform = None  # left over from before a slice or a reprojection
+        transform = None  # stale: the array has been sliced or reprojected since
     y_attrs = dict(array[y_name].attrs) if y_name in array.coords else {}
     x_attrs = dict(array[x_name].attrs) if x_name in array.coords else {}
     wkt = _crs_of(array, attributes)
@@ -83,13 +84,13 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
 
 
 def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
-    """The transform a grid mapping states, if the coordinates have not left it behind."""
+    """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
     six = _parse_geotransform(text)
     return six if six is not None and y is not None and _agrees(six, y, x) else None
 
 
 def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:
-    """Whether a transform puts the first and last cell where the coordinates have them."""
+    """Return whether a transform agrees with the coordinates of the first and last cells."""
     for values, start, step in ((y, six[3], six[5]), (x, six[0], six[1])):
         for index in (0, values.size - 1):
             if not abs(start + (index + 0.5) * step - values[index]) <= 1e-3 * abs(step):
@@ -104,8 +105,9 @@ def _crs_of(array: xr.DataArray, attributes: dict[str, Any]) -> str | None:
     if "grid_mapping_name" in attributes:
         from pyproj import CRS
 
-        return str(CRS.from_cf(attributes).to_wkt())
-    if "rioxarray" in sys.modules:  # only then can a CRS hide in its accessor (rio.set_crs)
+        with report_crs_error("raster"):
+            return str(CRS.from_cf(attributes).to_wkt())
+    if "rioxarray" in sys.modules:  # only then can its accessor hold a CRS (rio.set_crs)
         crs = array.rio.crs
         return None if crs is None else str(crs.to_wkt())
     return None

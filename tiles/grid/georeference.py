@@ -1,4 +1,4 @@
-"""Where the cells of a grid lie: coordinates, coordinate reference system, cell size."""
+"""Georeference of a grid: coordinates, coordinate reference system (CRS), cell size."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import report_crs_error
 
 if TYPE_CHECKING:
     import xarray as xr
     from affine import Affine
+    from pyproj import CRS
 
 GRID_MAPPING = "spatial_ref"
-# How far, in cells, a coordinate may lie from where a regular grid has it. Wide enough for
-# longitudes that were once stored as float32, narrow enough to find a left-out row.
+# Tolerance, in cells, between a coordinate and that of a regular grid. Wide enough for longitudes
+# that were once stored as float32, narrow enough to detect a missing row.
 REGULAR_WITHIN = 0.05
 
 GeoTransform = tuple[float, float, float, float, float, float]
@@ -28,19 +30,20 @@ GeoTransform = tuple[float, float, float, float, float, float]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Georeference:
-    """The place of a grid on the map.
+    """Coordinates and CRS of a grid.
 
     Parameters
     ----------
     y, x : float64 arrays of one dimension, or None
-        Centres of rows and of columns. None: the grid is known in cells only.
+        Coordinates of the centres of rows and of columns. None: the grid has no coordinates, and
+        is measured in cells.
     crs_wkt : str or None
         Coordinate reference system in well-known text.
     y_name, x_name : str
         Names of the two dimensions.
     geotransform : six floats or None
-        The affine transform in GDAL's order, kept because coordinates of cell centres give it
-        back only to within rounding. It must agree with ``y`` and ``x``.
+        Affine transform in GDAL's order, kept because cell centres determine it only up to
+        rounding. It must agree with ``y`` and ``x``.
     y_attrs, x_attrs : mapping
         Attributes of the coordinates, such as units.
 
@@ -73,17 +76,20 @@ class Georeference:
     def from_geotransform(
         cls, transform: GeoTransform, shape: tuple[int, int], crs_wkt: str | None = None
     ) -> Georeference:
-        """Georeference of a grid of ``shape`` with a transform in GDAL's order."""
+        """Return the georeference of a grid of ``shape`` with a transform in GDAL's order."""
         check_upright(transform)
         left, dx, _, top, _, dy = transform
-        # The expression of rioxarray, so that coordinates are the same to the bit.
+        # The expression that rioxarray uses, so that coordinates are equal to the bit.
         y = np.arange(shape[0], dtype=np.float64) * dy + np.float64(dy * 0.5 + top)
         x = np.arange(shape[1], dtype=np.float64) * dx + np.float64(dx * 0.5 + left)
         return cls(y, x, crs_wkt, geotransform=transform)
 
     @classmethod
     def from_rasterio(cls, dataset: Any) -> Georeference:
-        """Georeference of an open rasterio dataset; identity without CRS means "in cells"."""
+        """Return the georeference of an open rasterio dataset.
+
+        An identity transform without a CRS means that the grid is measured in cells.
+        """
         wkt = dataset.crs.to_wkt() if dataset.crs else None
         transform = dataset.transform
         if transform.is_identity and wkt is None:
@@ -100,14 +106,14 @@ class Georeference:
 
     @classmethod
     def from_dataarray(cls, array: xr.DataArray) -> Georeference:
-        """Georeference of a DataArray of two dimensions (y, x), by CF and rioxarray's rules."""
+        """Return the georeference of a DataArray with dimensions (y, x), see `georeference_of`."""
         from orograph.tiles.grid.cf import georeference_of
 
         return georeference_of(array)
 
     @property
     def transform(self) -> Affine | None:
-        """Affine transform from (column, row) corners to the map; None if cells are irregular."""
+        """Affine transform from cell corners (column, row) to the CRS; None if irregular."""
         from affine import Affine
 
         six = self.geotransform or self._regular
@@ -129,28 +135,22 @@ class Georeference:
 
     @property
     def cell_size(self) -> tuple[float, float] | None:
-        """Height and width of a cell in units of the CRS, both positive; None if not constant."""
+        """Height and width of a cell in units of the CRS, both positive; None if they vary."""
         six = self.geotransform or self._regular
         return None if six is None else (abs(six[5]), abs(six[1]))
 
     @property
     def is_geographic(self) -> bool:
-        """Whether coordinates are degrees of longitude and latitude."""
-        if self.crs_wkt is None:
-            return False
-        from pyproj import CRS
-
-        return bool(CRS.from_wkt(self.crs_wkt).is_geographic)
+        """Whether coordinates are longitude and latitude in degrees."""
+        return self.crs_wkt is not None and bool(_parse_wkt(self.crs_wkt).is_geographic)
 
     def grid_mapping_attributes(self) -> dict[str, Any]:
-        """Attributes of the CF grid mapping variable, as rioxarray writes them."""
+        """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""
         attributes: dict[str, Any] = {}
         if self.crs_wkt is not None:
-            from pyproj import CRS
-
             try:
-                attributes = dict(CRS.from_wkt(self.crs_wkt).to_cf())
-            except KeyError:  # a projection that CF has no name for
+                attributes = dict(_parse_wkt(self.crs_wkt).to_cf())
+            except KeyError:  # CF has no name for the projection
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
         six = self.geotransform or self._regular
@@ -159,7 +159,7 @@ class Georeference:
         return attributes
 
     def coords(self) -> dict[str, Any]:
-        """Coordinates for xarray: the two axes and the grid mapping variable."""
+        """Return the coordinates for xarray: the two axes and the grid mapping variable."""
         import xarray as xr
 
         coords: dict[str, Any] = {}
@@ -172,7 +172,7 @@ class Georeference:
         return coords
 
     def check_shape(self, shape: tuple[int, int], what: str) -> None:
-        """Refuse coordinates that are not one per row and one per column of ``shape``."""
+        """Raise InputError unless there is one coordinate per row and column of ``shape``."""
         if self.y is not None and self.x is not None and (self.y.size, self.x.size) != shape:
             raise InputError(
                 f"{what}: {self.y.size} row and {self.x.size} column coordinates "
@@ -181,7 +181,7 @@ class Georeference:
 
     @cached_property
     def token(self) -> str:
-        """Hexadecimal digest; equal exactly if the two places are equal."""
+        """Hexadecimal digest of coordinates, CRS, transform and attributes."""
         digest = hashlib.blake2b(digest_size=16)
         plain = (self.crs_wkt, self.y_name, self.x_name, self.geotransform)
         digest.update(
@@ -206,6 +206,13 @@ class Georeference:
         return hash(self.token)
 
 
+def _parse_wkt(text: str) -> CRS:
+    from pyproj import CRS
+
+    with report_crs_error("raster"):
+        return CRS.from_wkt(text)
+
+
 def _check_axis(name: str, values: NDArray[np.float64]) -> None:
     if values.ndim != 1 or values.dtype != np.float64:
         raise InputError(
@@ -227,7 +234,7 @@ def _check_axis(name: str, values: NDArray[np.float64]) -> None:
 
 
 def check_upright(six: GeoTransform) -> None:
-    """Refuse a transform that turns or shears the grid, or gives cells no size."""
+    """Raise InputError if a transform rotates or shears the grid, or its cells have no size."""
     if six[2] != 0 or six[4] != 0:
         raise InputError(
             f"the transform is rotated or sheared by {six[2]} and {six[4]} (both must be 0); "

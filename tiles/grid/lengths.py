@@ -1,4 +1,4 @@
-"""How long the steps between cells are: planar, in cells, or on the ellipsoid."""
+"""Lengths of the steps between cells: planar, in cells, or geodesic on the ellipsoid."""
 
 from __future__ import annotations
 
@@ -18,33 +18,38 @@ def step_lengths(
     shape: tuple[int, int],
     cell_size: float | tuple[float, float] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Lengths of the steps of a grid, by kind and row.
+    """Return the lengths of the steps of a grid, by kind and row.
 
     Parameters
     ----------
     place
-        Coordinates of the grid; without any, cells have side 1.
+        Georeference of the grid; if it has no coordinates, the side of a cell is 1.
     shape
         Rows and columns.
     cell_size
-        Side of a cell, or (y, x) sides, in place of what the coordinates say.
+        Side of a cell, or its (y, x) sides; overrides the coordinates.
 
     Returns
     -------
     (5, 1) or (5, rows + 2) float64
-        At row i: 0 east-west in row i; 1 north-south, 2 diagonal and 4 knight's move of two columns
-        between rows i - 1 and i; 3 knight's move of two rows between rows i - 2 and i. One column
-        where all rows are alike. Geographic grids in metres, by geodesics on WGS 84.
+        In column i: 0 east-west in row i; 1 north-south, 2 diagonal and 4 knight's move of two
+        columns between rows i - 1 and i; 3 knight's move of two rows between rows i - 2 and i.
+        One column if all rows have equal lengths. On geographic grids the lengths are geodesics
+        on WGS 84, in metres.
 
     Raises
     ------
     InputError
-        If cells are not all of one size, or coordinates are degrees without a CRS.
+        If cells differ in size, coordinates are degrees without a CRS, or ``cell_size`` is not one
+        or two positive numbers.
     """
     if cell_size is not None:
-        sides = np.asarray(cell_size, np.float64)
+        try:
+            sides = np.asarray(cell_size, np.float64)
+        except (TypeError, ValueError):
+            sides = np.empty(0)
         if sides.shape not in ((), (2,)):
-            raise InputError(f"cell_size: {cell_size}; give one side, or two: (y, x)")
+            raise InputError(f"cell_size: {cell_size!r}; give one side, or two: (y, x)")
         dy, dx = np.broadcast_to(sides, 2).tolist()
         if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
             raise InputError(f"cell_size: {cell_size}; it must be positive and finite")
@@ -64,7 +69,7 @@ def step_lengths(
     if size is None and min(shape) > 1:
         raise InputError("coordinates are not evenly spaced; pass cell_size=")
     if size is None:
-        # one row or column: the other axis alone can be told
+        # one row or column: only the other axis has a spacing
         steps = [abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (place.y, place.x)]
         side = max(steps) or 1.0
         size = steps[0] or side, steps[1] or side

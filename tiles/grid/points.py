@@ -1,4 +1,4 @@
-"""Points on the map as cells of a grid, and back."""
+"""Conversion between points on the map and cells of a grid."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.crs import Coordinates, reproject
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import Coordinates, reproject
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
@@ -29,10 +29,10 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     ----------
     points
         Shape (n, 2), x and y; or one point (x, y); or anything with a ``geometry`` of points (a
-        GeoDataFrame, a GeoSeries), brought from its CRS to that of the raster; or a sequence of
-        objects with ``x`` and ``y`` (shapely). All but vector layers have no CRS of their own.
+        GeoDataFrame, a GeoSeries), reprojected from its CRS to that of the raster; or a sequence
+        of objects with ``x`` and ``y`` (shapely). Only vector layers have a CRS of their own.
     name
-        What they are, for the message.
+        Name of the argument, for the message.
     place
         Georeference of the raster.
 
@@ -43,9 +43,12 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     Raises
     ------
     InputError
-        If they are none, no points, or not finite, or if of layer and raster only one has a CRS.
+        If there are no points, geometries that are no points, coordinates that are not finite, or
+        if only one of layer and raster has a CRS.
     """
     layer = getattr(points, "geometry", points)
+    if isinstance(getattr(layer, "geom_type", None), str):
+        layer = [layer]  # one geometry
     if hasattr(layer, "geom_type"):
         _check_kinds(np.atleast_1d(np.asarray(layer.geom_type, object)).tolist(), name)
         given: Any = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
@@ -53,9 +56,12 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
         given = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
     elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "geom_type"):
         _check_kinds([getattr(item, "geom_type", None) for item in layer], name)
-        given = [(point.x, point.y) for point in layer]
+        given = [(np.nan, np.nan) if point.is_empty else (point.x, point.y) for point in layer]
     elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "x"):
-        given = [(point.x, point.y) for point in layer]
+        try:
+            given = [(point.x, point.y) for point in layer]
+        except AttributeError as error:
+            raise InputError(f"{name}: {error}; give points, each as (x, y)") from None
     else:
         given = layer
     array = _as_numbers(given, name)
@@ -66,13 +72,13 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
         at = int(np.argmin(finite))
         raise InputError(f"{name}: point {at} is {tuple(array[at].tolist())}; it must be finite")
     if hasattr(layer, "crs"):
-        # a grid known in cells only has no place on the map, whatever CRS it states
+        # a grid without coordinates has no location on the map, whatever its CRS
         array = reproject(array, layer.crs, None if place.x is None else place.crs_wkt, name)
     return array
 
 
 def _check_kinds(kinds: list[Any], name: str) -> None:
-    """Refuse geometries that are no points."""
+    """Raise InputError if a geometry is no point."""
     for number, kind in enumerate(kinds):
         if kind != "Point":
             found = f"a {kind}" if isinstance(kind, str) else "missing"
@@ -84,7 +90,7 @@ def _check_kinds(kinds: list[Any], name: str) -> None:
 
 
 def _as_numbers(given: Any, name: str) -> Coordinates:
-    """Return coordinates as float64, refusing what would lose a part of them."""
+    """Return coordinates as float64; raise InputError if they are not real numbers."""
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
         raise InputError(
@@ -102,20 +108,20 @@ def _as_numbers(given: Any, name: str) -> Coordinates:
 def cells_of(
     points: Coordinates, place: Georeference, shape: tuple[int, int], name: str
 ) -> tuple[Indices, Indices]:
-    """Rows and columns of the cells in which points lie.
+    """Return the rows and columns of the cells that contain points.
 
-    Without coordinates x is the column and y the row.
+    In a grid without coordinates x is the column and y the row.
 
     Raises
     ------
     InputError
-        If points lie outside the grid; it lists the first few.
+        If points lie outside the grid; the message lists the first few.
     """
     columns = _nearest(points[:, 0], place.x, shape[1])
     rows = _nearest(points[:, 1], place.y, shape[0])
     outside = (rows < 0) | (columns < 0)
     if outside.any():
-        listed = _listed(points, np.flatnonzero(outside))
+        listed = _list_points(points, np.flatnonzero(outside))
         raise InputError(
             f"{name}: {listed} outside the grid, which spans {_span(place.x, shape[1], 'x')} and "
             f"{_span(place.y, shape[0], 'y')}; are they in its coordinate system?"
@@ -124,13 +130,13 @@ def cells_of(
 
 
 def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Georeference) -> Any:
-    """Map coordinates (x, y) of the centres of cells, shape (n, 2)."""
+    """Return the coordinates (x, y) of the centres of cells, shape (n, 2)."""
     x = columns.astype(np.float64) if place.x is None else place.x[columns]
     y = rows.astype(np.float64) if place.y is None else place.y[rows]
     return np.stack([x, y], axis=1)
 
 
-def on_valid_cells(
+def snap_to_valid(
     rows: Indices,
     columns: Indices,
     raster: Raster,
@@ -139,44 +145,44 @@ def on_valid_cells(
     name: str,
     what: str = "nodata",
 ) -> tuple[Indices, Indices]:
-    """Refuse cells that are nodata, or move them to the nearest valid cell.
+    """Return the rows and columns of cells, each moved to the nearest valid cell.
 
     Parameters
     ----------
     rows, columns
         The cells.
     raster
-        Says which cells are valid.
+        Raster whose valid cells count.
     points
-        The points they stand for, for the message.
+        Points that the cells were computed from, for the message.
     snap
-        How many cells away a valid cell may be; 0 refuses instead. Of cells equally near the
-        first in row-major order is taken.
+        Distance in rows or columns within which a valid cell is searched; 0 moves no cell. Of
+        equally near cells the first in row-major order is taken.
     name
-        What they are, for the message.
+        Name of the argument, for the message.
     what
-        What cells that are not valid are, for the message.
+        Description of cells that are not valid, for the message.
 
     Raises
     ------
     InputError
-        If there is no valid cell near enough; it lists the first few.
+        If a cell has no valid cell within ``snap``; the message lists the first few.
     """
     rows, columns = rows.copy(), columns.copy()
     lost = []
     height, width = raster.shape
     side = raster.tile or READ_SIDE
     order = np.lexsort((columns // side, rows // side))
-    tile, wide = (_Validity(raster) for _ in range(2))
+    tile, wide = (_ValidityCache(raster) for _ in range(2))
     for i in order.tolist():
         row, column = int(rows[i]), int(columns[i])
         y, x = row // side * side, column // side * side
-        if tile.of(Window(y, x, side, side))[row - y, column - x]:
+        if tile.read(Window(y, x, side, side))[row - y, column - x]:
             continue
-        # what lies around the tile is read only now: most points need none of it
+        # the cells around the tile are read only here, since few points need them
         window = Window(y - snap, x - snap, side + 2 * snap, side + 2 * snap).clip((height, width))
         near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
-        valid = (wide if snap else tile).of(window)[near.within(window)]
+        valid = (wide if snap else tile).read(window)[near.within(window)]
         around = np.argwhere(valid) + np.array([near.y, near.x])
         if not around.size:
             lost.append(i)
@@ -186,19 +192,20 @@ def on_valid_cells(
         step = "move it or pass snap=True"
         if snap:
             step = f"and no valid cell within {snap} cells: raise snap="
-        raise InputError(f"{name}: {_listed(points, np.sort(lost))} on {what}; {step}")
+        raise InputError(f"{name}: {_list_points(points, np.sort(lost))} on {what}; {step}")
     return rows, columns
 
 
-class _Validity:
-    """Which cells of a window are valid, read again only for another window."""
+class _ValidityCache:
+    """Validity of the cells of the window that was read last."""
 
     def __init__(self, raster: Raster) -> None:
         self._raster = raster
         self._window: Window | None = None
         self._valid = np.empty((0, 0), np.bool_)
 
-    def of(self, window: Window) -> npt.NDArray[np.bool_]:
+    def read(self, window: Window) -> npt.NDArray[np.bool_]:
+        """Return which cells of a window are valid; read the raster only if the window is new."""
         window = window.clip(self._raster.shape)
         if window != self._window:
             cells = self._raster.read(window)
@@ -207,7 +214,7 @@ class _Validity:
 
 
 def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indices:
-    """The cell in which each value lies, or -1."""
+    """Return the index of the cell that contains each value, or -1."""
     centres = np.arange(length, dtype=np.float64) if axis is None else axis
     if length == 1:
         half = 0.5 if axis is None else np.inf
@@ -227,7 +234,7 @@ def _span(axis: Coordinates | None, length: int, name: str) -> str:
     return f"{name} = {first:g} to {last:g}"
 
 
-def _listed(points: Coordinates, which: npt.NDArray[Any]) -> str:
+def _list_points(points: Coordinates, which: npt.NDArray[Any]) -> str:
     shown = ", ".join(
         f"point {i} (x={points[i, 0]:g}, y={points[i, 1]:g})" for i in which[:MOST_LISTED].tolist()
     )

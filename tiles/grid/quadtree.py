@@ -1,9 +1,9 @@
-"""The quadtree over the tiles of a grid, in z-order; ragged at the right and bottom, never padded.
+"""Quadtree over the tiles of a grid, in z-order; clipped at the right and bottom, never padded.
 
-A node is named by its level and its Morton code. Level 0 are the tiles; the four children of
-node ``(level, z)`` are ``(level - 1, 4 * z + i)`` for ``i`` in 0..3, those outside the grid left
-out. The lowest bit of a code belongs to the row, as in the order in which zarr-python lays the
-inner chunks of a shard out, so that the tiles of a node lie together on disk.
+A node is identified by its level and its Morton code. The tiles have level 0; the children of node
+``(level, z)`` are those of the nodes ``(level - 1, 4 * z + i)``, ``i`` in 0..3, that overlap the
+grid. The lowest bit of a code belongs to the row. zarr-python orders the inner chunks of a shard in
+the same way, so the tiles of a node are contiguous on disk.
 
 References
 ----------
@@ -21,7 +21,7 @@ from orograph.tiles.grid.window import Window
 
 
 def morton_encode(row: int, column: int) -> int:
-    """Interleave the bits of ``row`` (even bits) and ``column`` (odd bits).
+    """Return the Morton code: bits of ``row`` at even positions, of ``column`` at odd ones.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def morton_encode(row: int, column: int) -> int:
 
 
 def morton_decode(code: int) -> tuple[int, int]:
-    """Row and column of a Morton code.
+    """Return the row and column of a Morton code.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def morton_decode(code: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Node:
-    """A node of the quadtree: level 0 are tiles, ``z`` is the Morton code within the level."""
+    """Node of the quadtree: its level, 0 for a tile, and its Morton code within the level."""
 
     level: int
     z: int
@@ -59,7 +59,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """On which sides a window touches the rest of the grid."""
+    """Sides of a window beyond which the grid continues."""
 
     north: bool
     south: bool
@@ -69,7 +69,7 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node lies: all that a kernel may need to know of the world outside its tile."""
+    """Location of a node in its grid: all that a kernel needs to know beyond the cells."""
 
     node: Node
     window: Window
@@ -79,25 +79,25 @@ class Place:
 
 @dataclass(frozen=True)
 class Quadtree:
-    """The quadtree of a grid of ``shape`` cells cut into tiles of ``tile`` cells a side."""
+    """Quadtree of a grid of ``shape`` cells, divided into tiles of ``tile`` cells a side."""
 
     shape: tuple[int, int]
     tile: int
 
     @cached_property
     def root(self) -> Node:
-        """The node that covers the whole grid."""
+        """Node that covers the whole grid."""
         tiles = max(-(-self.shape[0] // self.tile), -(-self.shape[1] // self.tile))
         return Node((tiles - 1).bit_length(), 0)
 
     def window(self, node: Node) -> Window:
-        """The cells of ``node``; empty if it lies outside the grid."""
+        """Return the window of ``node``; empty if it lies outside the grid."""
         side = self.tile << node.level
         row, column = morton_decode(node.z)
         return Window(row * side, column * side, side, side).clip(self.shape)
 
     def place(self, node: Node) -> Place:
-        """Where ``node`` lies, and on which sides the grid goes on."""
+        """Return the window of ``node``, and the sides beyond which the grid continues."""
         window = self.window(node)
         height, width = self.shape
         sides = Sides(
@@ -109,12 +109,12 @@ class Quadtree:
         return Place(node, window, sides, self.shape)
 
     def children(self, node: Node) -> list[Node]:
-        """The children of ``node`` that meet the grid, in z-order."""
+        """Return the children of ``node`` that overlap the grid, in z-order."""
         below = (Node(node.level - 1, 4 * node.z + i) for i in range(4))
         return [child for child in below if self.window(child).size]
 
     def nodes(self, level: int, within: Node | None = None) -> Iterator[Node]:
-        """The nodes of a level (those below ``within``), in z-order."""
+        """Yield the nodes of a level, or those of them below ``within``, in z-order."""
         top = self.root if within is None else within
         if top.level <= level:
             yield top
@@ -123,6 +123,6 @@ class Quadtree:
             yield from self.nodes(level, child)
 
     def count(self, level: int) -> int:
-        """How many nodes a level has, without listing them."""
+        """Return the number of nodes of a level."""
         side = self.tile << level
         return -(-self.shape[0] // side) * -(-self.shape[1] // side)

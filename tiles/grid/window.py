@@ -1,4 +1,4 @@
-"""Windows of a grid: the one way in which places in a raster are named."""
+"""Windows: rectangles of cells of a grid."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from orograph.tiles.errors import InputError
 
-# Coordinates of rows and columns are kept in memory: 1 GiB each at this length, which is once
-# round the Earth by 0.3 m. Cells, and edges by their number, then fit 64 bits.
+# Coordinates of rows and columns are kept in memory: 1 GiB each at this length, which is the
+# circumference of the Earth in steps of 0.3 m. Indices of cells and of edges then fit 64 bits.
 LONGEST_SIDE = 2**27
 
 
 def check_sides(shape: tuple[int, int], what: str) -> None:
-    """Refuse a grid that is larger than any that can be worked on."""
+    """Raise InputError if a grid has more than `LONGEST_SIDE` rows or columns."""
     if max(shape) > LONGEST_SIDE:
         raise InputError(
             f"{what}: {shape[0]} x {shape[1]} cells; at most {LONGEST_SIDE} a side can be "
@@ -22,7 +22,7 @@ def check_sides(shape: tuple[int, int], what: str) -> None:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Window:
-    """A rectangle of cells: rows ``y`` to ``y + height``, columns ``x`` to ``x + width``."""
+    """Rectangle of cells: rows ``y`` to ``y + height``, columns ``x`` to ``x + width``."""
 
     y: int
     x: int
@@ -41,16 +41,16 @@ class Window:
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """The index of this window in an array of the whole grid."""
+        """Index of this window in an array of the whole grid."""
         return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
 
     def within(self, outer: Window) -> tuple[slice, slice]:
-        """The index of this window in an array that holds only ``outer``."""
+        """Return the index of this window in an array of the cells of ``outer``."""
         y, x = self.y - outer.y, self.x - outer.x
         return slice(y, y + self.height), slice(x, x + self.width)
 
     def clip(self, shape: tuple[int, int]) -> Window:
-        """The part of this window inside a grid of ``shape``, possibly empty."""
+        """Return the part of this window inside a grid of ``shape``, possibly empty."""
         y, x = max(self.y, 0), max(self.x, 0)
         bottom, right = min(self.y + self.height, shape[0]), min(self.x + self.width, shape[1])
         return Window(y, x, max(bottom - y, 0), max(right - x, 0))

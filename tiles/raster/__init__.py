@@ -1,1 +1,1 @@
-"""Rasters as they are read: arrays, files, masks, nodata."""
+"""Input rasters: arrays, files, masks, nodata values."""

@@ -1,10 +1,11 @@
-"""Rasters that xarray or NumPy hold: in memory, or to be computed window by window."""
+"""Rasters of arrays: in memory, or lazy and computed window by window."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import unmasked
+from orograph.tiles.raster.nodata import fill_masked
 
 
-def on_host(cells: Any) -> NDArray[Any]:
-    """``cells`` as a NumPy array, copied from a GPU if that is where they are."""
+def to_host(cells: Any) -> NDArray[Any]:
+    """Return ``cells`` as a NumPy array; copy them if they are on a GPU."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
     return np.asarray(cells)
@@ -25,22 +26,22 @@ def on_host(cells: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayRaster:
-    """A raster in memory.
+    """Raster in memory.
 
     Parameters
     ----------
     array : array (y, x)
         The cells.
     dtype : dtype
-        Type in which they are read.
+        Type of the cells that `read` returns.
     nodata : number or None
-        The value of cells that are no vertices.
+        Value of cells that are no vertices.
     georeference : Georeference
-        Their place on the map.
+        Coordinates and CRS.
     name : str or None
         Name of the variable.
     attrs : mapping
-        Its attributes.
+        Attributes of the variable.
     """
 
     array: NDArray[Any]
@@ -66,26 +67,26 @@ class ArrayRaster:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Cells of ``window``, contiguous, in native byte order."""
+        """Return the cells of ``window``, contiguous, in native byte order."""
         check_window(window, self.shape, self.name)
         return np.ascontiguousarray(self.array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells: a digest of them all."""
+        """Return an identifier of the content: a digest of all cells."""
         return f"array-{_digest(self)}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyRaster:
-    """A raster that is computed or fetched when a window of it is read.
+    """Raster whose cells are computed or loaded when a window is read.
 
     Parameters
     ----------
     variable : xarray.Variable (y, x)
         Dask-backed, or lazily indexed by a backend of xarray (NetCDF, Zarr).
     origin : str
-        Names what the cells come from, for the fingerprint; may be empty for Dask arrays, whose
-        own name does that.
+        Identifier of the source of the cells, for the fingerprint; may be empty for Dask arrays,
+        which are identified by their own name.
     """
 
     variable: Any
@@ -112,18 +113,18 @@ class LazyRaster:
         return f"{type(self).__name__}({self.name!r}, {self.shape}, {self.dtype})"
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Cells of ``window``, contiguous, in native byte order; nothing else is computed."""
+        """Return the cells of ``window``, contiguous, in native byte order; compute no others."""
         check_window(window, self.shape, self.name)
         part = self.variable[window.slices]
-        # In this thread: a task of a run may not wait for other threads of the same pool.
+        # In this thread: a task of a run must not wait for other threads of the same pool.
         cells = part.data.compute(scheduler="synchronous") if part.chunks else part.data
         cells = cells.get_duck_array() if hasattr(cells, "get_duck_array") else cells
         if isinstance(cells, np.ma.MaskedArray):
-            cells, _ = unmasked(cells, self.dtype, self.nodata, self.name or "masked array")
-        return np.ascontiguousarray(on_host(cells), dtype=self.dtype)
+            cells, _ = fill_masked(cells, self.dtype, self.nodata, self.name or "masked array")
+        return np.ascontiguousarray(to_host(cells), dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells: of the Dask array, else of the file, else their digest."""
+        """Return an identifier of the content: of the Dask array, else the file, else a digest."""
         source = self.variable.data.name if self.variable.chunks else self.origin
         if not source:
             return f"lazy-{_digest(self)}"
@@ -137,7 +138,7 @@ def _identity(raster: ArrayRaster | LazyRaster) -> tuple[Any, ...]:
 
 
 def _digest(raster: ArrayRaster | LazyRaster) -> str:
-    """Digest of every cell, some rows at a time."""
+    """Return a digest of all cells; read some rows at a time."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr(_identity(raster)).encode())
     height, width = raster.shape
@@ -147,8 +148,15 @@ def _digest(raster: ArrayRaster | LazyRaster) -> str:
     return digest.hexdigest()
 
 
+def check_band(band: Any, count: int, what: str) -> int:
+    """Return the number of a band; raise InputError unless it is 1 to ``count``."""
+    if isinstance(band, bool) or not isinstance(band, Integral) or not 1 <= int(band) <= count:
+        raise InputError(f"{what}: band={band!r}; it has bands 1 to {count}")
+    return int(band)
+
+
 def check_window(window: Window, shape: tuple[int, int], name: str | None) -> None:
-    """Refuse a window that is empty or not inside the grid."""
+    """Raise InputError if a window is empty or not inside the grid."""
     if window.size == 0 or window.clip(shape) != window:
         raise InputError(
             f"{name or 'raster'}: {window} is empty or not inside a grid of "

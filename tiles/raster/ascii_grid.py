@@ -1,4 +1,4 @@
-"""Opening files with GDAL so that ASCII grids keep every digit, and faulty ones are refused."""
+"""ASCII grids: options with which GDAL reads them exactly, and a check for faulty ones."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from orograph.tiles.errors import InputError
 
-# Unknown height in the ASCII grids of GRASS that say nothing of it ("null:" is optional there).
+# Nodata value of the ASCII grids of GRASS that declare none ("null:" is optional there).
 GRASS_NODATA = -9999
 ASCII = ("AAIGrid", "GRASSASCIIGrid")
 
 
 def open_quietly(path: str, options: dict[str, Any]) -> Any:
-    """Open with rasterio, without its warning that a raster has no place on the map."""
+    """Return a dataset opened by rasterio, without the warning that it has no georeference."""
     import warnings
 
     import rasterio
@@ -29,11 +29,11 @@ def open_quietly(path: str, options: dict[str, Any]) -> Any:
 
 
 def open_options(path: str) -> dict[str, Any]:
-    """Options with which GDAL reads the file as it is.
+    """Return options with which GDAL reads a file without loss.
 
-    GDAL reads the whole numbers of an ASCII grid as int32, where larger ones wrap around without
-    a word, and all others as float32, where more than 7 digits are cut off. Where the text has
-    such numbers, ask for float64.
+    GDAL reads the whole numbers of an ASCII grid as int32, and larger ones wrap around silently.
+    It reads all other numbers as float32, and cuts digits off after the seventh. If the text has
+    such numbers, the options request float64.
     """
     if not _looks_ascii(path):
         return {}
@@ -49,7 +49,7 @@ def _looks_ascii(path: str) -> bool:
         with open(path, "rb") as file:
             head = file.read(64).lstrip().lower()
     except OSError:
-        return False  # not a plain file: a virtual path of GDAL
+        return False  # a virtual path of GDAL
     return head.startswith(
         (
             b"ncols",
@@ -67,14 +67,14 @@ def _looks_ascii(path: str) -> bool:
 
 
 _LONG_INTEGER = re.compile(rb"[0-9]{10}")
-# Eight significant digits: eight before the point, or the last behind it not a zero.
+# Eight significant digits: eight before the decimal point, or a last decimal that is no zero.
 _LONG_DECIMAL = re.compile(rb"[1-9][0-9]{7}|[1-9][0-9.]{7,}[1-9]")
 _HEADER_LINE = re.compile(rb"\s*[A-Za-z]")
 _LONGEST_NUMBER = 64
 
 
 def _has_numbers(path: str, pattern: re.Pattern[bytes]) -> bool:
-    """Whether ``pattern`` is found below the header of an ASCII grid."""
+    """Return whether ``pattern`` occurs below the header of an ASCII grid."""
     with Path(path).open("rb") as file:
         text = file.readline()
         while _HEADER_LINE.match(text):
@@ -94,7 +94,7 @@ _KEY = re.compile(
 )
 _WORDS = {"type", "proj", "zone"}
 _POSITIVE = {"ncols", "nrows", "rows", "cols", "cellsize", "dx", "dy"}
-# As GDAL reads them; any other word would be a 0.
+# Numbers as GDAL parses them; it reads any other word as 0.
 _NUMBER = (
     rb"(?:[-+]?+(?:[0-9]++[.,]?+[0-9]*+|[.,][0-9]++)(?:[eE][-+]?+[0-9]++)?+"
     rb"|[-+]?+(?i:nan|inf|infinity|1\.#(?:qnan|snan|ind|inf))|null)(?!\S)"
@@ -106,22 +106,22 @@ _READ, _LONGEST_WORD = 2**20, 1024
 
 
 def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
-    """Refuse an ASCII grid with cells that are no numbers, or more or fewer than it declares.
+    """Raise InputError if an ASCII grid has words that are no numbers, or a wrong count of them.
 
-    GDAL reads what is no number as 0, cells beyond the declared rows not at all, and takes a
-    negative cell size for a grid whose rows go north.
+    GDAL reads a word that is no number as 0, ignores cells beyond the declared rows, and interprets
+    a negative cell size as rows that go north.
 
     Parameters
     ----------
     path : str
         The file.
     shape : (int, int)
-        Rows and columns, as GDAL has read them from its header.
+        Rows and columns that GDAL has read from the header.
 
     Raises
     ------
     InputError
-        Names the line.
+        The message names the line.
     """
     rows, columns = shape
     with Path(path).open("rb") as file:
@@ -131,7 +131,7 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
             name, value = found[1].decode().lower(), found[2]
             line = 1 + text[: found.start(2)].count(b"\n")
             if name not in _WORDS:
-                bounds[name] = _checked(f"{path}: line {line}", name, value)
+                bounds[name] = _header_number(f"{path}: line {line}", name, value)
             start = found.end()
         for low, high in (("south", "north"), ("west", "east")):
             if bounds.get(low, -math.inf) >= bounds.get(high, math.inf):
@@ -143,7 +143,7 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
         text = text[start:]
         while text:
             more = file.read(_READ)
-            # a number that goes on in what is read next
+            # a number may continue in the next part of the file
             cut = len(text)
             while more and cut and cut > len(text) - _LONGEST_WORD and not _SPACES[text[cut - 1]]:
                 cut -= 1
@@ -175,8 +175,8 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
         )
 
 
-def _checked(where: str, name: str, value: bytes) -> float:
-    """A number of a header."""
+def _header_number(where: str, name: str, value: bytes) -> float:
+    """Return the value of a header entry as a number."""
     text = value.decode("latin-1")
     if not _ONE_NUMBER.fullmatch(value):
         raise InputError(f"{where}: {name} is {text!r}, no number; mend the header")

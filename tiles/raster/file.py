@@ -1,4 +1,4 @@
-"""Rasters in files that rasterio (GDAL) opens, read by windows."""
+"""Rasters in files that rasterio (GDAL) reads, window by window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
-from orograph.tiles.raster.array import check_window
+from orograph.tiles.raster.array import check_band, check_window
 from orograph.tiles.raster.ascii_grid import (
     ASCII,
     GRASS_NODATA,
@@ -28,26 +28,26 @@ from orograph.tiles.raster.nodata import native_nodata, supported_dtype
 
 
 class FileRaster:
-    """One band of a file that rasterio opens.
+    """One band of a raster file.
 
     Parameters
     ----------
     path : path
         The file.
     band : int, optional
-        Counted from 1; may be left out if there is only one.
+        Number of the band, from 1; optional if there is only one.
     nodata : number, optional
-        In place of what the file says.
+        Value of cells that are no vertices; overrides the file's.
 
     Raises
     ------
     InputError
-        If the file cannot be used; the message says why.
+        If the file cannot be used; the message states why.
 
     Notes
     -----
-    Cells that a mask band (or alpha) hides become nodata. Values are never scaled: a band with a
-    scale or offset is refused.
+    Cells that a mask band or an alpha band masks become nodata. Values are never scaled: a band
+    with a scale or offset is refused.
     """
 
     tile: int | None = None
@@ -93,7 +93,7 @@ class FileRaster:
             self.block: tuple[int, int] = dataset.block_shapes[at]
             self.attrs: Mapping[str, Any] = _attributes(dataset, at)
             self.files = tuple(dataset.files) or (self.path,)
-            self.georeference  # noqa: B018  (refuse a rotated transform now)
+            self.georeference  # noqa: B018  (raises for a rotated transform)
         self.name: str | None = None
 
     @property
@@ -103,16 +103,16 @@ class FileRaster:
 
     @cached_property
     def georeference(self) -> Georeference:
-        """Place on the map."""
+        """Coordinates and CRS."""
         with open_quietly(self.path, open_options(self.path)) as dataset:
             return Georeference.from_rasterio(dataset)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Coordinates are cheap to make again and may be long: they do not travel.
+        # Coordinates are not pickled: they may be long, and are cheap to compute again.
         return {key: value for key, value in self.__dict__.items() if key != "georeference"}
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Cells of ``window``, contiguous, in native byte order.
+        """Return the cells of ``window``, contiguous, in native byte order.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class FileRaster:
 
         check_window(window, self.shape, self.path)
         part = RasterioWindow(window.x, window.y, window.width, window.height)
-        dataset = _opened(self.path)
+        dataset = _open_cached(self.path)
         try:
             cells = dataset.read(self.band, window=part)
             hidden = dataset.read_masks(self.band, window=part) == 0 if self.masked else None
@@ -148,7 +148,7 @@ class FileRaster:
         cells[hidden] = self.nodata
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells: size and time of the file and of those beside it."""
+        """Return an identifier of the content: sizes and times of the file and its sidecars."""
         digest = hashlib.blake2b(digest_size=16)
         plain = (self.path, self.band, self.shape, str(self.dtype), repr(self.nodata))
         digest.update(repr(plain).encode())
@@ -172,13 +172,11 @@ def _choose_band(what: str, dataset: Any, band: int | None) -> int:
                 f"{what!r})[0], or ingest it first: og.ingest(..., band=1)"
             )
         return 1
-    if not 1 <= band <= dataset.count:
-        raise InputError(f"{what}: band={band}; it has bands 1 to {dataset.count}")
-    return band
+    return check_band(band, dataset.count, what)
 
 
 def _nodata(dataset: Any, at: int) -> int | float | None:
-    """The nodata value of a band, exactly: rasterio tells those of 64-bit integers as float64."""
+    """Return the exact nodata value of a band; rasterio rounds those of int64 to float64."""
     if dataset.dtypes[at] not in ("int64", "uint64"):
         value: float | None = dataset.nodatavals[at]
         return value
@@ -196,7 +194,7 @@ def _nodata(dataset: Any, at: int) -> int | float | None:
 
 
 def _has_mask(dataset: Any, at: int) -> bool:
-    """Whether a mask band or alpha hides cells (a mask made from nodata says nothing new)."""
+    """Return whether a band has a mask besides that of its nodata value."""
     from rasterio.enums import MaskFlags
 
     flags = dataset.mask_flag_enums[at]
@@ -219,17 +217,17 @@ _local = threading.local()
 _MOST_OPEN = 16
 
 
-def _opened(path: str) -> Any:
-    """The dataset, opened once per process and thread: GDAL's handles are not to be shared."""
+def _open_cached(path: str) -> Any:
+    """Return the dataset, opened once per process and thread: these cannot share GDAL's handles."""
     stat = os.stat(path) if os.path.exists(path) else None
     version = (os.getpid(), stat and (stat.st_ino, stat.st_mtime_ns))
-    held: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("held", {})
-    if path in held and held[path][0] == version:
-        return held[path][1]
-    if len(held) >= _MOST_OPEN:
-        for _, dataset in held.values():
+    cache: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("cache", {})
+    if path in cache and cache[path][0] == version:
+        return cache[path][1]
+    if len(cache) >= _MOST_OPEN:
+        for _, dataset in cache.values():
             dataset.close()
-        held.clear()
+        cache.clear()
     dataset = open_quietly(path, open_options(path))
-    held[path] = version, dataset
+    cache[path] = version, dataset
     return dataset

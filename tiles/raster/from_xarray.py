@@ -1,8 +1,9 @@
-"""Rasters of what the user holds: arrays, DataArrays and Datasets of any origin."""
+"""Rasters of arrays, DataArrays and Datasets."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster, on_host
-from orograph.tiles.raster.nodata import native_nodata, supported_dtype, unmasked
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, to_host
+from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.store.publish import MARK, group_attributes
 from orograph.tiles.store.raster import StoreRaster, choose_step
 
@@ -32,28 +33,28 @@ _STORAGE_ATTRIBUTES = {
 
 def choose_variable(
     dataset: xr.Dataset, what: str, variable: str | None, opened: str = "dataset"
-) -> str:
-    """Return the name of the one raster of a Dataset, or of the one asked for.
+) -> Hashable:
+    """Return the name of the only raster of a Dataset, or of the one with the given name.
 
-    ``opened`` is how the user gets at the Dataset, for the message.
+    ``opened`` is an expression that yields the Dataset, for the message.
     """
-    names = [str(name) for name, array in dataset.data_vars.items() if array.ndim >= 2]
+    names = {str(name): name for name, array in dataset.data_vars.items() if array.ndim >= 2}
     if variable is None:
         if len(names) != 1:
             raise InputError(
                 f"{what} has {len(names)} rasters ({', '.join(names) or 'none'}); "
-                + (choose_step(opened, names[0]) if names else "open another file")
+                + (choose_step(opened, next(iter(names))) if names else "open another file")
             )
-        return names[0]
-    if variable not in names:
+        return next(iter(names.values()))
+    if str(variable) not in names:
         raise InputError(f"{what} has no raster {variable!r}; it has {', '.join(names) or 'none'}")
-    return variable
+    return names[str(variable)]
 
 
 def from_dataset(
     dataset: xr.Dataset, what: str, band: int | None, nodata: float | None, variable: str | None
 ) -> Raster:
-    """Raster of one variable of a Dataset."""
+    """Return the raster of one variable of a Dataset."""
     return from_dataarray(dataset[choose_variable(dataset, what, variable)], band, nodata)
 
 
@@ -79,13 +80,11 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
                 "og.ingest(..., band=1)"
             )
         band = 1
-    if not 1 <= band <= count:
-        raise InputError(f"{what}: band={band}; it has bands 1 to {count}")
-    return band - 1
+    return check_band(band, count, what) - 1
 
 
 def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
-    """Raster of an array, which may be masked or lie on a GPU."""
+    """Return the raster of an array, which may be masked or on a GPU."""
     what = "array"
     if source.ndim == 3:
         source = source[_pick_band(source.shape[0], band, what)]
@@ -95,13 +94,13 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
     dtype = supported_dtype(source.dtype, what)
     value = native_nodata(nodata, dtype, what)
     if isinstance(source, np.ma.MaskedArray):
-        cells, value = unmasked(source, dtype, value, "masked array")
+        cells, value = fill_masked(source, dtype, value, "masked array")
         return ArrayRaster(cells, dtype, value)
-    return ArrayRaster(on_host(source), dtype, value)
+    return ArrayRaster(to_host(source), dtype, value)
 
 
 def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
-    """Raster of a DataArray: in memory, lazy, or the store it was opened from."""
+    """Return the raster of a DataArray: in memory, lazy, or of the store it was opened from."""
     what = f"DataArray {source.name!r}" if source.name else "DataArray"
     if source.ndim == 3:
         at = _pick_band(source.shape[0], band, f"{what} ({source.dims[0]})")
@@ -111,16 +110,16 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     _check_shape(source.shape, what)
     dtype = supported_dtype(source.dtype, what)
     for key, neutral in (("scale_factor", 1), ("add_offset", 0)):
-        if source.attrs.get(key, neutral) != neutral:
+        if np.any(source.attrs.get(key, neutral) != neutral):
             raise InputError(
                 f"{what}: its attribute {key} is {source.attrs[key]}: cells are packed; open the "
                 "file with mask_and_scale=True"
             )
-    stated = _stated_nodata(source) if nodata is None else nodata
+    stated = _declared_nodata(source) if nodata is None else nodata
     value = native_nodata(stated, dtype, what)
     place = Georeference.from_dataarray(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
-    # xarray calls an array made of a Dask array by that one's key, which is no name.
+    # xarray names an array of a Dask array by the key of that one, which is no name.
     task_name = source.data.name if source.chunks else None
     name = None if source.name in (None, task_name) else str(source.name)
     attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}
@@ -135,12 +134,15 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
         )
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
-        return ArrayRaster(on_host(source.data), dtype, value, place, name, attrs)
+        return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs)
     return LazyRaster(source.variable, dtype, value, place, name, attrs)
 
 
 def _on_cluster(source: xr.DataArray) -> bool:
-    """Whether chunks are futures of a distributed client (by name: tiles know no Dask)."""
+    """Return whether chunks are futures of a distributed client.
+
+    Types are compared by name, since this folder does not import Dask.
+    """
     if not source.chunks:
         return False
     for layer in getattr(source.data.dask, "layers", {}).values():
@@ -151,11 +153,11 @@ def _on_cluster(source: xr.DataArray) -> bool:
     return False
 
 
-def _stated_nodata(source: xr.DataArray) -> Any:
-    """What the DataArray says of nodata, by the rules of rioxarray."""
+def _declared_nodata(source: xr.DataArray) -> Any:
+    """Return the nodata value that a DataArray declares, by the rules of rioxarray."""
     if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
-        return None  # it was masked when it was opened: NaN now
-    if "rioxarray" in sys.modules:  # only then can it hide in its accessor (rio.set_nodata)
+        return None  # masked when it was opened: nodata is NaN now
+    if "rioxarray" in sys.modules:  # only then can its accessor hold one (rio.set_nodata)
         return source.rio.nodata
     for key in ("_FillValue", "missing_value", "fill_value", "nodata"):
         if key in source.attrs:
@@ -164,7 +166,10 @@ def _stated_nodata(source: xr.DataArray) -> Any:
 
 
 def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster | None:
-    """The store behind an untouched DataArray that `open_dataset` made: no detour by Dask."""
+    """Return the store of an unchanged DataArray that `open_dataset` returned, else None.
+
+    The store is read without Dask.
+    """
     from orograph.tiles.store.lazy import lazy_name
 
     path, chunks = source.encoding.get("source"), source.chunks
@@ -174,7 +179,7 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
         raster = StoreRaster(path, str(source.name))
     except InputError:
         return None
-    # The name of a Dask array tells its cells: any change by the user has given it another one.
+    # The name of a Dask array identifies its cells: any change by the user has changed it.
     names = {lazy_name(raster, chunks) for chunks in ("shard", "tile")}
     same = source.data.name in names and repr(raster.nodata) == repr(nodata)
     return raster if same and Georeference.from_dataarray(source) == raster.georeference else None

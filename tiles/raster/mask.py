@@ -1,4 +1,4 @@
-"""A raster seen as a mask: 1 where cells may be passed, 0 where they are 0 or nodata."""
+"""Mask of a raster: 0 for cells that are 0 or nodata, 1 for all others, which are passable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orograph.tiles.raster.raster import Raster
 
 @dataclass(frozen=True, eq=False)
 class MaskRaster:
-    """The mask of a raster, read window by window like the raster itself; its nodata is 0."""
+    """Mask of a raster, read window by window; its nodata value is 0."""
 
     raster: Raster
 
@@ -32,7 +32,7 @@ class MaskRaster:
 
     @property
     def georeference(self) -> Georeference:
-        """Place on the map."""
+        """Coordinates and CRS."""
         return self.raster.georeference
 
     @property
@@ -42,7 +42,7 @@ class MaskRaster:
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Attributes that say what the values mean."""
+        """Attributes that describe the values."""
         return self.raster.attrs
 
     @property
@@ -56,11 +56,11 @@ class MaskRaster:
         return self.raster.shard
 
     def read(self, window: Window) -> npt.NDArray[Any]:
-        """Cells of ``window``, uint8."""
+        """Return the mask of ``window``, uint8."""
         cells = self.raster.read(window)
         passable: npt.NDArray[np.bool_] = (cells != 0) & valid_cells(cells, self.raster.nodata)
         return passable.astype(np.uint8)
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells."""
+        """Return an identifier of the content."""
         return f"passable-{self.raster.fingerprint()}"

@@ -1,4 +1,4 @@
-"""Cell types and nodata values: what a raster may hold, and which value says "no cell here"."""
+"""Supported dtypes and nodata values of rasters."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from orograph.tiles.errors import InputError
 
 
 def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
-    """The dtype in which cells of ``dtype`` are handled.
+    """Return the dtype to which cells of ``dtype`` are converted.
 
     Parameters
     ----------
     dtype : dtype
         Type of the cells of a source.
     what : str
-        The source, for the message.
+        Name of the source, for the message.
 
     Returns
     -------
     dtype
-        Native byte order; bool becomes uint8 and float16 becomes float32, both exactly.
+        In native byte order; bool becomes uint8 and float16 becomes float32, both without loss.
 
     Raises
     ------
@@ -46,27 +46,27 @@ def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
 
 
 def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | None:
-    """A nodata value as the cells of a raster can hold it.
+    """Return a nodata value in the type of a raster's cells.
 
     Parameters
     ----------
     value : number or None
-        The value as the user or a file's header states it.
+        Value from the user or from a file's header.
     dtype : dtype
         Type of the cells.
     what : str
-        The source, for the message.
+        Name of the source, for the message.
 
     Returns
     -------
     int, float or None
-        An int for integer cells. For float cells, the value rounded to their type, since that is
-        what a writer of such cells has put into the file.
+        An int for integer cells. For float cells, the value rounded to their type, as the cells
+        in the file are.
 
     Raises
     ------
     InputError
-        If no cell of that type can have the value.
+        If it is no number, or ``dtype`` cannot represent it.
     """
     if value is None:
         return None
@@ -81,7 +81,10 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
         if isinstance(number, int) or math.isfinite(number):
             bound = float(np.finfo(dtype).max)
             with np.errstate(over="ignore"):
-                held = float(dtype.type(number))
+                try:
+                    held = float(dtype.type(number))
+                except OverflowError:  # an int beyond float64
+                    held = math.inf
             if not math.isfinite(held):
                 raise InputError(
                     f"{what}: nodata={value!r} does not fit {dtype} (at most {bound}); "
@@ -100,15 +103,15 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
     return int(number)
 
 
-def unmasked(
+def fill_masked(
     cells: np.ma.MaskedArray[Any, Any], dtype: np.dtype[Any], nodata: float | None, what: str
 ) -> tuple[np.ndarray[Any, Any], int | float | None]:
-    """Cells of ``dtype`` with nodata where they are masked, and the nodata value.
+    """Return cells as ``dtype``, masked ones replaced by the nodata value, and that value.
 
     Raises
     ------
     InputError
-        If no value stands for masked integers, or a cell that is not masked has it too.
+        If integers are masked and have no nodata value, or a cell that is not masked equals it.
     """
     hidden = np.ma.getmaskarray(cells)
     plain = np.array(cells.data, dtype=dtype)
@@ -132,7 +135,7 @@ def unmasked(
 
 
 def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDArray[np.bool_]:
-    """Which cells are vertices: finite, and not equal to ``nodata``.
+    """Return which cells are vertices: those that are finite and not equal to ``nodata``.
 
     Examples
     --------

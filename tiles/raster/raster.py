@@ -1,4 +1,4 @@
-"""What every raster offers, and how one is made of whatever the user has."""
+"""Raster protocol, and `open_raster`, which accepts any source of a user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
 class Raster(Protocol):
-    """A grid of cells that can be read window by window, in any process."""
+    """Grid of cells that is read window by window, in any process."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,11 +52,11 @@ class Raster(Protocol):
 
     @property
     def nodata(self) -> int | float | None:
-        """The value of cells that are no vertices, beside NaN and infinities."""
+        """Value of cells that are no vertices; floats that are not finite are none either."""
 
     @property
     def georeference(self) -> Georeference:
-        """Place on the map."""
+        """Coordinates and CRS."""
 
     @property
     def name(self) -> str | None:
@@ -64,7 +64,7 @@ class Raster(Protocol):
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Attributes that say what the values mean."""
+        """Attributes that describe the values."""
 
     @property
     def tile(self) -> int | None:
@@ -79,10 +79,10 @@ class Raster(Protocol):
         """Bytes of a cell in memory."""
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Cells of ``window``, contiguous, of ``dtype``."""
+        """Return the cells of ``window``, contiguous, of ``dtype``."""
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells, by which a run that is resumed knows its input."""
+        """Return an identifier of the content, by which a resumed run recognises its input."""
 
 
 def open_raster(
@@ -92,30 +92,30 @@ def open_raster(
     nodata: float | None = None,
     variable: str | None = None,
 ) -> Raster:
-    """A raster of whatever the user has.
+    """Return a raster of an array, a DataArray, a Dataset or a file.
 
     Parameters
     ----------
     source : DataArray, Dataset, array, masked array, or path
-        A path may be that of a store, of any raster that GDAL reads, of NetCDF or of Zarr. Arrays
-        may lie on a GPU. A leading band dimension of length 1 is dropped.
+        A path may name a store, a raster that GDAL reads, a NetCDF file or a Zarr store. Arrays
+        may be on a GPU. A leading band dimension of length 1 is dropped.
     band : int, optional
-        Which band of several, counted from 1.
+        Number of the band, from 1, if there are several.
     nodata : number, optional
-        The value of cells that are no vertices, in place of what the source says. Floats that are
-        not finite are none in any case.
+        Value of cells that are no vertices; overrides the source's. Floats that are not finite
+        are no vertices in any case.
     variable : str, optional
-        Which variable of several.
+        Name of the variable, if there are several.
 
     Returns
     -------
     Raster
-        Nothing is read yet but what says how the cells are stored.
+        Only metadata have been read.
 
     Raises
     ------
     InputError
-        If the source cannot be used; the message says why and what to do.
+        If the source cannot be used; the message states why, and the next step.
     """
     import xarray as xr
 
@@ -142,8 +142,8 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
         return _open_store(path, nodata, variable)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
         if partial_path(path).exists():
-            return StoreRaster(path, variable)  # says that it was never finished
-        if ":" not in path:  # NETCDF:file.nc:z and the like are GDAL's to judge
+            return StoreRaster(path, variable)  # raises: the store was never finished
+        if ":" not in path:  # GDAL interprets NETCDF:file.nc:z and the like
             raise InputError(f"{path} does not exist; is it relative to {os.getcwd()}?")
     tried = []
     by_xarray = Path(path).suffix.lower() in _NETCDF or os.path.isdir(path)
@@ -165,12 +165,12 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
 
 
 class _CannotReadError(Exception):
-    """A reader does not know the format."""
+    """A reader does not support the format."""
 
 
 def _open_store(path: str, nodata: float | None, variable: str | None) -> Raster:
     raster = StoreRaster(path, variable)
-    # By their texts: NaN is not equal to itself.
+    # Compare representations, since NaN is not equal to itself.
     if nodata is not None and repr(native_nodata(nodata, raster.dtype, path)) != repr(
         raster.nodata
     ):
@@ -197,13 +197,13 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
     import xarray as xr
 
     def load(mask_and_scale: bool) -> xr.Dataset:
-        with warnings.catch_warnings():  # that a Zarr store keeps its metadata array by array
+        with warnings.catch_warnings():  # that the metadata of a Zarr store are not consolidated
             warnings.filterwarnings("ignore", ".*consolidated metadata", RuntimeWarning)
             return xr.open_dataset(path, mask_and_scale=mask_and_scale, decode_coords="all")
 
     try:
         dataset = load(mask_and_scale=False)
-    except Exception as error:  # each backend has its own
+    except Exception as error:  # each backend raises exceptions of its own
         reason = (
             "no backend of it knows the format" if "did not find a match" in str(error) else error
         )
@@ -211,7 +211,7 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
     name = choose_variable(dataset, path, variable, f"xarray.open_dataset({path!r})")
     packed = {"scale_factor", "add_offset", "_Unsigned"} & set(dataset[name].attrs)
     if packed:
-        dataset = load(mask_and_scale=True)  # packed cells mean something only when unpacked
+        dataset = load(mask_and_scale=True)  # packed cells must be unpacked
     raster = from_dataarray(dataset[name], band, nodata)
     if isinstance(raster, LazyRaster):
         origin = f"{os.path.abspath(path)} {name} {_stamps(path)}"
@@ -220,7 +220,7 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
 
 
 def _stamps(path: str) -> list[tuple[str, int, int]]:
-    """Name, size and time of a file, or of every file of a folder, whose own time says little."""
+    """Return name, size and time of a file, or of all files of a folder."""
     files = [path] if os.path.isfile(path) else []
     for folder, _, names in os.walk(path):
         files += [os.path.join(folder, name) for name in names]

@@ -1,17 +1,19 @@
-"""The one place where bytes on disk are compressed, checked, and turned into values again.
+"""Compression, checksums and encoding of everything that is stored.
 
 Shards of rasters and the blocks of a distance index are Zarr chunks: a Blosc frame [1]_ followed by
 its crc32c. Checkpoints are *entries*: any structure of None, booleans, integers, floats, strings,
-lists, tuples, dicts, NumPy scalars and arrays, and the classes that are `stored`. Their file holds
+lists, tuples, dicts, NumPy scalars and arrays, and instances of classes registered by `stored`. The
+file of an entry consists of
 
-- a head of fixed size: four letters, the crc32c of all that follows, and the length of the JSON;
+- a header of fixed size: four letters, the crc32c of all that follows, and the length of the JSON;
 - JSON: the version of the format, the name of the entry, the structure, and dtype and shape of
   each large array;
-- the small arrays one behind the other, each at a multiple of 16 bytes;
-- the large arrays: Blosc frames, each after its length, or plain bytes where an element is a byte.
+- the small arrays, each aligned to a multiple of 16 bytes;
+- the large arrays: Blosc frames, each after its length, or plain bytes if an element is one byte.
 
-To decode bytes builds values of these kinds and of the `stored` classes, and runs nothing else,
-whoever wrote them. Nothing is allocated beyond 256 times their size, which is what LZ4 can reach.
+Decoding is safe for bytes of any origin: it creates values of these kinds and of the registered
+classes, and executes nothing else. It allocates at most 256 times the size of the bytes, which is
+the largest ratio that LZ4 can reach.
 
 References
 ----------
@@ -36,23 +38,22 @@ from numpy.typing import NDArray
 from orograph.tiles.memory import empty
 
 FORMAT = 2
-"""The version of entries; the first one was pickled."""
+"""Version of the format of entries; version 1 was pickled."""
 
 SHUFFLE, BITSHUFFLE = 1, 2
 
-# Arrays from here on are compressed from where they lie, and decompressed to where they will lie.
+# Bytes. Arrays of this size or more are compressed and decompressed in place, without a copy.
 LARGE = 2**16
-PIECE = 2**30  # bytes; Blosc takes less than 2 GiB at a time
-_MOST = 256  # bytes that a byte of LZ4 can stand for
+PIECE = 2**30  # bytes; Blosc compresses less than 2 GiB at a time
+_MOST = 256  # largest compression ratio of LZ4
 
 _MAGIC = b"OROC"
 _HEAD = struct.Struct("<4sIQ")
 _LENGTH = struct.Struct("<Q")
 _ALIGNMENT = 16
 _BLOSC_HEAD = 16
-# A byte is kept as it is: who has many of them packs them better.
 _DTYPE = re.compile(r"[<>|][biufcSU][0-9]{1,9}")
-# what values of kinds that were not expected may lead to
+# exceptions that JSON values of unexpected types may cause
 _FAULTS = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     struct.error,
@@ -69,7 +70,7 @@ _names: dict[type, tuple[str, tuple[str, ...]]] = {}
 def compress(
     array: NDArray[Any], level: int, shuffle: int, block: int = 0, name: str = "lz4"
 ) -> bytes:
-    """Return a Blosc frame of a contiguous array, of which it takes the size of an element."""
+    """Return a Blosc frame of a contiguous array; it shuffles by the array's element size."""
     frame: bytes = _blosc().compress(array, name.encode(), level, shuffle, block)
     return frame
 
@@ -80,7 +81,7 @@ def decompress(frame: NDArray[np.uint8], out: NDArray[Any]) -> None:
     Raises
     ------
     ValueError
-        If the frame is damaged or does not hold as many bytes.
+        If the frame is damaged or does not decode to ``out.nbytes`` bytes.
     """
     check_frame(frame, out.nbytes)
     try:
@@ -90,7 +91,7 @@ def decompress(frame: NDArray[np.uint8], out: NDArray[Any]) -> None:
 
 
 def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
-    """Refuse, by a ValueError, a Blosc frame whose own head tells other lengths."""
+    """Raise ValueError if the header of a Blosc frame states other lengths than expected."""
     if frame.size < _BLOSC_HEAD:
         raise ValueError(f"{frame.size} bytes are no Blosc chunk, which has 16 or more")
     decoded, _, length = struct.unpack_from("<III", frame.data, 4)
@@ -102,7 +103,7 @@ def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
 
 
 def with_checksum(content: bytes) -> tuple[bytes, bytes]:
-    """Return bytes and their crc32c, which is to stand behind them."""
+    """Return bytes and their crc32c, which is written after them."""
     return content, int(google_crc32c.value(content)).to_bytes(4, "little")
 
 
@@ -126,10 +127,10 @@ def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]
 
 
 def _blosc() -> Any:
-    """Return Blosc as it works in the calling thread.
+    """Return Blosc, set to work in the calling thread.
 
-    Threads of its own share a state, one call at a time; zarr-python sets the same when it is
-    imported.
+    Its own threads share one global state, which serialises calls. zarr-python makes the same
+    setting when it is imported.
     """
     from numcodecs import blosc
 
@@ -141,9 +142,9 @@ def _blosc() -> Any:
 
 
 def stored(name: str) -> Callable[[_Class], _Class]:
-    """Return a decorator that lets entries hold instances of a dataclass or a named tuple.
+    """Return a decorator that registers a dataclass or a named tuple for use in entries.
 
-    ``name`` stands for the class in files. It is built again by a call with its fields.
+    ``name`` identifies the class in files. Decoding calls the class with its fields.
     """
 
     def register(cls: _Class) -> _Class:
@@ -163,7 +164,7 @@ def encode_entry(entry: Any, name: str) -> list[Any]:
     Raises
     ------
     TypeError
-        If the entry holds what cannot be stored.
+        If the entry contains a value of another kind than entries can hold.
     """
     writer = _Writer()
     head = {"format": FORMAT, "name": name, "entry": writer.node(entry)}
@@ -180,12 +181,12 @@ def encode_entry(entry: Any, name: str) -> list[Any]:
 
 
 def decode_entry(content: NDArray[np.uint8], name: str) -> Any:
-    """Return the entry of a file's bytes; its arrays may be views of them.
+    """Return the entry that a file's bytes encode; its arrays may be views of the bytes.
 
     Raises
     ------
     ValueError
-        If the bytes are damaged, of another format, or those of an entry of another name.
+        If the bytes are damaged, of another format, or encode an entry of another name.
     """
     try:
         return _decode_entry(content, name)
@@ -205,17 +206,17 @@ def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
     head = json.loads(reader.take(length).tobytes())
     if (head["format"], head["name"]) != (FORMAT, name):
         raise ValueError(f"{head['name']} of format {head['format']}, not {name} of {FORMAT}")
-    # a copy: a small array must not keep all that was read in memory
+    # a copy, so that a small array does not keep the whole file in memory
     reader.small = reader.take(head["small"]).copy()
     reader.large = [reader.unpack(*spec) for spec in head["large"]]
     entry = reader.value(head["entry"])
     if (reader.at, reader.small_at) != (content.size, reader.small.size):
-        raise ValueError("there is more than the head tells of")
+        raise ValueError("there are more bytes than its header states")
     return entry
 
 
 class _Writer:
-    """Takes a structure apart into JSON and arrays."""
+    """Encoder of a structure as JSON and arrays."""
 
     def __init__(self) -> None:
         self.small = bytearray()
@@ -223,7 +224,7 @@ class _Writer:
         self._numbers: dict[int, int] = {}
 
     def node(self, value: Any) -> Any:
-        """Return what stands for a value in JSON: itself, or a list that begins with its kind."""
+        """Return the JSON of a value: the value itself, or a list that begins with its kind."""
         kind = type(value)
         if kind is np.ndarray:
             return self._small(value) if value.nbytes < LARGE else self._large(value)
@@ -264,16 +265,16 @@ def _pack(array: NDArray[Any]) -> list[Any]:
     """Return the bytes of a large array, in parts."""
     width = _width(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}")
-    if width == 1:
+    if width == 1:  # not compressed: code that stores many bytes packs them better
         return [flat]
-    # labels and numbers mostly: their bits, shuffled, pack as fast as a copy
+    # most are labels and indices: bit-shuffled, they compress as fast as a copy
     step = PIECE // width
     frames = [compress(flat[i : i + step], 5, BITSHUFFLE) for i in range(0, flat.size, step)]
     return [part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)]
 
 
 class _Reader:
-    """Puts a structure together again."""
+    """Decoder of a structure from JSON and arrays."""
 
     small: NDArray[np.uint8]
     large: Sequence[NDArray[Any]]
@@ -284,7 +285,7 @@ class _Reader:
         self.small_at = 0
 
     def take(self, length: int) -> NDArray[np.uint8]:
-        """Return the next bytes."""
+        """Return the next ``length`` bytes."""
         if not 0 <= length <= self._content.size - self.at:
             raise ValueError(f"{length} bytes at {self.at} of {self._content.size}")
         self.at += length
@@ -309,7 +310,7 @@ class _Reader:
         return array.view(dtype).reshape(shape)
 
     def value(self, node: Any) -> Any:
-        """Return the value that stands in JSON."""
+        """Return the value that a JSON node encodes."""
         if not isinstance(node, list):
             if isinstance(node, dict):
                 raise ValueError("a JSON object in a structure")
@@ -351,19 +352,19 @@ class _Reader:
 
 @lru_cache(maxsize=256)
 def _dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name, such as ``"<f8"``, if its elements are plain bytes."""
+    """Return the dtype of a name such as ``"<f8"``; raise TypeError if it is no plain data."""
     if not _DTYPE.fullmatch(name):
         raise TypeError(f"arrays of {name!r} cannot be stored in an entry")
     return np.dtype(name)
 
 
 def _width(dtype: np.dtype[Any]) -> int:
-    """Return in which units of bytes an array is compressed."""
+    """Return the bytes of the elements by which an array is shuffled."""
     return math.gcd(dtype.itemsize, 8)
 
 
 def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
-    """Return the bytes of an array."""
+    """Return the size of an array in bytes."""
     if len(shape) > 64:
         raise ValueError(f"{len(shape)} dimensions")
     size = dtype.itemsize

@@ -1,4 +1,4 @@
-"""A store: rasters of one shape in a Zarr v3 group, tiles as inner chunks of square shards."""
+"""Creation of stores: rasters of one shape in a Zarr v3 group, tiles as chunks in square shards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError, full_storage_reported, storage_error
+from orograph.tiles.errors import InputError, report_full_storage, storage_error
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype
@@ -48,14 +48,14 @@ __all__ = [
 ]
 
 SHARD_SIDE = 4096
-# What a writer of a whole shard has to hold, twice for a moment: 4096 cells a side of 4 bytes,
+# Bytes of a shard in memory, of which a writer briefly holds two: 4096 cells a side of 4 bytes, or
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
 TABLE_ROWS = 2**20
-# A tile is worked on in one piece in memory; kernels number its cells with 29 bits, and Blosc takes
-# less than 2 GiB at a time.
+# A tile is processed as a whole in memory; kernels index its cells with 29 bits, and Blosc
+# compresses less than 2 GiB at a time.
 MOST_CELLS_A_SIDE = 8192
-# A shard holds at most 16 x 16 tiles: its index is read whole for every tile read from it.
+# A shard has at most 16 x 16 tiles, since every read of a tile reads the whole index of its shard.
 MOST_TILES_A_SIDE = 16
 
 _Location = TypeVar("_Location", bound=Location)
@@ -63,12 +63,12 @@ _Location = TypeVar("_Location", bound=Location)
 
 @dataclass(frozen=True)
 class Layout:
-    """How a grid is cut: cells a side of a tile and of a shard.
+    """Division of a grid: cells a side of a tile and of a shard.
 
     Raises
     ------
     InputError
-        If ``tile`` is not positive, or ``shard`` is not ``tile`` times a power of two.
+        If ``tile`` is not 1 to 8192, or ``shard`` is not ``tile`` times a power of two.
     """
 
     tile: int
@@ -95,7 +95,7 @@ class Layout:
     def default(
         cls, shape: tuple[int, int], dtype: Any, tile: int = 1024, shard: int | None = None
     ) -> Layout:
-        """Layout for a grid: shards of about 4096 cells a side, no larger than the grid needs."""
+        """Return a layout for a grid: shards of about 4096 cells a side, or of a smaller grid's."""
         if shard is None and isinstance(tile, Integral) and 1 <= tile <= MOST_CELLS_A_SIDE:
             most = min(SHARD_SIDE, math.isqrt(SHARD_BYTES // np.dtype(dtype).itemsize))
             shard = tile
@@ -104,19 +104,19 @@ class Layout:
         return cls(tile, tile if shard is None else shard)
 
     def windows(self, shape: tuple[int, int]) -> Iterable[Window]:
-        """The shards of a grid, row by row, clipped at its right and bottom edges."""
+        """Yield the windows of a grid's shards, in row-major order, clipped at its edges."""
         for y in range(0, shape[0], self.shard):
             for x in range(0, shape[1], self.shard):
                 yield Window(y, x, self.shard, self.shard).clip(shape)
 
     def count(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """How many shards a grid has, down and across."""
+        """Return the number of shards of a grid, in rows and columns."""
         return -(-shape[0] // self.shard), -(-shape[1] // self.shard)
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One raster of a store.
+    """Specification of one raster of a store.
 
     Parameters
     ----------
@@ -125,10 +125,10 @@ class Variable:
     dtype : dtype
         Type of its cells.
     fill_value : number or None
-        Its nodata value (``_FillValue``); None: every value is one. Cells never written read as
-        this, or as 0 (NaN for floats) where it is None.
+        Nodata value (``_FillValue``), which cells have that were never written. None: there is no
+        nodata value, and such cells are 0 (NaN for floats).
     attrs : mapping
-        CF and other attributes, of types that JSON knows.
+        CF and other attributes, of types that JSON supports.
     """
 
     name: str
@@ -146,12 +146,12 @@ def create_store(
     attrs: Mapping[str, Any] | None = None,
     run: str | None = None,
 ) -> _Location:
-    """Lay out an empty, unfinished store; `StoreSink` fills it and `publish` finishes it.
+    """Create an empty, unfinished store; `StoreSink` writes its cells and `publish` finishes it.
 
     Parameters
     ----------
     path : path or Storage
-        A place where nothing is yet, usually `partial_path` of the final name.
+        A location at which nothing exists, usually `partial_path` of the final name.
     shape : (int, int)
         Rows and columns.
     layout : Layout
@@ -159,11 +159,11 @@ def create_store(
     variables : iterable of Variable
         The rasters.
     georeference : Georeference, optional
-        Their place on the map.
+        Their coordinates and CRS.
     attrs : mapping, optional
         Attributes of the group.
     run : str, optional
-        Token of the run that will fill it, see `run_of`.
+        Token of the run that writes the store, see `run_of`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def create_store(
     Raises
     ------
     StoreExistsError
-        If something is there already.
+        If something exists at ``path``.
     InputError
         For an empty grid, names that cannot be used, or fill values that do not fit.
     StorageFullError
@@ -203,10 +203,10 @@ def create_store(
     }
     if run is not None:
         mark["run"] = run
-    header = _plain(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
+    header = _jsonable(attrs or {}) | {"Conventions": "CF-1.10", MARK: mark}
     if mapping:
-        header["coordinates"] = GRID_MAPPING  # makes xarray take it for a coordinate
-    with full_storage_reported(str(storage)):
+        header["coordinates"] = GRID_MAPPING  # xarray then reads it as a coordinate
+    with report_full_storage(str(storage)):
         group = zarr.create_group(store=storage.zarr_store(), zarr_format=3, attributes=header)
         for variable in variables:
             dtype = supported_dtype(variable.dtype, variable.name)
@@ -224,20 +224,21 @@ def create_store(
                 compressors=[_compressor(dtype), Crc32cCodec()],
                 fill_value=blank,
                 dimension_names=(place.y_name, place.x_name),
-                attributes=_plain(variable.attrs) | extra,
+                attributes=_jsonable(variable.attrs) | extra,
             )
         _write_axes(group, place, mapping)
     return path
 
 
 def _compressor(dtype: np.dtype[Any]) -> Any:
-    """Blosc lz4 behind a shuffle: bytes for wide cells, bits for masks.
+    """Return the codec Blosc lz4, with byte shuffle, or bit shuffle for cells of one byte.
 
-    Measured on tiles of 1024 x 1024, one core, ratio and MB/s in and out. Float terrain: lz4
-    shuffled 2.8, 2800, 6900; zstd level 1 2.1, 1500, 3200; Blosc zstd 1 shuffled 2.9, 700, 2000.
-    int16 terrain: 1.7, 1700, 3700; 1.3, 560, 1300; 1.8, 720, 1700. Masks: lz4 with shuffled bits
-    2.0, 5900, 2800; zstd 1 2.4, 550, 2200. Kernels take 10 to 100 Mcell/s, so the codec must not
-    be what a run waits for, and what zstd saves on disk beyond this is small.
+    Measured on tiles of 1024 x 1024, one core: ratio, MB/s of encoding, MB/s of decoding. Float
+    terrain: lz4 with shuffle 2.8, 2800, 6900; zstd level 1 2.1, 1500, 3200; Blosc zstd 1 with
+    shuffle 2.9, 700, 2000. int16 terrain, in the same order: 1.7, 1700, 3700; 1.3, 560, 1300; 1.8,
+    720, 1700. Masks: lz4 with bit shuffle 2.0, 5900, 2800; zstd 1 2.4, 550, 2200. Kernels process
+    10 to 100 Mcell/s, so the codec must not be the bottleneck of a run; zstd would save little more
+    on disk.
     """
     from zarr.codecs import BloscCodec
 
@@ -260,12 +261,12 @@ def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> Non
                 chunks=values.shape,
                 fill_value=np.nan,
                 dimension_names=(name,),
-                attributes=_plain(attributes),
+                attributes=_jsonable(attributes),
             )
             axis[:] = values
     if mapping:
         group.create_array(
-            GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_plain(mapping)
+            GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
         )[...] = 0
 
 
@@ -273,15 +274,15 @@ def add_table(
     path: Location,
     columns: Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]],
 ) -> None:
-    """Put a table beside the rasters of an unfinished store: a column an array, rows in chunks.
+    """Add a table to an unfinished store: one array per column, rows in chunks.
 
     Parameters
     ----------
     path : path or Storage
         The store.
     columns : mapping
-        For each column its dimensions and its values, rows first, in pieces, of which there is at
-        least one. None of them may be a raster.
+        For each column its dimensions and its values, rows first, in one or more pieces. No column
+        may have the name of a raster.
     """
     import zarr
     from zarr.codecs import Crc32cCodec
@@ -289,7 +290,7 @@ def add_table(
     if not columns:
         return
     storage = open_storage(path)
-    with full_storage_reported(str(storage)):
+    with report_full_storage(str(storage)):
         group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
         for name, (dimensions, pieces) in columns.items():
             array: Any = None
@@ -313,7 +314,7 @@ def add_table(
 
 
 def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    """The same rows in pieces of a whole chunk each, but for the last."""
+    """Yield the same rows in pieces of one chunk each; the last may be smaller."""
     kept: list[NDArray[Any]] = []
     for piece in pieces:
         done = 0
@@ -321,24 +322,24 @@ def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
             yield np.concatenate([*kept, piece[done : done + missing]])
             kept, done = [], done + missing
         kept.append(piece[done:].copy())
-        del piece  # before the next is made
+        del piece  # free it before the next is created
     yield np.concatenate(kept)
 
 
 def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:
-    """A fill value as xarray keeps it in the JSON of Zarr v3: exact, NaN and infinities too."""
+    """Return a fill value as xarray encodes it in JSON of Zarr v3: exact, also if not finite."""
     if dtype.kind == "f":
         return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
     return int(value)
 
 
 def update_attributes(path: Location, variable: str | None, mapping: Mapping[str, Any]) -> None:
-    """Set attributes of a store, or of one variable of it, in one step.
+    """Set attributes of a store, or of one variable of it.
 
     Raises
     ------
     InputError
-        If there is no such store or variable, or an attribute is kept by the store itself.
+        If there is no such store or variable, or an attribute is reserved for the store.
     """
     storage = open_storage(path)
     key = "zarr.json" if variable is None else f"{variable}/zarr.json"
@@ -350,20 +351,20 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
     kept = {MARK, "_FillValue", "grid_mapping", "coordinates"} & set(mapping)
     if kept:
         raise InputError(f"{storage}: the store itself keeps {sorted(kept)}; name them otherwise")
-    document.setdefault("attributes", {}).update(_plain(mapping))
+    document.setdefault("attributes", {}).update(_jsonable(mapping))
     storage.put(key, json.dumps(document, indent=2).encode())
     if "consolidated_metadata" in group:
         write_group_metadata(storage, document if variable is None else group)
 
 
-def _plain(value: Any) -> Any:
-    """``value`` in the types that JSON knows."""
+def _jsonable(value: Any) -> Any:
+    """Return ``value`` in types that JSON supports."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(item) for item in value]
+        return [_jsonable(item) for item in value]
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _jsonable(value.item())
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)

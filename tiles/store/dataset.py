@@ -1,4 +1,4 @@
-"""A store as a lazy xarray Dataset."""
+"""Stores as lazy xarray Datasets."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
-    """Open a store lazily.
+    """Return a store as a lazy Dataset.
 
-    Cells are read through `StoreRaster`, so that a damaged tile is reported by name here too.
-    Nothing is masked or scaled: dtypes are those of the store, and a nodata value is the
-    attribute ``_FillValue``, where ``rio.nodata`` finds it.
+    Cells are read through `StoreRaster`, so the error for a damaged tile names the tile. Nothing
+    is masked or scaled: dtypes are those of the store, and the nodata value is the attribute
+    ``_FillValue``, which ``rio.nodata`` reads.
 
     Parameters
     ----------
     path : path
         The store.
     chunks : {"shard", "tile"}
-        Sides of the Dask chunks.
+        What each Dask chunk holds.
 
     Returns
     -------
     Dataset
-        Its rasters, coordinates and attributes.
+        The store's rasters, coordinates and attributes.
 
     Raises
     ------
     InputError
-        If it is no finished store.
+        If there is no finished store.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Parts of tiles decoded lately, for readers that come back for another part of them.
+"""Decoded-tile cache: tiles of which a part has been read, for reads of other parts.
 
-Whoever reads a tile with a halo needs a row or a corner of each neighbour, and has to decode them
-whole: nine tiles for one. So the sides of every tile that was decoded for a part of it are kept,
-and the tile itself if it is small. An entry is known by its object as it was when it was opened: a
-shard that is replaced is another one.
+A tile with its halo needs a row, a column or a corner of each neighbour, which must be decoded
+whole: nine tiles for one. The cache keeps the sides of every tile that was decoded for a part of
+it, and the whole tile if it is small. Its keys contain the state of the shard, so tiles of a shard
+that has been replaced are never returned.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.storage import State
 
-LIMIT_BYTES = 64 * 2**20  # of a process, whatever the raster's size
-SIDE = 2  # cells: no edge of a graph goes farther
+LIMIT_BYTES = 64 * 2**20  # per process, whatever the size of the raster
+SIDE = 2  # cells: no edge of a graph is longer, in rows or columns
 
 Cells = NDArray[Any]
 
 
-class _Parts:
-    """Arrays up to a number of bytes, the least recently used out first."""
+class _ArrayCache:
+    """Least recently used cache of arrays, limited in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -46,24 +46,27 @@ class _Parts:
             self._bytes -= self._arrays.popitem(last=False)[1].nbytes
 
 
-class DecodedTiles:
-    """Square tiles, and the sides of many more, up to a number of bytes.
+class DecodedTileCache:
+    """Cache of square tiles, and of the sides of more tiles, limited in bytes.
 
     Parameters
     ----------
     limit : int
-        Bytes; three quarters are for tiles, which must not be larger than a sixteenth of it, and
-        one for sides.
+        Bytes; three quarters are for tiles, each at most a sixteenth of the limit, and one quarter
+        for sides.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._tiles = _Parts(limit - limit // 4)
-        self._sides = _Parts(limit // 4)
+        self._tiles = _ArrayCache(limit - limit // 4)
+        self._sides = _ArrayCache(limit // 4)
         self._lock = Lock()
 
     def get(self, state: State, begin: int, side: int, part: Window) -> Cells | None:
-        """Cells of the tile whose bytes begin there in an object, if kept; not to be written to."""
+        """Return cells of the tile at offset ``begin`` of an object, read-only by convention.
+
+        None if they are not in the cache.
+        """
         with self._lock:
             cells = self._tiles.get((state, begin))
             if cells is not None:
@@ -76,7 +79,7 @@ class DecodedTiles:
         return None
 
     def put(self, state: State, begin: int, cells: Cells) -> None:
-        """Keep a tile or its sides; nobody may write to it from now on."""
+        """Put a tile, or only its sides, into the cache; the caller must not change it later."""
         with self._lock:
             for number, window in enumerate(_sides(len(cells))):
                 self._sides.put((state, begin, number), cells[window.slices].copy())
@@ -85,7 +88,7 @@ class DecodedTiles:
 
 
 def _sides(side: int) -> tuple[Window, ...]:
-    """The first and last rows of a tile, and its first and last columns."""
+    """Return the windows of the first and last rows, and the first and last columns, of a tile."""
     width = min(SIDE, side)
     far = side - width
     return (
@@ -105,4 +108,4 @@ def _contains(outer: Window, inner: Window) -> bool:
     )
 
 
-TILES = DecodedTiles(LIMIT_BYTES)
+TILE_CACHE = DecodedTileCache(LIMIT_BYTES)

@@ -1,4 +1,4 @@
-"""Writing a raster as a GeoTIFF, a block at a time."""
+"""Export of a raster to GeoTIFF, some blocks at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orograph.tiles.errors import (
     StorageFullError,
     StoreExistsError,
     free_bytes,
-    full_storage_reported,
+    report_full_storage,
 )
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
@@ -37,13 +37,13 @@ def to_geotiff(
     Parameters
     ----------
     source : DataArray, Dataset, array, or path
-        Anything `open_raster` takes; a store or Dataset of several rasters needs ``variable``.
+        Anything `open_raster` accepts; a store or Dataset of several rasters needs ``variable``.
     path : path
-        The file to write. Until it is whole it has a hidden name of its own beside it.
+        The file to write. While it is unfinished it has a hidden name in the same folder.
     variable : str, optional
-        Which variable of several.
+        Name of the variable, if there are several.
     overwrite : bool
-        Replace a file of that name, when the new one is whole.
+        Whether to replace a file of that name, when the new one is complete.
 
     Returns
     -------
@@ -67,12 +67,14 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"path: {path!r}; it must be the path of a file")
     path = Path(path)
     raster = open_raster(source, variable=variable)
     _check_file(path, raster, overwrite)
     partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
     try:
-        with full_storage_reported(path):
+        with report_full_storage(path):
             _check_written(partial, raster, _write(raster, partial))
             os.replace(partial, path)
     finally:
@@ -101,11 +103,11 @@ def _check_file(path: Path, raster: Raster, overwrite: bool) -> None:
 
 
 def _write(raster: Raster, path: Path) -> dict[Window, int]:
-    """Write the file; returns the checksum of the cells of each window."""
+    """Write the file, and return the checksum of the cells of each window."""
     import warnings
 
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.errors import CRSError, NotGeoreferencedWarning
     from rasterio.windows import Window as RasterioWindow
 
     sums: dict[Window, int] = {}
@@ -130,13 +132,18 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
         if raster.dtype.kind in "iu" and abs(raster.nodata or 0) > EXACT_IN_FLOAT:
-            _lay_out(raster, path, form)
+            _create_blank(raster, path, form)
             opened = rasterio.open(path, "r+", NUM_THREADS="ALL_CPUS")
         else:
             opened = rasterio.open(path, "w", **form, **shape)
         with opened as target:
             if place.crs_wkt is not None:
-                target.crs = rasterio.CRS.from_wkt(place.crs_wkt)
+                try:
+                    target.crs = rasterio.CRS.from_wkt(place.crs_wkt)
+                except CRSError as error:
+                    raise InputError(
+                        f"source: GDAL cannot write its CRS ({error}); set another"
+                    ) from None
             if place.transform is not None:
                 target.transform = place.transform
             title = raster.attrs.get("long_name") or raster.name
@@ -154,10 +161,10 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
     return sums
 
 
-def _lay_out(raster: Raster, path: Path, form: dict[str, Any]) -> None:
-    """Make an empty file whose nodata value is exact.
+def _create_blank(raster: Raster, path: Path, form: dict[str, Any]) -> None:
+    """Create a file without cells, with an exact integer nodata value.
 
-    rasterio hands it to GDAL as a float64. GDAL itself copies it as an integer, from a VRT.
+    rasterio passes nodata values to GDAL as float64. GDAL itself copies an integer from a VRT.
     """
     import rasterio.shutil
 
@@ -173,13 +180,16 @@ def _lay_out(raster: Raster, path: Path, form: dict[str, Any]) -> None:
 
 
 def _check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
-    """Read the file back: GDAL reports a full disk on the standard error stream and goes on."""
+    """Read the file again and compare checksums.
+
+    GDAL reports a full disk on the standard error stream only, and continues.
+    """
     try:
         written = FileRaster(path)
         whole = all(zlib.crc32(written.read(window).data) == held for window, held in sums.items())
     except (OSError, InputError):  # rasterio's own error is an OSError
         whole = False
-    # by their texts: NaN is not equal to itself
+    # compare representations, since NaN is not equal to itself
     if whole and repr(written.nodata) != repr(raster.nodata):
         raise InputError(
             f"source: nodata={raster.nodata} of {raster.dtype} reads back from a GeoTIFF as "
@@ -195,7 +205,7 @@ def _check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
 
 
 def _windows(raster: Raster) -> Iterator[Window]:
-    """Whole blocks of the file, and whole tiles of the source where their sides allow it."""
+    """Yield windows of whole blocks of the file, and of whole tiles of the source if possible."""
     side = math.lcm(BLOCK, raster.tile or BLOCK)
     side = side * (READ_SIDE // side) if side <= READ_SIDE else READ_SIDE
     for y in range(0, raster.shape[0], side):

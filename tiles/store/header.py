@@ -1,4 +1,4 @@
-"""What the metadata of a store says, read as JSON: opening a store needs no Zarr."""
+"""Metadata of stores, read as JSON, so that opening a store does not import Zarr."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_THE_USERS = {"_FillValue", "grid_mapping", "coordinates"}
 
 
 def store_variables(place: Location, unfinished: bool = False) -> list[str]:
-    """Names of the rasters of a store.
+    """Return the names of the rasters of a store.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def store_variables(place: Location, unfinished: bool = False) -> list[str]:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known of a raster from its metadata alone."""
+    """Metadata of one raster of a store."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -71,7 +71,7 @@ class Header:
 
 
 def read_header(storage: Storage, variable: str, unfinished: bool) -> Header:
-    """What the metadata says of one raster of a store."""
+    """Return the metadata of one raster of a store."""
     document = json.loads(storage.get(f"{variable}/zarr.json"))
     mark = (group_attributes(storage) or {})[MARK]
     grid = shard_grid(document)

@@ -1,4 +1,4 @@
-"""Making a store of a raster of any size, a part at a time."""
+"""Ingest: copying a raster of any size into a store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 NAME = "elevation"
-# A row of shards no larger than this is read as a whole, whatever the source looks like.
+# Bytes. A row of shards up to this size is read as a whole, whatever the layout of the source.
 BAND_BYTES = 2**27
 
 
@@ -41,46 +41,45 @@ def ingest(
     Parameters
     ----------
     source : DataArray, array, masked array, or path
-        Anything `open_raster` takes.
+        Anything `open_raster` accepts.
     store : path or Storage
-        The store to make. Until it is whole it is called ``<store>.partial``.
+        The store to write. While it is unfinished its name is ``<store>.partial``.
     tile : int
         Cells a side of a tile.
     shard : int, optional
         Cells a side of a shard, ``tile`` times a power of two; by default about 4096.
     nodata : number, optional
-        The value of cells that are no vertices, in place of what the source says.
+        Value of cells that are no vertices; overrides the source's.
     band : int, optional
-        Which band of several, counted from 1.
+        Number of the band, from 1, if there are several.
     variable : str, optional
-        Which variable of several.
+        Name of the variable, if there are several.
     overwrite : bool
-        Replace a store of that name, when the new one is whole.
+        Whether to replace a store of that name, when the new one is complete.
 
     Returns
     -------
     DataArray
-        The stored raster, lazy, called as the source's variable or ``elevation``.
+        The stored raster, lazy, with the name of the source's variable, or ``elevation``.
 
     Raises
     ------
     InputError
-        If the source cannot be used, or the store would lie in it or it in the store.
+        If the source cannot be used, or source and store overlap.
     StoreExistsError
-        If the store exists and ``overwrite`` is false, or something else is in its place.
+        If the store exists and ``overwrite`` is false, or something else exists at its path.
     StorageFullError
         If there is no room.
 
     Notes
     -----
-    Every value is kept as it is: nothing is rounded, scaled or filled. bool becomes uint8 and
-    float16 becomes float32. A nodata value of the source stays in its cells and is recorded as
-    ``_FillValue``; NaN stays NaN beside it. Only cells that a mask hides are given the nodata
-    value (NaN for floats where there is none).
+    No value is rounded, scaled or filled. bool becomes uint8 and float16 becomes float32. Cells
+    with the nodata value of the source keep it, and it is recorded as ``_FillValue``; NaN stays NaN
+    beside it. Only masked cells are set to the nodata value (NaN for floats that have none).
 
-    Memory: two shards, or two rows of shards where the source is stored in strips that cross the
-    whole grid, or the row is small (128 MiB). Each cell is decoded once, but for blocks of the
-    source that lie across the edge of what is read at a time.
+    Memory: two shards, or two rows of shards if the source is stored in strips as wide as the grid,
+    or a row is small (at most 128 MiB). Each cell is decoded once, except in blocks of the source
+    that overlap two of the windows that are read.
 
     Examples
     --------
@@ -111,7 +110,7 @@ def ingest(
 
 
 def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:
-    """What to read at a time: shards, or rows of shards."""
+    """Yield the windows to read: shards, or rows of shards."""
     height, width = raster.shape
     small = layout.shard * width * raster.bytes_per_cell <= BAND_BYTES
     striped = isinstance(raster, FileRaster) and raster.block[1] >= width
@@ -122,7 +121,7 @@ def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:
 
 
 def _read_ahead(raster: Raster, layout: Layout) -> Iterator[tuple[Window, NDArray[Any]]]:
-    """Windows and their cells; the next is decoded while the last is compressed."""
+    """Yield windows and their cells; a thread reads the next while the caller uses the last."""
     pending: deque[tuple[Window, Future[NDArray[Any]]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="orograph-ingest") as reader:
         try:

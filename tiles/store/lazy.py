@@ -1,6 +1,6 @@
-"""Cells of a store as xarray asks for them: read when they are computed, and not before.
+"""Rasters of a store as lazy xarray variables.
 
-This module imports xarray, which takes a while; import it where it is needed.
+This module imports xarray, which is slow; import it inside functions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.store.raster import StoreRaster
 
 
-class Cells(BackendArray):
-    """A raster of a store with the indexing of an array."""
+class StoreArray(BackendArray):
+    """Raster of a store, indexed like an array."""
 
     def __init__(self, raster: StoreRaster) -> None:
         self.raster = raster
@@ -31,7 +31,7 @@ class Cells(BackendArray):
         )
 
     def _read(self, key: tuple[int | slice, ...]) -> NDArray[Any]:
-        """Read the window around what is asked for, and take that out of it."""
+        """Read the bounding window of an index, and return the indexed cells."""
         starts: list[int] = []
         sizes: list[int] = []
         inside: list[int | slice] = []
@@ -56,9 +56,9 @@ class Cells(BackendArray):
 
 
 def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
-    """One raster of a store as a Dask-backed Variable, its chunks shards or tiles.
+    """Return a raster of a store as a Dask-backed Variable, chunked by shards or tiles.
 
-    The name of the Dask array tells its cells: anything made of it has another one.
+    The name of the Dask array identifies its cells; every array derived from it has another name.
     """
     place = raster.georeference
     attributes = dict(raster.attrs)
@@ -68,7 +68,7 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
     if place.grid_mapping_attributes():
         encoding["grid_mapping"] = GRID_MAPPING
     names = place.y_name, place.x_name
-    data = indexing.LazilyIndexedArray(Cells(raster))
+    data = indexing.LazilyIndexedArray(StoreArray(raster))
     side = raster.shard if chunks == "shard" else raster.tile
     return xr.Variable(names, data, attributes, encoding).chunk(
         dict.fromkeys(names, side), name=lazy_name(raster, chunks)
@@ -76,5 +76,5 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
 
 
 def lazy_name(raster: StoreRaster, chunks: str) -> str:
-    """Name of the Dask array of `lazy_variable`."""
+    """Return the name of the Dask array of `lazy_variable`."""
     return f"store-{chunks}-{raster.fingerprint().removeprefix('store-')}"

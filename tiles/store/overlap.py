@@ -1,4 +1,4 @@
-"""Inputs are never written: refusing an output that would lie in an input, or around it."""
+"""Check that an output does not overlap an input, since inputs are never written."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from orograph.tiles.store.storage import LocalStorage, Location, Storage, open_s
 
 
 def refuse_overlap(raster: Raster, target: Location, source: Any = None) -> None:
-    """Refuse a target that lies in a file or folder that a raster is read from, or around it.
+    """Raise InputError if a target contains a file or folder of a raster, or lies in one.
 
     Parameters
     ----------
     raster
         The input.
     target
-        What would be written.
+        Location that would be written.
     source
-        What the raster was opened from, where that says more.
+        Object from which the raster was opened; it may state further locations.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def refuse_overlap(raster: Raster, target: Location, source: Any = None) -> None
 
 
 def _places_of(raster: Raster, source: Any) -> Iterator[Storage]:
-    """Stores, files and folders that the source is known to be read from."""
+    """Yield the stores, files and folders from which a source is known to be read."""
     if isinstance(source, str | os.PathLike):
         yield LocalStorage(source)
     stated = getattr(source, "encoding", {}).get("source")

@@ -1,4 +1,4 @@
-"""How a store gets its name: written beside it, committed when whole."""
+"""Publishing: a store is written under a partial name, and gets its final name when complete."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _PARTIAL = ".partial"
 
 
 def partial_path(final: str | os.PathLike[str]) -> Path:
-    """Where a store lies while it is being written, if it is to have a path."""
+    """Return the path of an unfinished store, from its final path."""
     final = Path(final)
     return final.with_name(final.name + _PARTIAL)
 
 
 def partial_storage(final: Storage) -> Storage:
-    """Where a store lies while it is being written."""
+    """Return the storage of an unfinished store, from its final storage."""
     return final.beside(_PARTIAL)
 
 
 def group_attributes(place: Location) -> dict[str, Any] | None:
-    """Attributes of the Zarr v3 group at ``place``; None if there is no such group."""
+    """Return the attributes of the Zarr v3 group at ``place``, or None if there is no group."""
     try:
         document = json.loads(open_storage(place).get("zarr.json"))
     except (OSError, ValueError):
@@ -59,13 +59,13 @@ def check_format(what: str, found: Any, readable: tuple[int, ...], again: str) -
 
 
 def run_of(place: Location) -> str | None:
-    """The token of the run that has made a store; None if there is no store, or no run has."""
+    """Return the token of the run that wrote a store; None if there is no store, or no token."""
     run = (group_attributes(place) or {}).get(MARK, {}).get("run")
     return None if run is None else str(run)
 
 
 def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
-    """The metadata of the arrays of a group, by name, in the order of their names."""
+    """Return the metadata of the arrays of a group, by name, sorted."""
     documents = {}
     for name in sorted(storage.names()):
         try:
@@ -76,7 +76,7 @@ def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
 
 
 def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Shape and shard sides by the metadata of an array; None if it has not two dimensions."""
+    """Return the shape and the shard sides of an array; None if it is not two-dimensional."""
     if document.get("node_type") != "array" or len(document["shape"]) != 2:
         return None
     height, width = document["shape"]
@@ -84,11 +84,11 @@ def shard_grid(document: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, in
     return (height, width), (rows, columns)
 
 
-def seal(place: Location) -> None:
+def mark_complete(place: Location) -> None:
     """Mark an orograph store complete.
 
-    The shards that are not there are written down, for they stand for fill values; a shard that
-    goes missing later is told from them.
+    The shards that do not exist are listed in the attributes: they read as fill values. A shard
+    that is lost later is thereby recognised as missing.
     """
     storage = open_storage(place)
     absent: dict[str, list[list[int]]] = {}
@@ -109,10 +109,10 @@ def seal(place: Location) -> None:
 
 
 def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
-    """Write the metadata of a group, with those of its arrays in it.
+    """Write the metadata of a group, consolidated with those of its arrays.
 
-    xarray opens such a store without a warning, and in one read. Written here and not by
-    zarr-python, which warns on its part that version 3 of the format does not know of this.
+    xarray opens such a store in one read, and without a warning. zarr-python would warn when it
+    writes this, since version 3 of the format does not specify it.
     """
     storage = open_storage(place)
     document["consolidated_metadata"] = {
@@ -124,15 +124,15 @@ def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
 
 
 def check_target(place: Location, overwrite: bool) -> None:
-    """Refuse a place where no store may be written.
+    """Raise an error if no store may be written at ``place``.
 
     Raises
     ------
     StoreExistsError
-        If something is there and ``overwrite`` is false, or if it is no Zarr store: a user's
-        folder is never replaced, whatever ``overwrite`` says.
+        If something exists there and ``overwrite`` is false, or it is no Zarr store: a user's
+        folder is never replaced, even if ``overwrite`` is true.
     InputError
-        If the folder that should hold the store does not exist, or no store can be kept there.
+        If the parent folder does not exist, or the storage cannot hold a store.
     """
     storage = open_storage(place)
     if storage.exists():
@@ -149,7 +149,7 @@ def check_target(place: Location, overwrite: bool) -> None:
 
 
 def discard(place: Location) -> None:
-    """Remove an unfinished store, and nothing else, from where one is to be written."""
+    """Delete the unfinished store at ``place``; raise StoreExistsError if it is anything else."""
     storage = open_storage(place)
     if storage.exists() and not (
         storage.is_tree() and (not storage.names() or MARK in (group_attributes(storage) or {}))
@@ -159,19 +159,19 @@ def discard(place: Location) -> None:
 
 
 def publish(partial: Location, final: Location, overwrite: bool = False) -> None:
-    """Give a finished store its name, in one step.
+    """Move a finished store to its final name, in one step.
 
-    A store that has the name already is replaced as `Storage.commit` says: on most file systems at
-    every instant one whole store has the name.
+    A store of that name is replaced as `Storage.commit` describes: in most file systems a whole
+    store has the name at any time.
 
     Parameters
     ----------
     partial : path or Storage
-        The finished store, on the same file system.
+        The finished store, in the same file system.
     final : path or Storage
-        Its name from now on.
+        Its final name.
     overwrite : bool
-        Replace a Zarr store of that name.
+        Whether to replace a Zarr store of that name.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def publish(partial: Location, final: Location, overwrite: bool = False) -> None
         raise InputError(f"{staged} does not exist; there is nothing to publish")
     check_target(target, overwrite)
     if MARK in (group_attributes(staged) or {}):
-        seal(staged)
+        mark_complete(staged)
     target.commit(staged, overwrite)
 
 

@@ -1,4 +1,4 @@
-"""Reading a raster of a store, and saying which chunk is damaged if one is."""
+"""Rasters of a store; reading one reports which chunk is damaged."""
 
 from __future__ import annotations
 
@@ -24,28 +24,31 @@ from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 
 def choose_step(opened: str, name: str) -> str:
-    """Return what to do about several rasters: not every function has an argument for it."""
+    """Return the next step for a message about several rasters.
+
+    Not every function has an argument ``variable``.
+    """
     return (
         f"pass one, such as {opened}[{name!r}]; ingest and to_geotiff also take variable={name!r}"
     )
 
 
 class StoreRaster:
-    """One variable of a store.
+    """One raster of a store.
 
     Parameters
     ----------
     place : path or Storage
         The store.
     variable : str, optional
-        Its name; may be left out if there is only one.
+        Its name; optional if there is only one.
     unfinished : bool
-        Read a store that is still being written: shards not there yet read as fill values.
+        Whether the store may be unfinished: shards that do not exist yet read as fill values.
 
     Raises
     ------
     InputError
-        If it is no finished store or has no such variable.
+        If there is no finished store, or no such variable.
     """
 
     def __init__(
@@ -92,12 +95,12 @@ class StoreRaster:
 
     @property
     def nodata(self) -> int | float | None:
-        """The value of cells that are no vertices."""
+        """Value of cells that are no vertices."""
         return self._header.nodata
 
     @property
     def attrs(self) -> Mapping[str, Any]:
-        """Attributes but for those that say how the raster is stored."""
+        """Attributes, without those that describe the storage."""
         return self._header.attrs
 
     @property
@@ -117,7 +120,7 @@ class StoreRaster:
 
     @cached_property
     def georeference(self) -> Georeference:
-        """Place on the map."""
+        """Coordinates and CRS."""
         y_name, x_name = self._header.dimensions
         y, y_attrs = self._axis(y_name)
         x, x_attrs = self._axis(x_name)
@@ -143,44 +146,44 @@ class StoreRaster:
         return values, dict(array.attrs)
 
     def read(self, window: Window) -> NDArray[Any]:
-        """Cells of ``window``, contiguous, in native byte order.
+        """Return the cells of ``window``, contiguous, in native byte order.
 
         Raises
         ------
         DamagedChunkError
-            If a tile cannot be decoded or its shard is missing; it names them.
+            If a tile cannot be decoded or its shard is missing; the message names them.
         """
         self._check_window(window)
         self._check_present(window)
         decode = self._decoder()
         try:
             return decode(window)
-        except (MemoryError, BackendError):  # no place for the cells: they are not damaged
+        except (MemoryError, BackendError):  # no memory for the cells: they are not damaged
             raise
         except Exception as error:
             raise self._damage(decode, window, error) from error
 
     def _decoder(self) -> Callable[[Window], NDArray[Any]]:
-        """What reads a window: ourselves if the raster is encoded as ours are, or zarr-python."""
+        """Return a function that reads a window: `read_window`, or zarr-python."""
         form = stored_format(self.storage, self.variable)
         if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
             self.shape,
             self.dtype,
         ):
             return partial(read_window, self.storage, self.variable, form)
-        array = _opened(self.storage, self.variable)
+        array = _open_cached(self.storage, self.variable)
         return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Name of exactly these cells: metadata, and the checksum of every tile.
+        """Return an identifier of the content: a digest of metadata and of all tiles' checksums.
 
-        Names the content: a shard copied to and fro, or mended, has the same. Only checksums are
-        read, 4 bytes a tile.
+        A shard that is copied or restored does not change it. Of a tile only the checksum is read,
+        4 bytes.
 
         Raises
         ------
         DamagedChunkError
-            If a shard that the metadata tell of is missing.
+            If a shard is missing that the metadata do not list as absent.
         """
         digest = hashlib.blake2b(digest_size=16)
         header = self._header
@@ -213,7 +216,7 @@ class StoreRaster:
         return f"{self.variable}/c/{i}/{j}"
 
     def _check_complete(self) -> None:
-        """Refuse a store in which a shard is missing, such as one of a shape beyond its files."""
+        """Raise DamagedChunkError if any shard is missing."""
         if self._header.absent is None:
             return
         side, (height, width) = self._header.shard, self.shape
@@ -229,19 +232,19 @@ class StoreRaster:
             for j in range(window.x // side, -(-(window.x + window.width) // side)):
                 state = self.storage.state(self._shard_key(i, j))
                 if state is None and (self._header.absent is None or (i, j) in self._header.absent):
-                    continue  # it stands for fill values
-                if state is None or not state.size:  # zarr-python takes an empty one for those too
+                    continue  # it reads as fill values
+                if state is None or not state.size:  # zarr-python reads an empty one as those too
                     cells = Window(i * side, j * side, side, side).clip(self.shape)
                     raise DamagedChunkError(
                         f"{self.path}/{self._shard_key(i, j)} is "
                         f"{'empty' if state else 'missing'}: shard "
-                        f"({i}, {j}) of {self.variable}, {_place(cells)}; {_MEND}"
+                        f"({i}, {j}) of {self.variable}, {_describe(cells)}; {_MEND}"
                     )
 
     def _damage(
         self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception
     ) -> OSError:
-        """Find the first tile of ``window`` that cannot be read."""
+        """Return an error that names the first tile of ``window`` that cannot be read."""
         tile, side = self._header.tile, self._header.shard
         for row in range(window.y // tile, -(-(window.y + window.height) // tile)):
             for column in range(window.x // tile, -(-(window.x + window.width) // tile)):
@@ -253,11 +256,11 @@ class StoreRaster:
                     inner = (row - i * side // tile, column - j * side // tile)
                     return DamagedChunkError(
                         f"{self.path}/{self._shard_key(i, j)}: tile ({row}, {column}) of "
-                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_place(cells)}, "
+                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_describe(cells)}, "
                         f"cannot be read: {cause}; {_MEND}"
                     )
         return DamagedChunkError(
-            f"{self.path}: {self.variable}, {_place(window)}, could not be "
+            f"{self.path}: {self.variable}, {_describe(window)}, could not be "
             f"read ({error}) but can now; read it again"
         )
 
@@ -268,7 +271,7 @@ class StoreRaster:
 _MEND = "restore the file from a copy, or make the store again"
 
 
-def _place(cells: Window) -> str:
+def _describe(cells: Window) -> str:
     return (
         f"rows {cells.y} to {cells.y + cells.height - 1}, "
         f"columns {cells.x} to {cells.x + cells.width - 1}"
@@ -280,18 +283,18 @@ _lock = threading.Lock()
 _MOST_OPEN = 64
 
 
-def _opened(storage: Storage, variable: str) -> Any:
-    """The Zarr array, opened once per process: opening takes longer than reading a small tile.
+def _open_cached(storage: Storage, variable: str) -> Any:
+    """Return the Zarr array, opened once per process: opening is slower than reading a small tile.
 
-    The process is part of the key, so that a forked child opens its own; the states of the
-    metadata are compared, so that a store replaced under the same name is opened again.
+    The process is part of the cache key, so a forked child opens its own. The cache holds the state
+    of the metadata, so a store that replaces another of the same name is opened again.
     """
     import zarr
 
     key, state = (os.getpid(), storage, variable), storage.state(f"{variable}/zarr.json")
-    held = _arrays.get(key)
-    if held is not None and held[0] == state:
-        return held[1]
+    cached = _arrays.get(key)
+    if cached is not None and cached[0] == state:
+        return cached[1]
     array = zarr.open_array(storage.zarr_store(), path=variable, mode="r", zarr_format=3)
     with _lock:
         if len(_arrays) >= _MOST_OPEN:
@@ -301,10 +304,10 @@ def _opened(storage: Storage, variable: str) -> Any:
 
 
 def _checksums(storage: Storage, key: str, header: Header) -> bytes:
-    """The stored checksums of a shard's tiles, found by its index; all there is if it is cut short.
+    """Return the stored checksums of a shard's tiles; all its bytes if it is truncated.
 
     A shard ends with its index, offset and length of each tile as little-endian uint64 (all ones:
-    no such tile) and a checksum of its own; a tile ends with its crc32c.
+    no such tile), and the checksum of the index; a tile ends with its crc32c.
     """
     count = (header.shard // header.tile) ** 2
     with storage.open(key) as reader:

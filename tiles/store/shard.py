@@ -1,10 +1,10 @@
-"""The bytes of a shard, read and written here: zarr-python's own way waits longer than it decodes.
+"""Reading and encoding of shards, without zarr-python.
 
-Over its event loop zarr-python 3.1.6 takes about 4 ms for a tile of 1024 x 1024 that decodes in
-1 ms. The rasters of a store all have one chain of codecs, and the format is fixed [1]_ [2]_: tiles
-in Morton order, each compressed by Blosc and followed by its crc32c, then the index, offset and
-length of each tile as little-endian uint64 (all ones: no such tile), and its crc32c. A raster with
-any other metadata is left to zarr-python, see `shard_format`.
+With its event loop zarr-python 3.1.6 takes about 4 ms for a tile of 1024 x 1024, which decodes in
+1 ms. All rasters of a store have the same codecs, and the format is fixed [1]_ [2]_: tiles in
+Morton order, each compressed by Blosc and followed by its crc32c; then the index, offset and length
+of each tile as little-endian uint64 (all ones: no such tile), followed by its crc32c. A raster with
+other metadata is read and written by zarr-python, see `shard_format`.
 
 References
 ----------
@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.store.codec import compress, decompress, with_checksum, without_checksum
-from orograph.tiles.store.decoded_cache import TILES
+from orograph.tiles.store.decoded_cache import TILE_CACHE
 from orograph.tiles.store.storage import Reader, State, Storage
 
 ABSENT = 2**64 - 1
-# Ranges that touch are read in one go up to this: more would only hold memory.
-RUN_BYTES = 2**23
+# Bytes. Adjacent tiles are read together up to this size; a larger range would only take memory.
+RANGE_BYTES = 2**23
 _SHUFFLES = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _CHECKSUM = {"name": "crc32c"}
 _LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -48,20 +48,20 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class ShardFormat:
-    """How the shards of one raster are encoded.
+    """Encoding of the shards of one raster.
 
     Parameters
     ----------
     shape : (int, int)
         Rows and columns of the raster.
     dtype : dtype
-        Type of the cells in a file: little endian.
+        Type of the stored cells, little-endian.
     tile, shard : int
         Cells a side; ``shard`` is ``tile`` times a power of two.
     fill : scalar of ``dtype``
-        The value of cells that were never written, and of those beyond the raster's edges.
+        Value of cells that were never written, and of those beyond the raster's edges.
     compressor : (str, int, int, int)
-        Name, level, shuffle and block size of Blosc.
+        Blosc's compressor, level, shuffle and block size.
     """
 
     shape: tuple[int, int]
@@ -78,22 +78,23 @@ class ShardFormat:
 
 
 def shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
-    """What the metadata of an array say, if it is a raster encoded as those of a store are.
+    """Return the shard format of an array, from its metadata.
 
     Parameters
     ----------
     document : mapping
-        Its ``zarr.json``.
+        The array's ``zarr.json``.
 
     Returns
     -------
     ShardFormat or None
-        None if anything in them is otherwise: only zarr-python can read and write it then.
+        None if the array is not encoded like the rasters that `create_store` creates: only
+        zarr-python can read and write it then.
     """
     try:
         return _shard_format(document)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-        return None  # metadata of another build
+        return None  # metadata of another structure
 
 
 def _shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
@@ -135,13 +136,13 @@ def _fill_value(value: Any, dtype: np.dtype[Any]) -> Any:
     known = type(value) is int or (
         dtype.kind == "f" and (type(value) is float or value in ("NaN", "Infinity", "-Infinity"))
     )
-    if not known:  # such as the bits of a NaN of one's own
+    if not known:  # such as a NaN with a payload
         raise ValueError(f"fill value {value!r}")
     return dtype.type(float(value) if dtype.kind == "f" else value)
 
 
 def stored_format(storage: Storage, variable: str) -> ShardFormat | None:
-    """`shard_format` of a raster of a store, read again only when its metadata change."""
+    """Return the `shard_format` of a raster of a store; cached until its metadata change."""
     key = f"{variable}/zarr.json"
     return _format_at(storage, key, storage.state(key))
 
@@ -152,9 +153,9 @@ def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat |
 
 
 def read_window(storage: Storage, variable: str, form: ShardFormat, window: Window) -> NDArray[Any]:
-    """Cells of ``window`` of a raster of a store, contiguous, in native byte order.
+    """Return the cells of a window of a raster, contiguous, in native byte order.
 
-    Shards that are not there read as fill values: whether one may be missing, the caller knows.
+    A missing shard reads as fill values; the caller checks whether it may be missing.
 
     Raises
     ------
@@ -165,7 +166,7 @@ def read_window(storage: Storage, variable: str, form: ShardFormat, window: Wind
     side = form.shard
     bottom, right = window.y + window.height, window.x + window.width
     corner = window.y // form.tile * form.tile, window.x // form.tile * form.tile
-    # nobody comes back for parts of a tile that is read whole and alone, at a ragged edge too
+    # no other part of a tile that is read whole and alone will be read, at a clipped edge too
     keep = window != Window(*corner, form.tile, form.tile).clip(form.shape)
     for i in range(window.y // side, -(-bottom // side)):
         for j in range(window.x // side, -(-right // side)):
@@ -185,23 +186,23 @@ def read_tiles(
     out: NDArray[Any] | None = None,
     keep: bool = True,
 ) -> NDArray[Any]:
-    """Cells of a window of one shard.
+    """Return the cells of a window of one shard.
 
-    Reads the index and the tiles that meet the window, nothing else, all from one opened object: a
-    shard replaced meanwhile is read as it was.
+    Only the index and the tiles that overlap the window are read, all from one open object: if the
+    shard is replaced meanwhile, all cells are those of the old one.
 
     Parameters
     ----------
     storage, key : Storage, str
-        Where it is. If it is not there, every cell is the fill value.
+        The shard. If it does not exist, all cells are the fill value.
     form : ShardFormat
-        How it is encoded.
+        Its encoding.
     window : Window
-        The cells, counted from the first of the shard.
+        The cells, relative to the first cell of the shard.
     out : array of ``window.shape``, optional
-        Where to put them.
+        Array for the cells.
     keep : bool
-        Whether tiles that are decoded for a part of them are kept for a while.
+        Whether to put tiles that are read in part into the decoded-tile cache.
 
     Returns
     -------
@@ -211,10 +212,10 @@ def read_tiles(
     Raises
     ------
     OSError
-        If it cannot be read.
+        If the shard cannot be read.
     ValueError
-        If it is damaged: cut short, or a checksum of the index or of a tile of the window does not
-        match.
+        If the shard is damaged: it is truncated, or the checksum of its index or of a tile of the
+        window does not match.
     """
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
@@ -224,32 +225,35 @@ def read_tiles(
         out[...] = form.fill
         return out
     with opened as reader:
-        wanted, stop = _wanted(reader, form, window, out)
+        wanted, stop = _tiles_in_window(reader, form, window, out)
         state = reader.state
         missing = []
         for tile in wanted:
-            source, target = _overlap(form, window, *tile[2:])
-            cells = TILES.get(state, tile[0], form.tile, source)
+            source, target = _intersect(form, window, *tile[2:])
+            cells = TILE_CACHE.get(state, tile[0], form.tile, source)
             if cells is None:
                 missing.append(tile)
             else:
                 out[target] = cells
-        for first, content, tiles in _runs(reader, missing, stop):
+        for first, content, tiles in _read_ranges(reader, missing, stop):
             for begin, end, row, column in tiles:
-                source, target = _overlap(form, window, row, column)
+                source, target = _intersect(form, window, row, column)
                 cells = _decode(content[begin:end], form, source, out[target])
                 if keep and cells is not None:
-                    TILES.put(state, first + begin, cells)
+                    TILE_CACHE.put(state, first + begin, cells)
     return out
 
 
 _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and column in the shard
 
 
-def _wanted(
+def _tiles_in_window(
     reader: Reader, form: ShardFormat, window: Window, out: NDArray[Any]
 ) -> tuple[list[_Tile], int]:
-    """The tiles to be read, as they lie in the shard, and where they end; the absent are filled."""
+    """Return the tiles that overlap a window, by offset, and the offset of the index.
+
+    The cells of tiles that the shard does not contain are set to the fill value.
+    """
     length = 16 * form.tiles**2 + 4
     tail = reader.tail(length)
     size = reader.state.size
@@ -262,22 +266,22 @@ def _wanted(
         for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
             begin, count = table[row, column].tolist()
             if begin == count == ABSENT:
-                out[_overlap(form, window, row, column)[1]] = form.fill
+                out[_intersect(form, window, row, column)[1]] = form.fill
             else:
                 found.append((begin, begin + count, row, column))
     return sorted(found), size - length
 
 
-def _runs(
+def _read_ranges(
     reader: Reader, wanted: list[_Tile], stop: int
 ) -> Iterator[tuple[int, NDArray[np.uint8], list[_Tile]]]:
-    """Where tiles lie one after the other, their bytes, and where in them each of them lies."""
+    """Yield ranges of adjacent tiles: offset in the shard, bytes, and each tile's place in them."""
     first = 0
     while first < len(wanted):
         begin, end = wanted[first][:2]
         last = first + 1
         while (
-            last < len(wanted) and wanted[last][0] == end and wanted[last][1] - begin <= RUN_BYTES
+            last < len(wanted) and wanted[last][0] == end and wanted[last][1] - begin <= RANGE_BYTES
         ):
             end = wanted[last][1]
             last += 1
@@ -290,10 +294,10 @@ def _runs(
         first = last
 
 
-def _overlap(
+def _intersect(
     form: ShardFormat, window: Window, row: int, column: int
 ) -> tuple[Window, tuple[slice, slice]]:
-    """The part of a tile that lies in a window of its shard, within the tile and the window."""
+    """Return the intersection of a tile and a window of its shard, relative to each of them."""
     top, left = row * form.tile, column * form.tile
     y, x = max(window.y, top), max(window.x, left)
     height = min(window.y + window.height, top + form.tile) - y
@@ -307,7 +311,10 @@ def _decode(
     source: Window,
     out: NDArray[Any],
 ) -> NDArray[Any] | None:
-    """Put the part ``source`` of a tile into ``out``; the whole tile, if it had to be set apart."""
+    """Decode the part ``source`` of a tile into ``out``.
+
+    Return the whole tile if it was decoded to an array of its own, else None.
+    """
     content = without_checksum(content, "the tile")
     side = form.tile
     if out.shape == (side, side) and out.flags.c_contiguous and out.dtype == form.dtype:
@@ -320,9 +327,9 @@ def _decode(
 
 
 class ShardEncoder:
-    """Makes the bytes of one shard, a tile at a time; no more than they and one tile are held.
+    """Encoder of one shard, a tile at a time; it holds the encoded tiles, and one decoded one.
 
-    They are the same as zarr-python 3.1.6 makes, in whatever order the tiles come.
+    The bytes are equal to those of zarr-python 3.1.6, in whatever order tiles are put.
     """
 
     def __init__(self, form: ShardFormat) -> None:
@@ -330,10 +337,10 @@ class ShardEncoder:
         self._tiles: dict[tuple[int, int], bytes] = {}
 
     def put(self, row: int, column: int, cells: NDArray[Any]) -> None:
-        """Take the tile at a row and column of the shard; a second one there replaces the first.
+        """Encode the tile at a row and column of the shard; replace the tile that was put there.
 
-        ``cells`` are of the type of the shard, in any byte order. At the right and bottom edges of
-        the raster they may be fewer than a tile has: the others are fill values.
+        ``cells`` have the dtype of the shard, in any byte order. At the right and bottom edges of
+        the raster they may be fewer than a tile has; the rest are fill values.
         """
         name, level, shuffle, block = self._form.compressor
         side = self._form.tile
@@ -341,12 +348,12 @@ class ShardEncoder:
             whole = np.full((side, side), self._form.fill, self._form.dtype)
             whole[: cells.shape[0], : cells.shape[1]] = cells
             cells = whole
-        # It takes the size of a cell from the array.
+        # compress takes the size of a cell from the dtype of the array
         cells = np.ascontiguousarray(cells, self._form.dtype)
         self._tiles[row, column] = compress(cells, level, shuffle, block, name)
 
     def parts(self) -> list[bytes]:
-        """The bytes, in parts: tiles, index and checksums."""
+        """Return the bytes of the shard, in parts: tiles, index and checksums."""
         index = np.full((self._form.tiles, self._form.tiles, 2), ABSENT, "<u8")
         parts, end = [], 0
         for place in _morton_order(self._form.tiles):
@@ -360,7 +367,7 @@ class ShardEncoder:
 
 @lru_cache
 def _morton_order(side: int) -> tuple[tuple[int, int], ...]:
-    """Rows and columns of a square of a power of two a side, along the curve; rows turn fastest."""
+    """Return (row, column) of a square of a power of two a side in Morton order, rows fastest."""
     order: list[tuple[int, int]] = [(0, 0)]
     step = 1
     while step < side:

@@ -1,4 +1,4 @@
-"""Where results go: a store, whole shards at a time, or arrays in memory."""
+"""Sinks, to which results are written: a store, in whole shards, or arrays in memory."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from orograph.tiles.store.storage import Location, Storage, open_storage
 
 
 class ShardWriter(Protocol):
-    """Takes the cells of a shard, some tiles at a time, in any order."""
+    """Writer of one shard, which receives some tiles at a time, in any order."""
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
-        """Keep ``cells`` as those of ``part``, a window of whole tiles; they may change later."""
+        """Store the cells of ``part``, a window of whole tiles; the caller may reuse ``cells``."""
 
     def close(self) -> None:
-        """That was all: now the shard is there."""
+        """Write the shard, of which all tiles have been put."""
 
 
 class Sink(Protocol):
-    """Where results go."""
+    """Target to which results are written."""
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
-        """What takes the cells of the shard ``window`` of one variable."""
+        """Return a writer of the shard ``window`` of one variable."""
 
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
-        """Keep ``array`` as the cells of ``window`` of one variable."""
+        """Write ``array`` as the cells of ``window`` of one variable."""
 
     def written(self, variable: str, window: Window) -> bool:
-        """Whether what was written there is still there."""
+        """Return whether the cells of ``window`` have been written, and still exist."""
 
 
 @dataclass(frozen=True)
 class ArraySink:
-    """Results in memory: one array of the whole grid per variable."""
+    """Sink in memory: one array of the whole grid per variable."""
 
     arrays: MutableMapping[str, NDArray[Any]]
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
-        """What takes the cells of the shard ``window`` of one variable."""
+        """Return a writer of the shard ``window`` of one variable."""
         return _ArrayWriter(self.arrays[variable])
 
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
-        """Keep ``array`` as the cells of ``window`` of one variable."""
+        """Write ``array`` as the cells of ``window`` of one variable."""
         self.arrays[variable][window.slices] = array
 
     def written(self, variable: str, window: Window) -> bool:
-        """What is in memory stays there."""
+        """Return True: cells in memory do not get lost."""
         return True
 
 
@@ -67,15 +67,15 @@ class _ArrayWriter:
         self.array[part.slices] = cells
 
     def close(self) -> None:
-        """All of it is there already."""
+        """Do nothing: `put` has written all cells."""
 
 
 @dataclass(frozen=True)
 class StoreSink:
-    """Results in a store, whole shards at a time.
+    """Sink in a store, which is written in whole shards.
 
-    Any number of processes and threads may write different shards at once, and the same shard
-    again with the same cells: a shard is put when it is whole.
+    Any number of processes and threads may write at once, different shards, or the same shard with
+    the same cells: a shard is put into the storage when it is whole.
     """
 
     storage: Storage
@@ -91,8 +91,8 @@ class StoreSink:
         variable : str
             Name of the raster.
         window : Window
-            Exactly one shard, clipped at the right and bottom edges of the grid. Less than a
-            shard would lose the rest of it without a word, so it is refused.
+            Window of the shard, clipped at the right and bottom edges of the grid. A part of a
+            shard is refused: the rest of the shard would be lost silently.
         array : array of ``window.shape``, of the variable's dtype
             The cells.
 
@@ -101,7 +101,7 @@ class StoreSink:
         InputError
             If the window is not one shard, or the array does not fit it.
         StorageFullError
-            If there is no room for it. The shard is then as it was.
+            If there is no room for it. The shard is then unchanged.
         """
         if array.shape != window.shape:
             raise InputError(
@@ -113,12 +113,12 @@ class StoreSink:
         writer.close()
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
-        """What takes the cells of one whole shard, and writes it when it is closed.
+        """Return a writer of one shard, which writes the shard when it is closed.
 
         Raises
         ------
         InputError
-            If there is no such raster, or the window is not one of its shards.
+            If there is no such raster, or the window is none of its shards.
         """
         try:
             document = self.storage.get(f"{variable}/zarr.json")
@@ -134,7 +134,7 @@ class StoreSink:
         return _StoreWriter(self.storage, f"{variable}/{key}", encoder)
 
     def written(self, variable: str, window: Window) -> bool:
-        """Whether the shard that holds the first cell of ``window`` has been written."""
+        """Return whether the shard that holds the first cell of ``window`` exists."""
         grid = shard_grid(json.loads(self.storage.get(f"{variable}/zarr.json")))
         if grid is None:
             raise InputError(f"{self.storage}: {variable} is no raster")
@@ -156,18 +156,18 @@ def _shard_key(grid: tuple[tuple[int, int], tuple[int, int]], window: Window, va
 
 
 class _Encoder(Protocol):
-    """Makes the bytes of a shard, from whole tiles of it."""
+    """Encoder of a shard, from whole tiles of it."""
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
-        """Take the cells of a part of the shard."""
+        """Store the cells of a part of the shard."""
 
     def parts(self) -> list[bytes]:
-        """The bytes, one behind the other."""
+        """Return the bytes of the shard, in consecutive parts."""
 
 
 @dataclass(frozen=True)
 class _StoreWriter:
-    """A shard on its way to its store: there is no more of it than its bytes."""
+    """Writer of a shard to a storage; it holds encoded tiles, no cells."""
 
     storage: Storage
     key: str
@@ -180,8 +180,8 @@ class _StoreWriter:
         self.storage.put(self.key, *self.encoder.parts())
 
 
-class _TileByTile:
-    """Encodes tiles as they come."""
+class _TileEncoder:
+    """Encoder that encodes each tile when it is put."""
 
     def __init__(self, form: ShardFormat, window: Window, variable: str) -> None:
         self.form, self.window, self.variable = form, window, variable
@@ -208,11 +208,11 @@ class _TileByTile:
         return self.encoder.parts()
 
 
-class _ByZarr:
-    """Has zarr-python encode a shard, of a raster that is encoded otherwise than ours are.
+class _ZarrEncoder:
+    """Encoder by zarr-python, for a raster whose codecs are not those of `ShardFormat`.
 
-    Left to itself zarr-python would read the shard that is there before it replaces it: slow, and
-    impossible if that one is damaged, which is when it must be replaced.
+    The shard is encoded in a store in memory: in the store on disk zarr-python would read the old
+    shard before it replaces it, which is slow, and fails if the old shard is damaged.
     """
 
     def __init__(self, document: bytes, window: Window, key: str, variable: str) -> None:
@@ -223,7 +223,7 @@ class _ByZarr:
         prototype = default_buffer_prototype()
         self.key, self.window, self.variable = key, window, variable
         self.memory: dict[str, Any] = {"zarr.json": prototype.buffer.from_bytes(document)}
-        # Not as an argument of open_array, which takes it and ignores it.
+        # open_array accepts this setting as an argument, but ignores it
         self.target = zarr.open_array(
             MemoryStore(self.memory), mode="r+", zarr_format=3
         ).with_config({"write_empty_chunks": True})
@@ -241,8 +241,8 @@ class _ByZarr:
 def _encoder(document: bytes, window: Window, key: str, variable: str) -> _Encoder:
     form = shard_format(json.loads(document))
     if form is None:
-        return _ByZarr(document, window, key, variable)
-    return _TileByTile(form, window, variable)
+        return _ZarrEncoder(document, window, key, variable)
+    return _TileEncoder(form, window, variable)
 
 
 def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> None:
@@ -254,10 +254,9 @@ def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> Non
 def encode_shard(
     document: bytes, window: Window, key: str, array: NDArray[Any], variable: str
 ) -> list[bytes]:
-    """The bytes of one shard, in parts, made in memory.
+    """Return the bytes of one shard, in parts.
 
-    Tiles that hold nothing but fill values are written too: then a shard is there if it has been
-    written.
+    Tiles that contain only fill values are encoded too, so a shard that has been written exists.
     """
     encoder = _encoder(document, window, key, variable)
     encoder.put(window, array)

@@ -1,10 +1,10 @@
-"""Where stores lie: objects by key, on a file system here, on an object store by the same protocol.
+"""Storage protocol: objects by key, in a file system here, or in an object store.
 
-A key is a path of names relative to the root of a `Storage`, with ``/`` between them. Objects are
-written whole or not at all. Nothing outside this file may assume that a folder exists because a key
-has it in its path, or that an object or a whole store can be renamed: an object store has neither.
-What takes the place of a rename are `Storage.commit`, for a whole store, and `Storage.move`, for an
-object that is moved again if a kill came in between.
+A key is a path of names relative to the root of a `Storage`, separated by ``/``. Objects are
+written whole or not at all. An object store has no folders and cannot rename, so no code outside
+this file may assume that the folders of a key exist, or that an object or a store can be renamed.
+In place of a rename there are `Storage.commit`, for a whole store, and `Storage.move`, for an
+object; both can be repeated after a kill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError, full_storage_reported
+from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.memory import empty
 
 TEMPORARY = ".tmp"
@@ -38,23 +38,23 @@ _RENAME_EXCHANGE = 2
 
 
 class State(NamedTuple):
-    """What tells an object from any that had or will have its key: a cache key, a fingerprint."""
+    """Identity of one version of an object, for cache keys and fingerprints."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     version: Hashable
     """Unique among all objects: device, inode and time of a file, address and ETag elsewhere."""
 
 
 class Reader(Protocol):
-    """An object as it was when it was opened, even if another is put under its key meanwhile."""
+    """Open object, which stays the version that was opened when its key is written again."""
 
     @property
     def state(self) -> State:
         """Size and version."""
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Return so many bytes from an offset on, in memory of `orograph.tiles.memory.empty`.
+        """Return ``length`` bytes from ``offset``, allocated by `orograph.tiles.memory.empty`.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Reader(Protocol):
         """
 
     def tail(self, length: int) -> NDArray[np.uint8]:
-        """Return the last bytes: all there are, if they are fewer than ``length``."""
+        """Return the last ``length`` bytes, or all if there are fewer."""
 
     def __enter__(self) -> Reader: ...
 
@@ -76,18 +76,18 @@ class Reader(Protocol):
 
 
 class Storage(Protocol):
-    """Objects below one root: a store, or what a run keeps while it works.
+    """Objects below one root: a store, or the working files of a run.
 
-    It is hashable and small when pickled: it holds the address of the root, and no connection. The
-    text of it is that address. ``prefix`` is a key without a ``/`` at its end; the empty one is the
-    root. Whatever the storage keeps for itself, such as files that are not yet whole, has no key.
+    A storage is hashable and small when pickled: it holds the address of the root, and no
+    connection. ``str`` returns that address. ``prefix`` is a key without a ``/`` at its end; the
+    empty one is the root. Internal files of the storage, such as unfinished ones, have no key.
     """
 
     def __hash__(self) -> int: ...
 
     @property
     def name(self) -> str:
-        """Last name of the root's address."""
+        """Last component of the root's address."""
 
     # -- objects -----------------------------------------------------------------------------------
 
@@ -101,93 +101,95 @@ class Storage(Protocol):
         """Return size and version of an object; None if there is none."""
 
     def put(self, key: str, *parts: Any) -> None:
-        """Write an object of parts, bytes or arrays of bytes: others see the old one or the new.
+        """Write an object, given in parts (bytes or arrays of bytes), atomically.
+
+        Readers see the old object or the new one.
 
         Raises
         ------
         FileNotFoundError
-            If the root is a folder that has been removed: a late writer must not bring it back.
+            If the root is a folder that has been removed: a late writer must not create it again.
         StorageFullError
-            If there is no room. What was there before is as it was.
+            If there is no room. The old object is then unchanged.
         """
 
     def create(self, key: str, *parts: Any) -> None:
-        """Write an object as `put` does if there is none; FileExistsError if there is one.
+        """Write an object as `put` does, or raise FileExistsError if there is one.
 
-        Of any number of writers at once, one succeeds.
+        Of any number of concurrent writers one succeeds.
         """
 
     def move(self, key: str, target: str) -> None:
-        """Give an object another key, in place of what had it.
+        """Move an object to another key, and replace the object there.
 
-        ``target`` is whole at any time. After a kill the object may have both keys; to move it
-        again does no harm.
+        ``target`` is whole at any time. After a kill the object may have both keys; the move can
+        then be repeated.
         """
 
     def delete(self, key: str) -> None:
-        """Remove an object if it is there."""
+        """Delete an object if it exists."""
 
     # -- prefixes ----------------------------------------------------------------------------------
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the names next after a prefix, of objects and of longer prefixes."""
+        """Return the next components after a prefix, of the keys below it."""
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
         """Yield keys and states of all objects below a prefix, in any order."""
 
     def delete_all(self, prefix: str = "") -> None:
-        """Remove all objects below a prefix, and what earlier calls that were killed have left.
+        """Delete all objects below a prefix, and the remains of earlier calls that were killed.
 
-        If it is killed itself, some may remain.
+        If this call is killed, some objects may remain.
         """
 
     def child(self, name: str) -> Storage:
-        """Return the storage of what lies below one name."""
+        """Return the storage whose root is ``name`` below this root."""
 
     def beside(self, suffix: str) -> Storage:
-        """Return the storage whose root has the same address with a suffix."""
+        """Return the storage whose root is this address with a suffix."""
 
     # -- whole stores ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Is there anything at the root that a writer would have to mind?"""
+        """Return whether anything exists at the root, a file or a broken link too."""
 
     def is_tree(self) -> bool:
-        """Is it there, and of a kind that `commit` can replace? (A link or a file is not.)"""
+        """Return whether the root exists and `commit` can replace it; False for a link or file."""
 
     def check_place(self) -> None:
-        """Refuse a root where nothing can be written, with an InputError."""
+        """Raise InputError if nothing can be written at the root."""
 
     def overlaps(self, other: Storage) -> bool:
-        """Does one of the two lie in the other, or are they the same?"""
+        """Return whether the two roots are the same, or one contains the other."""
 
     def claim(self) -> None:
-        """Take a root at which nothing lies, to write below it; FileExistsError if it is taken."""
+        """Create the root, to write below it; raise FileExistsError if it exists."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
-        """Make a finished store the one of this root, and remove it from where it was written.
+        """Move a finished store to this root.
 
-        At any time one finds the old store whole, or none, or the new one whole; where the storage
-        can exchange two names, always one of them. After a kill ``staged`` is still whole unless
-        the new store is there, and may be committed again.
+        At any time readers find the old store whole, or none, or the new one whole; if the storage
+        can exchange two names, always one of them. After a kill either ``staged`` is still whole,
+        and can be committed again, or the new store is complete.
 
         Raises
         ------
         FileExistsError
-            If something is there, and ``replace`` is false.
+            If the root exists, and ``replace`` is false.
         """
 
     def zarr_store(self) -> Any:
-        """Return what zarr-python and xarray take as a store."""
+        """Return the store in a form that zarr-python and xarray accept."""
 
 
 Location = str | os.PathLike[str] | Storage
-"""What users and callers name a place by."""
+"""Path, URL or storage of a store."""
 
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """Files below a folder, of a local file system or one that all workers see."""
+    """Files below a folder, in a local file system or one that all workers share."""
 
     root: str
 
@@ -231,20 +233,22 @@ class LocalStorage:
 
     def put(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
-        with full_storage_reported(path):
+        with report_full_storage(path):
             self._in_folder(key, lambda: replace_file(path, *parts))
 
     def create(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
-        with full_storage_reported(path):
+        with report_full_storage(path):
             self._in_folder(key, lambda: create_file(path, *parts))
 
     def move(self, key: str, target: str) -> None:
         self._in_folder(target, lambda: os.replace(self._path(key), self._path(target)))
 
     def _in_folder(self, key: str, write: Callable[[], None]) -> None:
-        """Write a file, and make the folders of its key if they were missing, but never the root:
-        if that is gone, so is the run."""
+        """Write a file, and create missing folders of its key, but never the root.
+
+        A missing root means that its run has been removed.
+        """
         try:
             write()
         except FileNotFoundError:
@@ -275,8 +279,7 @@ class LocalStorage:
                     yield key, state
 
     def delete_all(self, prefix: str = "") -> None:
-        # Under another name first, so that no half of it is taken for something, and no late writer
-        # finds it.
+        # Rename first: no reader then sees a part of it, and no late writer finds it.
         path = Path(self._path(prefix))
         hidden = f".{path.name}."
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -310,7 +313,7 @@ class LocalStorage:
         return os.path.commonpath([one, two]) in (one, two)
 
     def claim(self) -> None:
-        with full_storage_reported(self.root):
+        with report_full_storage(self.root):
             os.mkdir(self.root)
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
@@ -332,18 +335,18 @@ class LocalStorage:
         shutil.rmtree(aside)
 
     def zarr_store(self) -> Any:
-        return self.root  # a path, so that xarray names arrays by the time of its files
+        return self.root  # a path: xarray then includes the time of its files in names of arrays
 
 
 class _FileReader:
-    """A file, open: what replaces it has another inode."""
+    """Reader of an open file; a replacement of the file has another inode."""
 
     def __init__(self, file: int, state: State) -> None:
         self._file = file
         self.state = state
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
-        # An array and no bytes: slices of it are no copies, and google_crc32c takes no memoryview.
+        # An array: its slices are no copies, and google_crc32c does not accept a memoryview.
         content = empty((length,), np.uint8)
         done = 0
         while done < length:
@@ -373,18 +376,20 @@ def _from_file_url(url: str) -> LocalStorage:
 
 
 SCHEMES: dict[str, Callable[[str], Storage]] = {"file": _from_file_url}
-"""What opens the addresses of a scheme."""
+"""Function that opens URLs, by their scheme."""
 
 
 def open_storage(place: Location) -> Storage:
-    """Return the storage at a path or URL; one that is open already as it is.
+    """Return the storage at a path or URL; return a storage unchanged.
 
     Raises
     ------
     InputError
-        If stores cannot be kept at such addresses.
+        If it is none of them, or the scheme of the URL is not supported.
     """
     if not isinstance(place, str | os.PathLike):
+        if not hasattr(place, "zarr_store"):
+            raise InputError(f"{place!r} is no address of a store; give a path or a file:// URL")
         return place
     address = os.fspath(place)
     scheme = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", address)
@@ -399,22 +404,22 @@ def open_storage(place: Location) -> Storage:
 
 
 def local_path(storage: Storage) -> Path:
-    """Return the folder of a storage, for what needs one; InputError if it has none."""
+    """Return the folder of a storage; raise InputError if it is in no file system."""
     if not isinstance(storage, LocalStorage):
         raise InputError(f"{storage}: it is on no file system; give a path on one")
     return Path(storage.root)
 
 
 def replace_file(path: Path, *parts: Any) -> None:
-    """Write a whole file or nothing: readers and a kill at any moment see old or new bytes.
+    """Write a file atomically: readers see the old bytes or the new ones, after a kill too.
 
-    ``parts``, bytes or arrays of bytes, come one behind the other.
+    ``parts``, bytes or arrays of bytes, are concatenated.
     """
     _write_beside(path, parts, os.replace)
 
 
 def create_file(path: Path, *parts: Any) -> None:
-    """Write a whole file as `replace_file` does, or raise FileExistsError if there is one."""
+    """Write a file as `replace_file` does, or raise FileExistsError if there is one."""
 
     def link(temporary: Path, path: Path) -> None:
         try:
@@ -427,7 +432,7 @@ def create_file(path: Path, *parts: Any) -> None:
 
 
 def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
-    """Write a file under a name of its own, then let ``name`` give it its name."""
+    """Write a file under a temporary name, then call ``name`` to give it its final name."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         with temporary.open("wb") as file:
@@ -439,12 +444,12 @@ def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path
 
 
 def is_token(name: str) -> bool:
-    """Is this a name that `uuid.uuid4` has drawn?"""
+    """Return whether a name has the form of a `uuid.uuid4` in hexadecimal digits."""
     return len(name) == 32 and set(name) <= set("0123456789abcdef")
 
 
 def _is_temporary(name: str) -> bool:
-    """Is this a file that `replace_file` had not finished?"""
+    """Return whether a name is that of an unfinished file of `replace_file`."""
     return name.startswith(".") and name.endswith(TEMPORARY)
 
 
@@ -457,7 +462,7 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Swap two names atomically (Linux ``renameat2``); False where that is not to be had."""
+    """Exchange two names atomically (Linux ``renameat2``); return False if it is not supported."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

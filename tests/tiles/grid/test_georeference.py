@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ import xarray as xr
 from affine import Affine
 from rasterio.crs import CRS
 
+import orograph as og
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.lengths import step_lengths
 
 UTM = Affine(30.0, 0.0, 376313.6554542635, 0.0, -30.0, 3807917.8276283755)
 DEGREES = Affine(1 / 10800, 0.0, -79.1561403493824, 0.0, -1 / 10800, 36.23914490223779)
@@ -192,6 +195,27 @@ def test_columns_before_rows_are_refused() -> None:
     array = xr.DataArray(np.zeros((3, 4)), dims=("lon", "lat"))
     with pytest.raises(InputError, match=r"\.transpose\('lat', 'lon'\)"):
         Georeference.from_dataarray(array)
+
+
+@pytest.mark.parametrize("attributes", [{"crs_wkt": "none"}, {"grid_mapping_name": "none"}])
+def test_a_crs_that_is_not_understood_is_refused(
+    attributes: dict[str, str], tmp_path: Path
+) -> None:
+    axes = {"y": [1.0, 2.0], "x": [1.0, 2.0], "spatial_ref": ((), 0, attributes)}
+    array = xr.DataArray(np.ones((2, 2)), axes, ("y", "x"))
+    with pytest.raises(InputError, match=r"raster: its CRS is not understood .*; set another"):
+        og.ingest(array, tmp_path / "a")
+    with pytest.raises(InputError, match=r"raster: its CRS is not understood .*; set another"):
+        og.cost_distance(array, [(1, 1)])
+    with pytest.raises(InputError, match=r"CRS .*; set another"):
+        og.to_geotiff(array, tmp_path / "a.tif")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", ["x", 1j, [(1, 2), 3], [1, 2, 3]])
+def test_a_cell_size_of_other_things_than_numbers_is_refused(size: Any) -> None:
+    with pytest.raises(InputError, match=r"cell_size: .*; give one side, or two: \(y, x\)"):
+        step_lengths(Georeference(), (2, 2), size)
 
 
 def test_coordinates_of_text_are_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,9 @@ NO_POINTS: dict[str, tuple[Any, str]] = {
     "complex numbers in a list": ([(1, 2j)], "complex128; give real numbers"),
     "words": ([("a", "b")], "give real numbers"),
     "points of unlike length": ([(1, 2), (3,)], "give numbers"),
+    "one empty point": (Point(), "point 0 is .nan, nan.; it must be finite"),
+    "an empty point in a list": ([Point(1, 1), Point()], "point 1 is .nan, nan.; it must be"),
+    "an object without y": ([SimpleNamespace(x=1, y=2), SimpleNamespace(x=1)], "give points, each"),
 }  # fmt: skip
 
 

@@ -577,6 +577,18 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(_two_bands, {}, r"two\.tif: 2 bands; .* band=1", id="two bands"),
         pytest.param(_two_bands, {"band": 3}, r"band=3; it has bands 1 to 2", id="no such band"),
         pytest.param(
+            _two_bands,
+            {"band": "1"},
+            r"band='1'; it has bands 1 to 2",
+            id="a band of a file as text",
+        ),
+        pytest.param(
+            lambda f: np.zeros((3, 4, 5)),
+            {"band": 1.0},
+            r"band=1\.0; it has bands 1 to 3",
+            id="a band as a float",
+        ),
+        pytest.param(
             lambda f: np.zeros((3, 4, 5)), {}, r"array: 3 bands; .* band=1", id="three layers"
         ),
         pytest.param(lambda f: CELLS, {"band": 2}, r"band=2, but it has one layer", id="one layer"),
@@ -642,6 +654,9 @@ def _persisted(folder: Path) -> xr.DataArray:
             r"nodata=-1\.7e\+308 does not fit float32",
             id="a float64 in float32",
         ),
+        pytest.param(
+            lambda f: CELLS, {"nodata": 10**400}, r"does not fit float32", id="beyond float64"
+        ),
         pytest.param(lambda f: CELLS, {"nodata": "x"}, r"nodata='x' is no number", id="a word"),
         pytest.param(
             lambda f: np.ma.masked_less(CELLS.astype("i4"), 3),
@@ -661,6 +676,12 @@ def _persisted(folder: Path) -> xr.DataArray:
             {},
             r"scale_factor is 0\.1: .*mask_and_scale=True",
             id="a packed DataArray",
+        ),
+        pytest.param(
+            lambda f: xr.DataArray(CELLS, dims=("y", "x"), attrs={"add_offset": np.arange(2.0)}),
+            {},
+            r"add_offset is \[0\. 1\.\]",
+            id="several offsets",
         ),
         pytest.param(_persisted, {}, r"held by a cluster \(\.persist\(\)\)", id="persisted chunks"),
         pytest.param(lambda f: 3.0, {}, r"source: float; it must be a DataArray", id="a number"),
@@ -684,6 +705,13 @@ def test_a_nodata_other_than_the_stores_is_refused(tmp_path: Path) -> None:
     create_store(tmp_path / "b", (2, 2), Layout(2, 2), [Variable("z", "f4", np.nan)])
     publish(tmp_path / "b", tmp_path / "b.zarr")
     assert np.isnan(open_raster(tmp_path / "b.zarr", nodata=np.nan).nodata)
+
+
+def test_names_of_variables_need_not_be_text() -> None:
+    dataset = xr.Dataset({3: (("y", "x"), CELLS), 4: (("y", "x"), CELLS + 1)})
+    for variable in ("4", 4):
+        raster = open_raster(dataset, variable=variable)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(raster.read(Window(0, 0, *CELLS.shape)), CELLS + 1)
 
 
 def test_bands_are_chosen_from_one(tmp_path: Path) -> None:

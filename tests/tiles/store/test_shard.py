@@ -21,7 +21,7 @@ from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store import shard, sink
 from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store, publish
-from orograph.tiles.store.decoded_cache import DecodedTiles
+from orograph.tiles.store.decoded_cache import DecodedTileCache
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import (
     ShardEncoder,
@@ -187,7 +187,7 @@ def test_any_window_reads_the_bits_that_zarr_reads(
         window = Window(y, x, height, data.draw(st.integers(1, shape[1] - x)))
         with monkeypatch.context() as patch:
             patch.setattr(zarr, "open_array", None)  # none of it by zarr-python
-            patch.setattr(shard, "RUN_BYTES", data.draw(st.sampled_from([0, 100, 2**23])))
+            patch.setattr(shard, "RANGE_BYTES", data.draw(st.sampled_from([0, 100, 2**23])))
             read = raster.read(window)
         assert read.flags.c_contiguous
         assert read.dtype == np.dtype(dtype)
@@ -209,7 +209,7 @@ def test_only_the_index_and_the_tiles_of_the_window_are_read(
         return preadv(fd, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", watched)
-    monkeypatch.setattr(shard, "TILES", DecodedTiles(0))
+    monkeypatch.setattr(shard, "TILE_CACHE", DecodedTileCache(0))
     raster = StoreRaster(path)
     end = (size - 16 * 64 - 4, 16 * 64 + 4)
     raster.read(Window(17, 33, 2, 3))
@@ -225,10 +225,10 @@ def test_only_the_index_and_the_tiles_of_the_window_are_read(
     pairs = [(int(index[0, at, 0]), int(index[0, at, 1])) for at in range(4)]
     assert asked == [end, *pairs]
     asked.clear()
-    monkeypatch.setattr(shard, "RUN_BYTES", int(index[:2, :2, 1].sum()))
+    monkeypatch.setattr(shard, "RANGE_BYTES", int(index[:2, :2, 1].sum()))
     raster.read(Window(0, 0, 32, 32))  # at most so many bytes at a time
-    assert asked[:2] == [end, (0, shard.RUN_BYTES)]
-    assert max(length for _, length in asked[1:]) <= shard.RUN_BYTES
+    assert asked[:2] == [end, (0, shard.RANGE_BYTES)]
+    assert max(length for _, length in asked[1:]) <= shard.RANGE_BYTES
 
 
 def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ def test_tiles_read_with_a_halo_are_decoded_once(
 ) -> None:
     cells = cells_of((64, 64), "f4")
     raster = StoreRaster(make(tmp_path / "a", cells, Layout(8, 32)))
-    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**22))
+    monkeypatch.setattr(shard, "TILE_CACHE", DecodedTileCache(2**22))
     sizes = decodings(monkeypatch)
     for y in range(0, 64, 8):
         for x in range(0, 64, 8):
@@ -369,11 +369,11 @@ def test_tiles_at_a_ragged_edge_are_not_kept_when_they_are_read_whole(
 ) -> None:
     kept: list[int] = []
 
-    class Watched(DecodedTiles):
+    class Watched(DecodedTileCache):
         def put(self, state: Any, begin: int, cells: np.ndarray) -> None:
             kept.append(begin)
 
-    monkeypatch.setattr(shard, "TILES", Watched(2**22))
+    monkeypatch.setattr(shard, "TILE_CACHE", Watched(2**22))
     cells = cells_of((61, 43), "f4")
     raster = StoreRaster(make(tmp_path / "a", cells, Layout(8, 32)))
     for y in range(0, 61, 8):
@@ -390,7 +390,7 @@ def test_tiles_at_a_ragged_edge_are_not_kept_when_they_are_read_whole(
 def test_a_shard_replaced_under_its_name_is_decoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard, "TILES", DecodedTiles(2**20))
+    monkeypatch.setattr(shard, "TILE_CACHE", DecodedTileCache(2**20))
     first = cells_of((64, 64), "f4")
     second = np.ascontiguousarray(first[::-1])
     path = make(tmp_path / "a", first, Layout(8, 32))
@@ -405,7 +405,7 @@ def test_sides_of_large_tiles_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
     """At most one decoding of a tile for itself, and one for those around it."""
     cells = cells_of((256, 256), "f8")
     raster = StoreRaster(make(tmp_path / "a", cells, Layout(64, 128)))
-    monkeypatch.setattr(shard, "TILES", DecodedTiles(15 * 64 * 64 * 8))
+    monkeypatch.setattr(shard, "TILE_CACHE", DecodedTileCache(15 * 64 * 64 * 8))
     sizes = decodings(monkeypatch)
     for y in range(0, 256, 64):
         for x in range(0, 256, 64):
@@ -415,7 +415,7 @@ def test_sides_of_large_tiles_are_kept(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_decoded_tiles_are_kept_up_to_a_limit_the_latest_longest() -> None:
-    tiles = DecodedTiles(64 * 288)  # room for 48 of them, and for the sides of 32
+    tiles = DecodedTileCache(64 * 288)  # room for 48 of them, and for the sides of 32
     state, part = (1, 2, 3, 4), Window(2, 2, 2, 3)
     cells = [np.full((6, 6), n, np.int64) for n in range(50)]
     for n in range(48):
@@ -436,7 +436,7 @@ def test_decoded_tiles_are_kept_up_to_a_limit_the_latest_longest() -> None:
 
 
 def test_of_a_large_tile_its_sides_are_known_and_nothing_else() -> None:
-    tiles, state = DecodedTiles(2**12), (1, 2, 3, 4)
+    tiles, state = DecodedTileCache(2**12), (1, 2, 3, 4)
     cells = np.arange(64, dtype=np.int64).reshape(8, 8)
     tiles.put(state, 0, cells)
     for part in (Window(0, 3, 1, 5), Window(6, 0, 2, 8), Window(2, 0, 5, 2), Window(7, 7, 1, 1)):

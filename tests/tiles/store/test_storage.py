@@ -342,6 +342,9 @@ def test_paths_and_file_urls_name_the_same_place(
     for wrong in ("file://server/a.zarr", "file://"):
         with pytest.raises(InputError, match="names no file of this computer"):
             open_storage(wrong)
+    for call in (og.open, lambda place: og.ingest(np.eye(3), place)):
+        with pytest.raises(InputError, match="5 is no address of a store; give a path"):
+            call(5)
 
 
 def test_other_addresses_are_refused_before_anything_is_done(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.memory import arrays_from
+from orograph.tiles.memory import use_allocator
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store import storage
 from orograph.tiles.store.create import (
@@ -608,7 +608,7 @@ def test_a_gpu_without_memory_is_not_taken_for_a_damaged_store(
     cells = noise((20, 20))
     raster = StoreRaster(make_store(tmp_path / "a.zarr", cells, Layout(4, 8)))
     message = r"bytes of .* could not be had \(.*; give workers fewer threads, .* backend='numba'"
-    with arrays_from(device.host_array), pytest.raises(BackendError, match=message):
+    with use_allocator(device.host_array), pytest.raises(BackendError, match=message):
         raster.read(Window(0, 0, 20, 20))
     with pytest.raises(BackendError, match=message):
         device.upload(cells)

@@ -1,7 +1,9 @@
-"""Coordinate reference systems: whether two are one, and points brought from one to another."""
+"""Coordinate reference systems (CRS): parsing, comparing, reprojecting points."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +17,19 @@ if TYPE_CHECKING:
 Coordinates = npt.NDArray[np.float64]
 
 
+@contextmanager
+def report_crs_error(what: str) -> Iterator[None]:
+    """Raise InputError if pyproj does not accept a CRS."""
+    from pyproj.exceptions import CRSError
+
+    try:
+        yield
+    except CRSError as error:
+        raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
+
+
 def parse_crs(given: Any, what: str) -> CRS:
-    """Return the horizontal part of a CRS, given as whatever pyproj understands.
+    """Return the horizontal part of a CRS, which is given in any form that pyproj accepts.
 
     Raises
     ------
@@ -24,12 +37,9 @@ def parse_crs(given: Any, what: str) -> CRS:
         If pyproj does not understand it.
     """
     from pyproj import CRS
-    from pyproj.exceptions import CRSError
 
-    try:
+    with report_crs_error(what):
         crs = CRS.from_user_input(given)
-    except CRSError as error:
-        raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
     if crs.is_bound and crs.source_crs is not None:
         crs = crs.source_crs
     if crs.is_compound:
@@ -38,7 +48,10 @@ def parse_crs(given: Any, what: str) -> CRS:
 
 
 def same_crs(one: CRS, other: CRS) -> bool:
-    """Return whether coordinates (x, y) mean the same place in both, however they are written."""
+    """Return whether coordinates (x, y) denote the same location in both.
+
+    The order of the axes and the way in which a CRS is written do not matter.
+    """
     if one.equals(other, ignore_axis_order=True):
         return True
     code = one.to_epsg()
@@ -57,12 +70,12 @@ def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str
     raster_wkt
         CRS of the raster, None if it has none.
     name
-        What the points are, for the message.
+        Argument that holds the points, for the message.
 
     Raises
     ------
     InputError
-        If only one of the two has a CRS, or points have no place in that of the raster.
+        If only one of the two has a CRS, or a point cannot be transformed to that of the raster.
     """
     if given is None and raster_wkt is None:
         return points

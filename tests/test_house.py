@@ -241,7 +241,7 @@ OLD_NAMES = {
     "Asked": "QueryContext",
     "Call": "VisitRequest",
     "Delta": "BucketWidth",
-    "Ends": "EndPair, or what is at the ends",
+    "Ends": "EndPair",
     "Found": "SearchResult",
     "Met": "BidirectionalVisit",
     "Options": "RunOptions",
@@ -250,8 +250,9 @@ OLD_NAMES = {
     "Touched": "QueryStats",
     "Wanted": "BuildSpec",
 }
-# where a word is the field's own: the two halves into which nested dissection cuts a block
-TERMS = {"kernels/boundary": {"halves"}}
+# Where a word is the field's own: the two halves into which nested dissection cuts a block, and the
+# ends of edges.
+TERMS = {"kernels/boundary": {"halves"}, "kernels/label": {"Ends"}}
 
 
 def old_names(path: Path, terms: set[str]) -> Iterator[str]:
@@ -263,8 +264,9 @@ def old_names(path: Path, terms: set[str]) -> Iterator[str]:
             parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", token.string)
             words = {part.lower() for part in parts} & (OLD_WORDS.keys() - terms)
             better = [OLD_WORDS[word] for word in sorted(words)]
-            if token.string.lstrip("_") in OLD_NAMES:
-                better.append(OLD_NAMES[token.string.lstrip("_")])
+            name = token.string.lstrip("_")
+            if name in OLD_NAMES.keys() - terms:
+                better.append(OLD_NAMES[name])
             for word in better:
                 yield f"{path}:{token.start[0]}: {token.string}; say {word}"
 

@@ -147,3 +147,16 @@ def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.M
     results = runner.summarize(verbose=False)
     assert results.attempted > 0, f"{name}: its Examples section has no example"
     assert results.failed == 0, "".join(report)
+
+
+def test_figures_are_those_of_their_script(tmp_path: Path) -> None:
+    script = ROOT / "docs/figures.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True)
+    drawn = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
+    assert drawn.keys() == {path.name for path in (ROOT / "docs").glob("*.svg")}
+    # versions of matplotlib draw other glyph tables and numbers: the words must be the same
+    for name, text in drawn.items():
+        words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
+        committed = (ROOT / "docs" / name).read_text()
+        assert words
+        assert re.findall(r"<text[^>]*>([^<]*)</text>", committed) == words

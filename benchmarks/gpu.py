@@ -34,7 +34,7 @@ def import_from_the_tree(folder: Path) -> None:
     for name in ("tiles", "kernels"):
         (package / name).symlink_to(ROOT / name, target_is_directory=True)
     for path in (ROOT / "pipeline").iterdir():
-        if path.suffix == ".py":
+        if path.suffix == ".py" or (path / "__init__.py").exists():
             (package / path.name).symlink_to(path)
     metadata = folder / "orograph-0.dist-info" / "METADATA"
     metadata.parent.mkdir()

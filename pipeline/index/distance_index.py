@@ -5,7 +5,6 @@ One idea, long: one public class, each of whose methods says what it takes, retu
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,7 +35,7 @@ from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.storage import Location
 
@@ -117,6 +116,8 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
@@ -142,6 +143,8 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
@@ -166,6 +169,8 @@ class DistanceIndex:
         dtype: str = "float64",
         cell_size: float | tuple[float, float] | None = None,
         nodata: float | int | None = None,
+        band: int | None = None,
+        variable: str | None = None,
         sparsify: bool = False,
         memory: int = MEMORY,
         overwrite: bool = False,
@@ -178,7 +183,7 @@ class DistanceIndex:
 
         Parameters
         ----------
-        friction, elevation, cost, coefficients, cell_size, dtype, nodata
+        friction, elevation, cost, coefficients, cell_size, dtype, nodata, band, variable
             As of `cost_distance`.
         store : path
             Zarr store to write.
@@ -236,6 +241,8 @@ class DistanceIndex:
             dtype=dtype,
             cell_size=cell_size,
             nodata=nodata,
+            band=band,
+            variable=variable,
             sparsify=sparsify,
         )
         for raster in wanted.rasters:
@@ -329,8 +336,8 @@ class DistanceIndex:
         Parameters
         ----------
         points : points
-            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
-            brought to the CRS of the raster.
+            In map coordinates, shape (n, 2), x and y, or a vector layer of points, brought to the
+            CRS of the raster.
         targets : points, optional
             Where to, in the same way; by default the points themselves.
         snap : bool or int
@@ -409,17 +416,20 @@ class DistanceIndex:
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
+        all_touched: bool = False,
     ) -> xr.Dataset:
         """Return the least cost of reaching each cell from the nearest of some sources.
 
         Parameters
         ----------
-        sources : raster or points
-            As of `cost_distance`: points, or a raster.
+        sources : raster, points or vector layer
+            As of `cost_distance`.
         window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
         snap : bool or int
             As of `distance_matrix`.
+        all_touched : bool
+            Take all cells that areas touch.
 
         Returns
         -------
@@ -432,8 +442,8 @@ class DistanceIndex:
         Blocks are read as far as the sources' costs spread below the greatest one in the window.
         For a whole raster `cost_distance` is quicker.
         """
-        part = self._window(window)
-        cells = cells_of_sources(self._store, sources, snap)
+        part = parse_window(window, self.shape)
+        cells = cells_of_sources(self._store, sources, snap, all_touched)
         context = QueryContext()
         found = field_of(self._blocks, cells, part, context)
         self._tell(context)
@@ -503,7 +513,7 @@ class DistanceIndex:
         The index is then the same to the bit as one built of the changed raster. A process that is
         killed meanwhile leaves the old index, or the new one.
         """
-        part = self._window(window)
+        part = parse_window(window, self.shape)
         given = {"friction": friction, "elevation": elevation}
         made = update_index(self._store, part, given)
         self._blocks.forget()
@@ -524,25 +534,6 @@ class DistanceIndex:
         self._tell(context)
         return start, end, costs
 
-    def _window(self, window: Window | tuple[int, int, int, int] | None) -> Window:
-        whole = Window(0, 0, *self.shape)
-        if window is None:
-            return whole
-        given = _as_given(window) if isinstance(window, Window) else window
-        try:
-            part = Window(*(operator.index(n) for n in given))
-        except TypeError:
-            raise InputError(
-                f"window: {window!r}; give its first row, first column, rows and columns, as whole "
-                "numbers"
-            ) from None
-        if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(self.shape) != part:
-            raise InputError(
-                f"window: {_as_given(part)} (row, column, rows, columns) is empty or leaves "
-                f"the raster of {self.shape[0]} x {self.shape[1]} cells; give a part of it"
-            )
-        return part
-
     def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
             self._all_bytes = self._store.bytes("matrices/c")
@@ -553,11 +544,6 @@ class DistanceIndex:
             all_bytes=self._all_bytes,
             visits=context.visits,
         )
-
-
-def _as_given(window: Window) -> tuple[int, int, int, int]:
-    """A window as it is given."""
-    return window.y, window.x, window.height, window.width
 
 
 def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:

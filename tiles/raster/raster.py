@@ -26,16 +26,13 @@ from orograph.tiles.raster.from_xarray import (
 from orograph.tiles.raster.nodata import native_nodata
 from orograph.tiles.store.publish import MARK, group_attributes, partial_path
 from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
-_VECTOR = {
-    ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
-    ".geoparquet", ".dxf",
-}  # fmt: skip
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
@@ -152,11 +149,10 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             return reader(path, band, nodata, variable)
         except _CannotReadError as error:
             tried.append(str(error))
-    if Path(path).suffix.lower() in _VECTOR:
+    if is_vector_path(path):
         raise InputError(
-            f"{path}: a vector file, and no raster; burn it into one (gdal_rasterize, "
-            "rasterio.features.rasterize), or, where points are taken, pass "
-            f"geopandas.read_file({path!r})"
+            f"{path}: a vector file, and no raster; burn it into one by og.rasterize({path!r}, "
+            "like=...)"
         )
     raise InputError(
         f"{path} is no raster that could be read; tried {'; '.join(tried)}. "

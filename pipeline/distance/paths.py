@@ -16,6 +16,7 @@ from orograph.distance.sources import check_same_place, snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
 from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
+from orograph.plotting import html
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -119,6 +120,19 @@ class LeastCostPath:
             f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
             f"{self.length:g}, from ({x:.10g}, {y:.10g}) to ({end_x:.10g}, {end_y:.10g})>"
         )
+
+    def _repr_html_(self) -> str:
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
+        rows = {
+            "cost": f"{self.cost:g}",
+            "length": f"{self.length:g}",
+            "cells": len(self.cells),
+            "from": f"{x:.10g}, {y:.10g}",
+            "to": f"{end_x:.10g}, {end_y:.10g}",
+            "CRS": crs,
+        }
+        return html.table("Least-cost path", rows, html.sketch(self.coordinates))
 
 
 class LeastCostPaths(list[LeastCostPath]):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import current_client
+from orograph.execution.feedback import compilations
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
@@ -34,6 +35,7 @@ from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER
+from orograph.plotting import html
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
@@ -97,6 +99,7 @@ class DistanceIndex:
         self._client = client
         self._touched: QueryStats | None = None
         self._all_bytes: int | None = None
+        compilations()  # says so, if a question needs kernels
 
     # -- making and opening ------------------------------------------------------------------
 
@@ -325,6 +328,21 @@ class DistanceIndex:
             f"connectivity={form.connectivity}, {form.dtype}, {form.count} blocks of {form.side}"
             f"{sparsified}>"
         )
+
+    def _repr_html_(self) -> str:
+        form, touched = self._store.form, self._touched
+        rows: dict[str, Any] = {
+            "cells": f"{form.shape[0]} x {form.shape[1]}",
+            "cost": form.cost,
+            "connectivity": form.connectivity,
+            "dtype": form.dtype,
+            "blocks": f"{form.count} of {form.side} x {form.side} cells",
+            "on disk": f"{self.nbytes:,} bytes, {self.bytes_per_cell:.1f} a cell",
+            "sparsified": "yes" if form.sparsify else "no",
+        }
+        if touched is not None:
+            rows["last question"] = f"read {touched.bytes:,} bytes of {touched.blocks} blocks"
+        return html.table("Distance index", rows)
 
     # -- questions ---------------------------------------------------------------------------
 

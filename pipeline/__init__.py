@@ -17,6 +17,7 @@ import orograph.accessor  # noqa: F401  (registers it)
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
+    from orograph.component_table import component_table
     from orograph.components import connected_components
     from orograph.dense_paths.all_pairs import all_pairs
     from orograph.distance.cost_distance import cost_distance
@@ -58,6 +59,7 @@ _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
     "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
+    "orograph.component_table": ("component_table",),
     "orograph.components": ("connected_components",),
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
@@ -115,6 +117,7 @@ __all__ = [
     "VectorLayer",
     "all_pairs",
     "cluster",
+    "component_table",
     "config",
     "connected_components",
     "corridor",

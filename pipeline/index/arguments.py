@@ -84,7 +84,7 @@ def wanted_index(
     variable: str | None = None,
     sparsify: bool = False,
 ) -> BuildSpec:
-    """An index as `DistanceIndex.build` is asked for it.
+    """Return the specification of an index from the arguments of `DistanceIndex.build`.
 
     Raises
     ------

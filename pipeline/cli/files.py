@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,11 @@ def _compile(options: argparse.Namespace) -> None:
     for operation in options.operations or OPERATIONS:
         begin = time.perf_counter()
         for dtype in options.dtype:
-            _use(operation, dtype, options.cost)
+            compile_kernels_of(operation, dtype, options.cost)
         print(f"{operation}: {time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def _use(operation: str, dtype: str, costs: list[str]) -> None:
+def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) -> None:
     """Do an operation on some cells, with all kernels that a large raster needs."""
     import tempfile
 

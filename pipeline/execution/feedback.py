@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 from orograph.settings import config
@@ -55,10 +56,11 @@ def shows_progress() -> bool:
     chosen = config.get("progress")
     if chosen != "auto":
         return bool(chosen)
-    return sys.stderr.isatty() or _in_notebook()
+    return sys.stderr.isatty() or in_notebook()
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
@@ -70,7 +72,7 @@ def show_progress(
     from tqdm import tqdm
 
     kind: Any = tqdm
-    if _in_notebook() and find_spec("ipywidgets") is not None:
+    if in_notebook() and find_spec("ipywidgets") is not None:
         from tqdm.notebook import tqdm as kind
     with kind(desc=name, unit="task", leave=leave) as bar:
         going = True
@@ -81,3 +83,18 @@ def show_progress(
             bar.set_postfix_str(now.waiting, refresh=False)
             bar.update(now.done - bar.n)
             bar.refresh()
+
+
+def show_live(html: Callable[[], str], ended: Event, seconds: float = 1.0) -> None:
+    """Show HTML in a notebook, and keep it up to date until a run has ended."""
+    shown = import_module("IPython.display")
+    handle = shown.display(shown.HTML(html()), display_id=True)
+
+    def keep() -> None:
+        going = True
+        while going:
+            going = not ended.wait(seconds)
+            handle.update(shown.HTML(html()))
+
+    if not ended.is_set():
+        Thread(target=keep, name="orograph-display", daemon=True).start()

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from orograph.execution.feedback import (
     SECONDS_OF_SILENCE,
     compilations,
+    in_notebook,
+    show_live,
     show_progress,
     shows_progress,
 )
@@ -205,6 +207,12 @@ class Run(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<orograph.Run: {self.status}, {self.progress()}>"
+
+    def _ipython_display_(self) -> None:
+        if in_notebook():
+            show_live(self._repr_html_, self._ended)
+        else:
+            print(repr(self))
 
     def _repr_html_(self) -> str:
         progress = self.progress()

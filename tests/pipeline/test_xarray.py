@@ -233,3 +233,34 @@ def test_several_rasters_do_not(tmp_path: Path) -> None:
     with pytest.raises(og.InputError, match=r"folder .*nowhere does not exist"):
         og.cost_distance(heights(), START, out=tmp_path / "nowhere" / "c.tif")
     assert not list(tmp_path.iterdir())
+
+
+# --- tensors --------------------------------------------------------------------------------
+
+
+class Tensor:
+    """What another library's array offers."""
+
+    def __init__(self, cells: np.ndarray) -> None:
+        self.cells = cells
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.cells.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.cells.__dlpack_device__()
+
+
+class Elsewhere(Tensor):
+    """In the memory of some other device."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("it is on a GPU")
+
+
+def test_tensors_are_rasters() -> None:
+    cells = heights().values
+    made = og.connected_components(Tensor(cells))
+    assert np.array_equal(made["labels"], og.connected_components(cells)["labels"])
+    with pytest.raises(og.InputError, match=r"Elsewhere.*it is on a GPU.*copy it to the CPU first"):
+        og.connected_components(Elsewhere(cells))

@@ -95,7 +95,8 @@ def open_raster(
     ----------
     source : DataArray, Dataset, array, masked array, or path
         A path may name a store, a raster that GDAL reads, a NetCDF file or a Zarr store. Arrays
-        may be on a GPU. A leading band dimension of length 1 is dropped.
+        may be on a GPU, or be tensors that speak DLPack. A leading band dimension of length 1 is
+        dropped.
     band : int, optional
         Number of the band, from 1, if there are several.
     nodata : number, optional
@@ -128,10 +129,23 @@ def open_raster(
         return from_array(source, band, nodata)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
         return from_dataarray(xr.DataArray(source), band, nodata)
+    if hasattr(source, "__dlpack__"):
+        return from_array(_by_dlpack(source), band, nodata)
     raise InputError(
         f"source: {type(source).__name__}; it must be a DataArray, a NumPy array, or the path of a "
         "store or of a raster file"
     )
+
+
+def _by_dlpack(source: Any) -> NDArray[Any]:
+    """Return the cells of a tensor in this process's memory."""
+    try:
+        return np.from_dlpack(source)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(
+            f"source: {type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
+            "to the CPU first"
+        ) from None
 
 
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:

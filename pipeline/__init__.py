@@ -17,8 +17,8 @@ import orograph.accessor  # noqa: F401  (registers it)
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
-    from orograph.component_table import component_table
     from orograph.components import connected_components
+    from orograph.components_table import component_table
     from orograph.dense_paths.all_pairs import all_pairs
     from orograph.distance.cost_distance import cost_distance
     from orograph.distance.hop_distance import hop_distance
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orograph.execution.clusters import cluster
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
-    from orograph.forest_lines import forest_lines
+    from orograph.forest_edges import forest_lines
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
     from orograph.plotting.plot import plot
@@ -59,7 +59,7 @@ _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
     "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
-    "orograph.component_table": ("component_table",),
+    "orograph.components_table": ("component_table",),
     "orograph.components": ("connected_components",),
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
@@ -72,7 +72,7 @@ _HOMES = {
         "least_cost_path",
         "path_mask",
     ),
-    "orograph.forest_lines": ("forest_lines",),
+    "orograph.forest_edges": ("forest_lines",),
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath, LeastCostPaths
-from orograph.forest_lines import forest_lines
+from orograph.forest_edges import forest_lines
 from orograph.plotting.labels import colours, every
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import parse_crs

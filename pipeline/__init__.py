@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orograph.planning.plan import Plan, plan
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.fill import fill_depressions
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -53,6 +54,7 @@ _HOMES = {
     "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.fill": ("fill_depressions",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -94,6 +96,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "fill_depressions",
     "hop_distance",
     "ingest",
     "least_cost_path",

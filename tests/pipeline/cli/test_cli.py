@@ -91,6 +91,21 @@ def test_costs_paths_and_components_from_the_shell(dem: Path, tmp_path: Path) ->
     assert f"component_count: {count}" in labelled.stdout
 
 
+def test_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    options = ("--outputs", "filled", "depth", "--max-depth", 20, "--workers", 1, "--tile", 16)
+    filled = orograph("fill", dem, "filled.zarr", *options, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outputs=["filled", "depth"], max_depth=20)
+    found = og.open(tmp_path / "filled.zarr")
+    for name in ("filled", "depth"):
+        assert np.array_equal(found[name].values, expected[name].values)
+    outlet = ("--outlet", 500_015, 4_999_985, "--workers", 1, "--overwrite")
+    filled = orograph("fill", dem, "filled.zarr", *outlet, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outlets=(500_015, 4_999_985))
+    assert np.array_equal(og.open(tmp_path / "filled.zarr")["filled"].values, expected["filled"])
+
+
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
     near, far = (500_015, 4_999_985), (501_485, 4_998_815)
     found = orograph(

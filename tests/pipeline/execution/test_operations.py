@@ -32,6 +32,7 @@ STORED: dict[str, Callable[..., Any]] = {
         GRID, FAR, outputs=["cost", "allocation"], **CUT, **o
     ),
     "hops": lambda **o: og.hop_distance(MASK, [(0, 0)], **CUT, **o),
+    "filling": lambda **o: og.fill_depressions(GRID, outputs=("filled", "depression"), **CUT, **o),
     "Floyd-Warshall": lambda **o: og.all_pairs(MATRIX, method="floyd-warshall", tile=8, **o),
     "squaring": lambda **o: og.all_pairs(MATRIX, method="squaring", tile=8, **o),
     "Dijkstra": lambda **o: og.all_pairs(MATRIX, method="dijkstra", tile=8, **o),
@@ -47,6 +48,7 @@ PUBLIC = (
     og.connected_components,
     og.cost_distance,
     og.hop_distance,
+    og.fill_depressions,
     og.all_pairs,
     og.st_connected,
     og.DistanceIndex.build,
@@ -141,7 +143,7 @@ def test_what_leaves_nothing_is_not_resumed(name: str) -> None:
 def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
     with pytest.raises(og.InputError, match="backend: 'abacus' is unknown"):
         ALL[name](**where(name, tmp_path / "out"), backend="abacus")
-    if name in OTHERS or name == "Dijkstra":
+    if name in OTHERS or name in ("Dijkstra", "filling"):
         with pytest.raises(og.BackendError, match="has no CUDA kernel yet; use 'numba'"):
             ALL[name](backend="cuda")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
     from orograph.terrain.fill import fill_depressions
+    from orograph.terrain.flood import flood_level
+    from orograph.terrain.passes import pass_elevation
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -55,6 +57,8 @@ _HOMES = {
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
     "orograph.terrain.fill": ("fill_depressions",),
+    "orograph.terrain.flood": ("flood_level",),
+    "orograph.terrain.passes": ("pass_elevation",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -97,11 +101,13 @@ __all__ = [
     "corridor",
     "cost_distance",
     "fill_depressions",
+    "flood_level",
     "hop_distance",
     "ingest",
     "least_cost_path",
     "minimum_spanning_forest",
     "open",
+    "pass_elevation",
     "path_mask",
     "plan",
     "st_connected",

@@ -95,6 +95,16 @@ def _spread_levels(
             pit_cell[v] = pit_cell[a]
 
 
+@compiled
+def _find_heirs(dead: Any, met: Any, key: Any, cell: Any, heir: Any) -> None:
+    for i in range(dead.size - 1, -1, -1):
+        v, a = dead[i], met[i]
+        # of all that meet at one saddle only the lowest lives on
+        while key[a] < key[v] or (key[a] == key[v] and cell[a] <= cell[v]):
+            a = heir[a]
+        heir[v] = a
+
+
 def merge_tree(
     first: npt.NDArray[Any],
     second: npt.NDArray[Any],
@@ -147,9 +157,31 @@ def spread_levels(
     _spread_levels(dead, heir, weight, level, reached, pit_key, pit_cell)
 
 
+def find_heirs(
+    dead: Indices,
+    met: Indices,
+    key: npt.NDArray[np.uint64],
+    cell: Indices,
+    heir: Indices,
+) -> None:
+    """Set to which vertex each decided one yields, from those of the kept ones, in place.
+
+    Parameters
+    ----------
+    dead, met
+        As ``dead`` and ``heir`` in `Merged`: the lowest vertex *here* of the component that it met.
+    key, cell : (n,) uint64, (n,) int64
+        Saddle at which each vertex yields; that of one that does not is after all others.
+    heir : (n,) int64
+        The lowest vertex of all that it met.
+    """
+    _find_heirs(dead, met, key, cell, heir)
+
+
 def compile_kernels() -> None:
     """Compile, or load from the cache."""
     one, zero = np.ones(1, np.int64), np.zeros(1, np.int64)
     keys = np.zeros(2, np.uint64)
     tree = merge_tree(zero, one, zero, np.arange(2), np.zeros(2, np.bool_))
     spread_levels(tree.dead, tree.heir, keys[:1], keys, keys > 0, keys, np.arange(2))
+    find_heirs(tree.dead, tree.heir, np.arange(1, -1, -1).astype(np.uint64), one, np.full(2, -1))

@@ -50,6 +50,33 @@ def estimate_fill(
     return sweep.plan("fill_depressions", workers, written)
 
 
+def estimate_flood(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what levels of a flood will take."""
+    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    return sweep.plan("flood_level", workers, sweep.grid.dtype.itemsize)
+
+
+def estimate_passes(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what the passes between points will take, but for the matrix."""
+    return _Sweep.of(raster, dtype, tile, connectivity, pits).plan("pass_elevation", workers)
+
+
 @dataclass(frozen=True)
 class _Sweep:
     """A raster and how many pits it has."""
@@ -82,8 +109,8 @@ class _Sweep:
             )
         return cls(grid, int(pits))
 
-    def plan(self, operation: str, workers: int, written: int, passes: int = 2) -> Plan:
-        """Return the plan; ``written`` are bytes a cell, ``passes`` is how often cells are read."""
+    def plan(self, operation: str, workers: int, written: int = 0) -> Plan:
+        """Return the plan; ``written`` are bytes a cell, for which cells are read a second time."""
         grid = self.grid
         size, tasks = grid.dtype.itemsize, grid.tasks_of_sweep
         in_tile, in_shard = (
@@ -91,6 +118,7 @@ class _Sweep:
         )
         # in 16 bits where they can be counted
         label = 2 if in_tile < 2**16 else 4
+        kept = label if written else 0
         border = 4 * (grid.shape[0] + grid.shape[1])
         return Plan(
             operation=operation,
@@ -101,15 +129,15 @@ class _Sweep:
             tasks=tasks,
             memory_per_worker=WORKER_BYTES
             + grid.tile_cells * (2 * max(size, 4) + 4 + label + written)
-            + grid.shard_cells * (label + 2 * written)
+            + grid.shard_cells * (kept + 2 * written)
             + in_tile * PIT_OF_TILE
-            + in_shard * PIT_OF_SHARD
+            + (in_shard * PIT_OF_SHARD if written else 0)
             + border * BORDER_BYTES,
             memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
-            bytes_read=passes * grid.cells * size,
+            bytes_read=(2 if written else 1) * grid.cells * size,
             bytes_written=grid.cells * written,
-            bytes_checkpoints=grid.cells * label
-            + self.pits * PIT_STORED
+            bytes_checkpoints=grid.cells * kept
+            + (self.pits * PIT_STORED if written else 0)
             + 60 * grid.shards * 4 * grid.layout.shard,
             workers=workers,
             bytes_on_disk=None,

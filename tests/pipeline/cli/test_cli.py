@@ -106,6 +106,19 @@ def test_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
     assert np.array_equal(og.open(tmp_path / "filled.zarr")["filled"].values, expected["filled"])
 
 
+def test_floods_and_passes_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    near, far = (500_015, 4_999_985), (501_485, 4_998_815)
+    flooded = orograph("flood", dem, "l.zarr", "--source", *far, "--workers", 1, folder=tmp_path)
+    assert flooded.returncode == 0, flooded.stderr
+    level = og.flood_level(dem, far)["level"].values
+    assert np.array_equal(og.open(tmp_path / "l.zarr")["level"].values, level)
+    found = orograph("passes", dem, "--point", *near, "--point", *far, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    at = og.pass_elevation(dem, near, far).squeeze()
+    where = f"{float(at['pass_x']):.10g} {float(at['pass_y']):.10g}"
+    assert found.stdout == f"0 1: {level[0, 0]} at {where}\n"
+
+
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
     near, far = (500_015, 4_999_985), (501_485, 4_998_815)
     found = orograph(

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from orograph.planning.plan import Plan, plan
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.fill import fill_depressions
+    from orograph.terrain.flood import flood_level
+    from orograph.terrain.passes import pass_elevation
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -53,6 +56,9 @@ _HOMES = {
     "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.fill": ("fill_depressions",),
+    "orograph.terrain.flood": ("flood_level",),
+    "orograph.terrain.passes": ("pass_elevation",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -94,11 +100,14 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "fill_depressions",
+    "flood_level",
     "hop_distance",
     "ingest",
     "least_cost_path",
     "minimum_spanning_forest",
     "open",
+    "pass_elevation",
     "path_mask",
     "plan",
     "st_connected",

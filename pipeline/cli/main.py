@@ -131,8 +131,10 @@ def _parser() -> argparse.ArgumentParser:
     reach.set_defaults(command=_reach)
 
     from orograph.cli.index import add_index
+    from orograph.cli.terrain import add_terrain
 
     add_index(commands, _client)
+    add_terrain(commands, _add_run_options, _run)
     return parser
 
 

@@ -119,17 +119,19 @@ def parse_sources(
     snap: bool | int,
     targets: tuple[float, ...] | None,
     barriers: str = "nodata",
+    name: str = "sources",
 ) -> tuple[Sources | None, Raster | None]:
     """Return sources as cells, or as a raster that is looked at tile by tile.
 
-    ``barriers`` says what the cells are on which no source may lie, for the message.
+    ``barriers`` says what the cells are on which no source may lie, and ``name`` what the argument
+    is called, for the message.
     """
     starts = np.asarray(initial_cost, np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
     if _is_raster(sources, first.shape):
         raster = open_raster(sources)
-        check_same_grid("sources", raster, first)
+        check_same_grid(name, raster, first)
         if starts.ndim or starts:
             raise InputError(
                 "initial_cost: it is for points; with a raster of sources leave it at 0"
@@ -138,26 +140,25 @@ def parse_sources(
             values = raster.read(Window(0, 0, *raster.shape))
             if not is_source(values, raster.nodata, targets).any():
                 raise InputError(
-                    "sources: the raster has no source; cells that are not 0 or nodata"
+                    f"{name}: the raster has none; they are the cells that are not 0 or nodata"
                     + (f" and have one of the values {list(targets)}" if targets else "")
-                    + " are sources"
                 )
         return None, raster
     if isinstance(sources, np.ndarray) and sources.ndim == 2 and sources.shape[1] != 2:
         raise InputError(
-            f"sources: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
+            f"{name}: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
             "of points, (n, 2); bring the raster to the grid first"
         )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
     reach = snap_cells(snap)
-    points = as_points(sources, "sources", first.georeference)
+    points = as_points(sources, name, first.georeference)
     if starts.ndim and starts.shape != (len(points),):
         raise InputError(
             f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
         )
-    rows, columns = cells_of(points, first.georeference, first.shape, "sources")
-    rows, columns = snap_to_valid(rows, columns, first, points, reach, "sources", barriers)
+    rows, columns = cells_of(points, first.georeference, first.shape, name)
+    rows, columns = snap_to_valid(rows, columns, first, points, reach, name, barriers)
     labels = np.arange(len(points))
     return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
 

@@ -113,6 +113,18 @@ class Tabulated(Protocol):
         """
 
 
+@runtime_checkable
+class Rereading(Protocol):
+    """A problem that reads its rasters a second time, on the way down."""
+
+    def reread(self, place: Place, saved: Any, *cells: Array) -> Any:
+        """Return the saved state of a tile together with its cells.
+
+        ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved
+        state.
+        """
+
+
 @dataclass(frozen=True)
 class QuadtreePass:
     """Run of a problem over rasters: everything that a task needs."""
@@ -264,7 +276,7 @@ class QuadtreePass:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
-            return self.problem.leaf(place, *(r.read(place.window) for r in self.rasters))
+            return self.problem.leaf(place, *self._cells(place))
         below = [
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
         ]
@@ -277,6 +289,8 @@ class QuadtreePass:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
+            if isinstance(self.problem, Rereading):
+                saved = self.problem.reread(place, saved, *self._cells(place))
             if isinstance(self.problem, Tabulated):
                 tables.append(self.problem.rows_of_tile(place, saved, message))
             yield place, self.problem.finish(place, saved, message)
@@ -288,6 +302,9 @@ class QuadtreePass:
         messages = self.problem.down(place, own, message, [self.tree.place(c) for c in children])
         for child, child_saved, child_message in zip(children, below, messages, strict=True):
             yield from self._descend(child, child_saved, child_message, tables)
+
+    def _cells(self, place: Place) -> Iterator[Array]:
+        return (raster.read(place.window) for raster in self.rasters)
 
     def progress(self) -> Progress:
         """Return the number of tasks that have saved their result, and of all tasks."""

@@ -33,6 +33,9 @@ ESTIMATES = {
     "hop_distance": "orograph.distance.estimate:estimate_hops",
     "connected_components": "orograph.planning.components:estimate_components",
     "st_connected": "orograph.reachability.estimate:estimate_reach",
+    "fill_depressions": "orograph.terrain.estimate:estimate_fill",
+    "flood_level": "orograph.terrain.estimate:estimate_flood",
+    "pass_elevation": "orograph.terrain.estimate:estimate_passes",
     "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
     INDEX: "orograph.index.estimate:estimate_index",
 }
@@ -159,8 +162,9 @@ def plan(
     ----------
     operation : str or callable
         The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
-        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"all_pairs"`` or
-        ``"distance_index"`` (`DistanceIndex`).
+        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"fill_depressions"``,
+        ``"flood_level"``, ``"pass_elevation"``, ``"all_pairs"`` or ``"distance_index"``
+        (`DistanceIndex`).
     raster : raster, graph or tuple of int
         What the operation will be given, or only its shape (rows, columns). Of an index friction,
         or None for a cost that goes without.
@@ -182,6 +186,10 @@ def plan(
 
         `st_connected`: ``pairs``, how many there will be; by default one.
 
+        Fillings, flood levels and passes: ``connectivity``, and ``pits``, how many cells have no
+        lower neighbour; by default counted in some patches of the raster; of a shape alone as many
+        as in white noise. `fill_depressions`: ``outputs`` too.
+
         `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
 
         An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
@@ -199,8 +207,8 @@ def plan(
 
     Notes
     -----
-    Only rasters of an index and of components are read, and only a part of them. That takes a
-    second or two.
+    Only rasters of an index, of components and of what the terrain says are read, and only a part
+    of them. That takes a second or two.
 
     Examples
     --------

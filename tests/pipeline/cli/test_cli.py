@@ -91,6 +91,34 @@ def test_costs_paths_and_components_from_the_shell(dem: Path, tmp_path: Path) ->
     assert f"component_count: {count}" in labelled.stdout
 
 
+def test_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    options = ("--outputs", "filled", "depth", "--max-depth", 20, "--workers", 1, "--tile", 16)
+    filled = orograph("fill", dem, "filled.zarr", *options, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outputs=["filled", "depth"], max_depth=20)
+    found = og.open(tmp_path / "filled.zarr")
+    for name in ("filled", "depth"):
+        assert np.array_equal(found[name].values, expected[name].values)
+    outlet = ("--outlet", 500_015, 4_999_985, "--workers", 1, "--overwrite")
+    filled = orograph("fill", dem, "filled.zarr", *outlet, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outlets=(500_015, 4_999_985))
+    assert np.array_equal(og.open(tmp_path / "filled.zarr")["filled"].values, expected["filled"])
+
+
+def test_floods_and_passes_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    near, far = (500_015, 4_999_985), (501_485, 4_998_815)
+    flooded = orograph("flood", dem, "l.zarr", "--source", *far, "--workers", 1, folder=tmp_path)
+    assert flooded.returncode == 0, flooded.stderr
+    level = og.flood_level(dem, far)["level"].values
+    assert np.array_equal(og.open(tmp_path / "l.zarr")["level"].values, level)
+    found = orograph("passes", dem, "--point", *near, "--point", *far, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    at = og.pass_elevation(dem, near, far).squeeze()
+    where = f"{float(at['pass_x']):.10g} {float(at['pass_y']):.10g}"
+    assert found.stdout == f"0 1: {level[0, 0]} at {where}\n"
+
+
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
     near, far = (500_015, 4_999_985), (501_485, 4_998_815)
     found = orograph(

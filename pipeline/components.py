@@ -441,6 +441,8 @@ def connected_components(
     connectivity: int = ...,
     min_size: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -453,6 +455,8 @@ def connected_components(
     connectivity: int = ...,
     min_size: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -464,6 +468,8 @@ def connected_components(
     connectivity: int = 8,
     min_size: int = 1,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
@@ -489,6 +495,8 @@ def connected_components(
         Components of fewer cells become background and have no number.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
@@ -527,7 +535,7 @@ def connected_components(
     check_choice("connectivity", connectivity, (4, 8))
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
-    raster = open_raster(classes, nodata=nodata)
+    raster = open_raster(classes, nodata=nodata, band=band, variable=variable)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     chosen = choose_backend("label_tile", (raster,), options)
     problem = Components(raster.nodata, connectivity, int(min_size), chosen)

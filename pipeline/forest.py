@@ -291,6 +291,8 @@ def minimum_spanning_forest(
     weight: str = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -303,6 +305,8 @@ def minimum_spanning_forest(
     weight: str = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -314,6 +318,8 @@ def minimum_spanning_forest(
     weight: str = "max",
     connectivity: int = 8,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
@@ -342,6 +348,8 @@ def minimum_spanning_forest(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells are never vertices.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
@@ -407,7 +415,7 @@ def minimum_spanning_forest(
     """
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
-    raster = open_raster(elevation, nodata=nodata)
+    raster = open_raster(elevation, nodata=nodata, band=band, variable=variable)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)

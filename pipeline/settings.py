@@ -7,6 +7,7 @@ backend    "auto"    which kernels do the work: "numba", "cuda", or "auto"
 tile       1024      cells a side of a tile, where the input does not say
 threads    0         threads of a run without a cluster; 0 means one a core
 field      2048      cells a side up to which such a run joins tiles to relax them as one
+progress   "auto"    whether calls show how far they are: "auto" on terminals and in notebooks
 scratch    ""        folder for what a run without ``out`` keeps; "" means the system's own
 =========  ========  ====================================================================
 """
@@ -19,7 +20,16 @@ from donfig import Config
 
 config = Config(
     "orograph",
-    defaults=[{"backend": "auto", "tile": 1024, "threads": 0, "field": 2048, "scratch": ""}],
+    defaults=[
+        {
+            "backend": "auto",
+            "tile": 1024,
+            "threads": 0,
+            "field": 2048,
+            "progress": "auto",
+            "scratch": "",
+        }
+    ],
 )
 
 

@@ -9,7 +9,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
+from orograph.cli.distances import add_distances, add_sources, source_options
+from orograph.cli.files import add_files
 from orograph.cli.plan import add_plan
+from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.raster.raster import open_raster
@@ -60,22 +63,23 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(commands)
 
-    mst = commands.add_parser("mst", help="minimum spanning forest")
+    mst = commands.add_parser(
+        "minimum_spanning_forest", aliases=["mst"], help="minimum spanning forest"
+    )
     mst.add_argument("elevation", help="store or raster file")
     mst.add_argument("out", help="Zarr store to write")
     mst.add_argument("--weight", choices=WEIGHTS, default="max")
     mst.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     mst.add_argument("--nodata", type=float, default=None)
-    mst.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     _add_run_options(mst)
     mst.set_defaults(command=_mst)
 
-    cost = commands.add_parser("cost", help="least-cost distance from sources")
+    cost = commands.add_parser(
+        "cost_distance", aliases=["cost"], help="least-cost distance from sources"
+    )
     cost.add_argument("friction", help="store or raster file; '-' for models that go without")
-    cost.add_argument("out", help="Zarr store to write")
-    where = cost.add_mutually_exclusive_group(required=True)
-    where.add_argument("--sources", help="raster of labels")
-    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
+    cost.add_argument("out", help="Zarr store to write, or a GeoTIFF with --outputs cost")
+    add_sources(cost)
     cost.add_argument("--elevation", help="store or raster file")
     cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
     cost.add_argument("--direction", choices=("from", "to"), default="from")
@@ -87,30 +91,31 @@ def _parser() -> argparse.ArgumentParser:
         "--outputs",
         nargs="+",
         choices=("cost", "back_direction", "allocation"),
-        default=("cost", "back_direction"),
+        help="default: cost and back_direction; of a GeoTIFF cost",
     )
-    cost.add_argument("--snap", action="store_true", help="move points on nodata to a valid cell")
     _add_run_options(cost)
     cost.set_defaults(command=_cost)
 
-    path = commands.add_parser("path", help="least-cost paths back to their sources")
-    path.add_argument("result", help="store that 'orograph cost' has written")
-    path.add_argument(
-        "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), required=True
+    components = commands.add_parser(
+        "connected_components", aliases=["components"], help="connected components"
     )
-    path.set_defaults(command=_path)
-
-    components = commands.add_parser("components", help="connected components")
     components.add_argument("classes", help="store or raster file")
     components.add_argument("out", help="Zarr store to write")
     components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
     components.add_argument("--nodata", type=float, default=None)
+    components.add_argument(
+        "--table", metavar="FILE", help="CSV with class, cells, area and centroid of each"
+    )
     components.add_argument("--picture", metavar="FILE", help="draw the labels, such as to a PNG")
     _add_run_options(components)
     components.set_defaults(command=_components)
 
-    reach = commands.add_parser("reach", help="are points connected, at how many steps, and how")
+    reach = commands.add_parser(
+        "st_connected",
+        aliases=["reach"],
+        help="are points connected, at how many steps, and how",
+    )
     reach.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
     for name, help_text in (("from", "where to begin"), ("to", "where to end")):
         reach.add_argument(
@@ -130,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
 
+    add_distances(commands, _add_run_options, _run)
+    add_files(commands)
+
     from orograph.cli.index import add_index
     from orograph.cli.terrain import add_terrain
 
@@ -142,6 +150,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
+    parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: one a core or GPU")
     workers.add_argument("--scheduler", help="address of a running Dask scheduler")
@@ -179,12 +188,12 @@ def _mst(options: argparse.Namespace) -> None:
         weight=options.weight,
         connectivity=options.connectivity,
         nodata=options.nodata,
-        backend=options.backend,
     )
 
 
 def _cost(options: argparse.Namespace) -> None:
     friction = None if options.friction == "-" else options.friction
+    usual = ("cost",) if options.out.lower().endswith(SUFFIXES) else ("cost", "back_direction")
     _run(
         og.cost_distance,
         (friction, options.sources or options.point),
@@ -196,16 +205,9 @@ def _cost(options: argparse.Namespace) -> None:
         max_cost=options.max_cost,
         cell_size=options.cell_size,
         dtype=options.dtype,
-        outputs=options.outputs,
-        snap=options.snap,
+        outputs=options.outputs or usual,
+        **source_options(options),
     )
-
-
-def _path(options: argparse.Namespace) -> None:
-    for number, path in enumerate(og.least_cost_path(options.result, options.point)):
-        print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")
-        for x, y in path.coordinates.tolist():
-            print(f"{x:.10g} {y:.10g}")
 
 
 def _components(options: argparse.Namespace) -> None:
@@ -221,6 +223,10 @@ def _components(options: argparse.Namespace) -> None:
         min_size=options.min_size,
         nodata=options.nodata,
     )
+    if options.table:
+        classes = open_raster(options.classes, nodata=options.nodata)
+        og.component_table(result, classes).to_csv(options.table)
+        print(f"table: {options.table}")
     if options.picture:
         classes = open_raster(options.classes, nodata=options.nodata)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
@@ -259,6 +265,7 @@ def _run(
             out=options.out,
             overwrite=options.overwrite,
             resume=options.resume,
+            backend=options.backend,
             client=stack.enter_context(_client(options)),
             wait=False,
         )

@@ -50,17 +50,26 @@ class Surface:
             check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest)
 
 
-def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
+def open_surface(
+    friction: Any,
+    elevation: Any,
+    cost: str,
+    nodata: float | int | None,
+    band: int | None = None,
+    variable: str | None = None,
+) -> Surface:
     model = MODELS[cost]
+    which: dict[str, Any] = {"band": band, "variable": variable}
     given = {"friction": friction, "elevation": elevation}
     for name in model.needs:
         if given[name] is None:
             raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
+    by_friction = friction is not None and "friction" in model.takes
     surface = Surface(
-        open_raster(friction, nodata=nodata)
-        if friction is not None and "friction" in model.takes
+        open_raster(friction, nodata=nodata, **which) if by_friction else None,
+        open_raster(elevation, **({} if by_friction else which))
+        if "elevation" in model.takes
         else None,
-        open_raster(elevation) if "elevation" in model.takes else None,
     )
     for raster in surface.rasters[1:]:
         check_same_grid("elevation", raster, surface.first)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
-from orograph.distance.sources import parse_sources, parse_targets
+from orograph.distance.sources import parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
@@ -44,8 +44,12 @@ def hop_distance(
     connectivity: int = ...,
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -59,8 +63,12 @@ def hop_distance(
     connectivity: int = ...,
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -73,8 +81,12 @@ def hop_distance(
     connectivity: int = 8,
     max_hops: int | None = None,
     target_values: Sequence[float] | None = None,
+    label: str | None = None,
+    all_touched: bool = False,
     snap: bool | int = False,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
@@ -90,7 +102,7 @@ def hop_distance(
     ----------
     mask : raster
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
-    sources, target_values, snap
+    sources, target_values, label, all_touched, snap
         As for `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.
@@ -98,6 +110,8 @@ def hop_distance(
         Cells farther away stay unreached.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile, shard, out, overwrite, resume, wait, backend, client
         As for `minimum_spanning_forest`.
 
@@ -133,10 +147,10 @@ def hop_distance(
         raise InputError(
             f"max_hops: {max_hops!r}; it must be a whole number, 0 to {MOST_HOPS}, or be left out"
         )
-    raster = open_raster(mask, nodata=nodata)
-    targets = parse_targets(target_values)
-    cells, source_raster = parse_sources(
-        sources, MaskRaster(raster), 0.0, snap, targets, "cells that are not passable"
+    raster = open_raster(mask, nodata=nodata, band=band, variable=variable)
+    what = "cells that are not passable"
+    cells, source_raster, targets = parse_sources(
+        sources, MaskRaster(raster), 0.0, snap, target_values, what, label, all_touched
     )
     named = {"friction": raster}
     if source_raster is not None:

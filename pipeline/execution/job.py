@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Table = Mapping[str, tuple[tuple[str, ...], Iterable[npt.NDArray[Any]]]]
 
-# attributes of a raster that speak of its values, and so not of the result's
-_OF_VALUES = {
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "units", "long_name",
-    "standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "grid_mapping",
-    "flag_values", "flag_masks", "flag_meanings", "AREA_OR_POINT", "dtype",
-}  # fmt: skip
-
 
 class Engine(Protocol):
     """What does the work of a job: `QuadtreePass`, `Frontier`, or an operation's own."""
@@ -152,6 +145,8 @@ class DatasetJob(Job[xr.Dataset]):
         """Read the whole dataset."""
         result = result.load()
         result.close()
+        for part in (result, *result.variables.values()):
+            part.encoding.pop("source", None)  # the store, which is about to be removed
         return result
 
 
@@ -179,10 +174,8 @@ class RasterJob(DatasetJob):
 
     @property
     def header(self) -> dict[str, Any]:
-        """The attributes of the first raster that do not speak of its values."""
-        attrs = self.rasters[0].attrs
-        own = {name: value for name, value in attrs.items() if name not in _OF_VALUES}
-        return {**own, "Conventions": "CF-1.10"}
+        """The conventions; attributes of the inputs speak of the inputs."""
+        return {"Conventions": "CF-1.10"}
 
     def identity(self) -> dict[str, Any]:
         """Return the problem, its parameters, and the fingerprints of the rasters."""

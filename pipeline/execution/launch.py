@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +21,7 @@ from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
+from orograph.execution.geotiff import file_target
 from orograph.execution.job import Engine, Job
 from orograph.execution.options import (
     RunOptions,
@@ -59,6 +61,10 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         If ``out`` exists, or an unfinished run of it, and no option says what to do.
     """
     client = where_to_work(job.rasters, options)
+    target = file_target(job, options)
+    if target is not None:
+        # a store of that name is left from a run that was stopped after it had published it
+        options = replace(options, out=target.store, overwrite=not options.resume)
     if options.resume and options.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     cancelled = Event()
@@ -67,6 +73,8 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         work = _in_memory(job, options, cancelled, engines)
     else:
         work = _on_disk(job, options, client, cancelled, engines)
+    if target is not None:
+        work = target.write_after(work)
     return Run(work, lambda: engines[0] if engines else None, cancelled, client)
 
 

@@ -12,6 +12,7 @@ from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.storage import Location
+from orograph.tiles.vector.raster import LayerRaster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -54,7 +55,7 @@ def check_choice(name: str, value: Any, known: tuple[Any, ...]) -> None:
 
 def stays_in_memory(rasters: tuple[Raster, ...], options: RunOptions) -> bool:
     """Return whether a run has no workspace on disk."""
-    in_memory = all(isinstance(raster, ArrayRaster) for raster in rasters)
+    in_memory = all(isinstance(raster, ArrayRaster | LayerRaster) for raster in rasters)
     return options.out is None and options.client is None and in_memory
 
 

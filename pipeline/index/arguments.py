@@ -80,6 +80,8 @@ def wanted_index(
     dtype: str = "float64",
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     sparsify: bool = False,
 ) -> BuildSpec:
     """Return the specification of an index from the arguments of `DistanceIndex.build`.
@@ -90,7 +92,7 @@ def wanted_index(
         If an argument or a raster is not what is asked for.
     """
     dtype = check_form(cost, connectivity, block, levels, dtype, sparsify)
-    surface = open_surface(friction, elevation, cost, nodata)
+    surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first, rasters = surface.first, surface.rasters
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity))

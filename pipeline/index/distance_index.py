@@ -5,7 +5,6 @@ One idea, long: one public class, each of whose methods says what it takes, retu
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import current_client
+from orograph.execution.feedback import compilations
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
@@ -35,8 +35,9 @@ from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER
+from orograph.plotting import html
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.storage import Location
 
@@ -98,6 +99,7 @@ class DistanceIndex:
         self._client = client
         self._touched: QueryStats | None = None
         self._all_bytes: int | None = None
+        compilations()  # says so, if a question needs kernels
 
     # -- making and opening ------------------------------------------------------------------
 
@@ -117,6 +119,8 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
@@ -142,6 +146,8 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
@@ -166,6 +172,8 @@ class DistanceIndex:
         dtype: str = "float64",
         cell_size: float | tuple[float, float] | None = None,
         nodata: float | int | None = None,
+        band: int | None = None,
+        variable: str | None = None,
         sparsify: bool = False,
         memory: int = MEMORY,
         overwrite: bool = False,
@@ -178,7 +186,7 @@ class DistanceIndex:
 
         Parameters
         ----------
-        friction, elevation, cost, coefficients, cell_size, dtype, nodata
+        friction, elevation, cost, coefficients, cell_size, dtype, nodata, band, variable
             As of `cost_distance`.
         store : path
             Zarr store to write.
@@ -236,6 +244,8 @@ class DistanceIndex:
             dtype=dtype,
             cell_size=cell_size,
             nodata=nodata,
+            band=band,
+            variable=variable,
             sparsify=sparsify,
         )
         for raster in wanted.rasters:
@@ -319,6 +329,21 @@ class DistanceIndex:
             f"{sparsified}>"
         )
 
+    def _repr_html_(self) -> str:
+        form, touched = self._store.form, self._touched
+        rows: dict[str, Any] = {
+            "cells": f"{form.shape[0]} x {form.shape[1]}",
+            "cost": form.cost,
+            "connectivity": form.connectivity,
+            "dtype": form.dtype,
+            "blocks": f"{form.count} of {form.side} x {form.side} cells",
+            "on disk": f"{self.nbytes:,} bytes, {self.bytes_per_cell:.1f} a cell",
+            "sparsified": "yes" if form.sparsify else "no",
+        }
+        if touched is not None:
+            rows["last question"] = f"read {touched.bytes:,} bytes of {touched.blocks} blocks"
+        return html.table("Distance index", rows)
+
     # -- questions ---------------------------------------------------------------------------
 
     def distance_matrix(
@@ -329,8 +354,8 @@ class DistanceIndex:
         Parameters
         ----------
         points : points
-            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
-            brought to the CRS of the raster.
+            In map coordinates, shape (n, 2), x and y, or a vector layer of points, brought to the
+            CRS of the raster.
         targets : points, optional
             Where to, in the same way; by default the points themselves.
         snap : bool or int
@@ -409,17 +434,20 @@ class DistanceIndex:
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
+        all_touched: bool = False,
     ) -> xr.Dataset:
         """Return the least cost of reaching each cell from the nearest of some sources.
 
         Parameters
         ----------
-        sources : raster or points
-            As of `cost_distance`: points, or a raster.
+        sources : raster, points or vector layer
+            As of `cost_distance`.
         window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
         snap : bool or int
             As of `distance_matrix`.
+        all_touched : bool
+            Take all cells that areas touch.
 
         Returns
         -------
@@ -432,8 +460,8 @@ class DistanceIndex:
         Blocks are read as far as the sources' costs spread below the greatest one in the window.
         For a whole raster `cost_distance` is quicker.
         """
-        part = self._window(window)
-        cells = cells_of_sources(self._store, sources, snap)
+        part = parse_window(window, self.shape)
+        cells = cells_of_sources(self._store, sources, snap, all_touched)
         context = QueryContext()
         found = field_of(self._blocks, cells, part, context)
         self._tell(context)
@@ -503,7 +531,7 @@ class DistanceIndex:
         The index is then the same to the bit as one built of the changed raster. A process that is
         killed meanwhile leaves the old index, or the new one.
         """
-        part = self._window(window)
+        part = parse_window(window, self.shape)
         given = {"friction": friction, "elevation": elevation}
         made = update_index(self._store, part, given)
         self._blocks.forget()
@@ -524,25 +552,6 @@ class DistanceIndex:
         self._tell(context)
         return start, end, costs
 
-    def _window(self, window: Window | tuple[int, int, int, int] | None) -> Window:
-        whole = Window(0, 0, *self.shape)
-        if window is None:
-            return whole
-        given = _as_given(window) if isinstance(window, Window) else window
-        try:
-            part = Window(*(operator.index(n) for n in given))
-        except TypeError:
-            raise InputError(
-                f"window: {window!r}; give its first row, first column, rows and columns, as whole "
-                "numbers"
-            ) from None
-        if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(self.shape) != part:
-            raise InputError(
-                f"window: {_as_given(part)} (row, column, rows, columns) is empty or leaves "
-                f"the raster of {self.shape[0]} x {self.shape[1]} cells; give a part of it"
-            )
-        return part
-
     def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
             self._all_bytes = self._store.bytes("matrices/c")
@@ -553,11 +562,6 @@ class DistanceIndex:
             all_bytes=self._all_bytes,
             visits=context.visits,
         )
-
-
-def _as_given(window: Window) -> tuple[int, int, int, int]:
-    """Return a window from an argument."""
-    return window.y, window.x, window.height, window.width
 
 
 def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -17,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.clusters import current_client
+from orograph.execution.feedback import compilations
 from orograph.execution.options import check_choice, run_layout
+from orograph.plotting import html
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
@@ -138,6 +140,19 @@ class Plan:
             )
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return html.table(title, dict(_named(line.strip()) for line in lines))
+
+
+def _named(line: str) -> tuple[str, str]:
+    """Return a line of a plan as a name and a value."""
+    name, colon, value = line.partition(": ")
+    if colon:
+        return name, value
+    count, _, rest = line.partition(" ")
+    return rest.partition(" ")[0], f"{count} {rest}"
+
 
 def _size(count: int) -> str:
     for unit in ("B", "KiB", "MiB"):
@@ -232,6 +247,7 @@ def plan(
             f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
             + "".join(f"; it is one of {other}" for other in others)
         )
+    compilations()  # says so, if a plan needs kernels
     found: Plan = estimate(raster, dtype=dtype, tile=tile, workers=workers, **options)
     return found
 

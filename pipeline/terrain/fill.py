@@ -149,9 +149,9 @@ def fill_depressions(
     if max_depth is not None and not (isinstance(max_depth, Real) and max_depth >= 0):
         raise InputError(f"max_depth: {max_depth!r}; it must be a height, 0 or more")
     raster = open_raster(elevation, nodata=nodata)
-    points, marked = None, None
+    points, marked, targets = None, None, None
     if outlets is not None:
-        points, marked = parse_sources(outlets, raster, 0, False, None, name="outlets")
+        points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
     rasters = (raster,) if marked is None else (raster, marked)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = WaterLevel(
@@ -162,6 +162,7 @@ def fill_depressions(
         tuple(variable for variable in _variables(raster) if variable.name in wanted),
         points,
         None if marked is None else marked.nodata,
+        targets,
         outlets is None,
         np.inf if max_depth is None else float(max_depth),
     )

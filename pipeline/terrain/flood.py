@@ -127,7 +127,7 @@ def flood_level(
     """
     check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata)
-    points, marked = parse_sources(sources, raster, 0, snap, None)
+    points, marked, targets = parse_sources(sources, raster, 0, snap, None)
     rasters = (raster,) if marked is None else (raster, marked)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     dry = raster.nodata
@@ -142,6 +142,7 @@ def flood_level(
         (Variable("level", raster.dtype, dry, attributes),),
         points,
         None if marked is None else marked.nodata,
+        targets,
         dry=dry,
     )
     parameters = {

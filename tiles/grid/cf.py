@@ -45,10 +45,16 @@ def georeference_of(array: xr.DataArray) -> Georeference:
         y = x = transform = None
     if transform is not None and not _agrees(transform, y, x):
         transform = None  # stale: the array has been sliced or reprojected since
-    y_attrs = dict(array[y_name].attrs) if y_name in array.coords else {}
-    x_attrs = dict(array[x_name].attrs) if x_name in array.coords else {}
+    y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
+
+
+def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:
+    """Return what describes a coordinate, and not how a file keeps it."""
+    kept = {"_FillValue", "missing_value", "scale_factor", "add_offset"}
+    attrs = array.coords[name].attrs if name in array.coords else {}
+    return {str(key): value for key, value in attrs.items() if key not in kept}
 
 
 def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:

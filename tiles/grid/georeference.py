@@ -140,6 +140,11 @@ class Georeference:
         return None if six is None else (abs(six[5]), abs(six[1]))
 
     @property
+    def map_crs(self) -> str | None:
+        """CRS of the coordinates: none if there are no coordinates, whatever the grid says."""
+        return None if self.x is None else self.crs_wkt
+
+    @property
     def is_geographic(self) -> bool:
         """Whether coordinates are longitude and latitude in degrees."""
         return self.crs_wkt is not None and bool(_parse_wkt(self.crs_wkt).is_geographic)

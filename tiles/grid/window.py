@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 from orograph.tiles.errors import InputError
@@ -54,3 +55,31 @@ class Window:
         y, x = max(self.y, 0), max(self.x, 0)
         bottom, right = min(self.y + self.height, shape[0]), min(self.x + self.width, shape[1])
         return Window(y, x, max(bottom - y, 0), max(right - x, 0))
+
+
+def parse_window(
+    window: Window | tuple[int, int, int, int] | None, shape: tuple[int, int]
+) -> Window:
+    """Return the window of a grid that a user has given: None means the whole grid.
+
+    Raises
+    ------
+    InputError
+        If it is empty, leaves the grid, or is not four whole numbers.
+    """
+    if window is None:
+        return Window(0, 0, *shape)
+    given = (window.y, window.x, *window.shape) if isinstance(window, Window) else window
+    try:
+        part = Window(*(operator.index(n) for n in given))
+    except TypeError:
+        raise InputError(
+            f"window: {window!r}; give its first row, first column, rows and columns, as whole "
+            "numbers"
+        ) from None
+    if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(shape) != part:
+        raise InputError(
+            f"window: {(part.y, part.x, *part.shape)} (row, column, rows, columns) is empty or "
+            f"leaves the raster of {shape[0]} x {shape[1]} cells; give a part of it"
+        )
+    return part

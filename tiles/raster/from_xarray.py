@@ -76,8 +76,8 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
     if band is None:
         if count > 1:
             raise InputError(
-                f"{what}: {count} bands; pass one, such as its layer [0], or ingest it first: "
-                "og.ingest(..., band=1)"
+                f"{what}: {count} bands; pass band= with the number of one, from 1, or one layer, "
+                "such as its [0]"
             )
         band = 1
     return check_band(band, count, what) - 1

@@ -26,16 +26,13 @@ from orograph.tiles.raster.from_xarray import (
 from orograph.tiles.raster.nodata import native_nodata
 from orograph.tiles.store.publish import MARK, group_attributes, partial_path
 from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
-_VECTOR = {
-    ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
-    ".geoparquet", ".dxf",
-}  # fmt: skip
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
@@ -98,7 +95,8 @@ def open_raster(
     ----------
     source : DataArray, Dataset, array, masked array, or path
         A path may name a store, a raster that GDAL reads, a NetCDF file or a Zarr store. Arrays
-        may be on a GPU. A leading band dimension of length 1 is dropped.
+        may be on a GPU, or be tensors that speak DLPack. A leading band dimension of length 1 is
+        dropped.
     band : int, optional
         Number of the band, from 1, if there are several.
     nodata : number, optional
@@ -131,10 +129,23 @@ def open_raster(
         return from_array(source, band, nodata)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
         return from_dataarray(xr.DataArray(source), band, nodata)
+    if hasattr(source, "__dlpack__"):
+        return from_array(_by_dlpack(source), band, nodata)
     raise InputError(
         f"source: {type(source).__name__}; it must be a DataArray, a NumPy array, or the path of a "
         "store or of a raster file"
     )
+
+
+def _by_dlpack(source: Any) -> NDArray[Any]:
+    """Return the cells of a tensor in this process's memory."""
+    try:
+        return np.from_dlpack(source)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(
+            f"source: {type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
+            "to the CPU first"
+        ) from None
 
 
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
@@ -152,11 +163,10 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             return reader(path, band, nodata, variable)
         except _CannotReadError as error:
             tried.append(str(error))
-    if Path(path).suffix.lower() in _VECTOR:
+    if is_vector_path(path):
         raise InputError(
-            f"{path}: a vector file, and no raster; burn it into one (gdal_rasterize, "
-            "rasterio.features.rasterize), or, where points are taken, pass "
-            f"geopandas.read_file({path!r})"
+            f"{path}: a vector file, and no raster; burn it into one by og.rasterize({path!r}, "
+            "like=...)"
         )
     raise InputError(
         f"{path} is no raster that could be read; tried {'; '.join(tried)}. "

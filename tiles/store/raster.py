@@ -24,13 +24,8 @@ from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 
 def choose_step(opened: str, name: str) -> str:
-    """Return the next step for a message about several rasters.
-
-    Not every function has an argument ``variable``.
-    """
-    return (
-        f"pass one, such as {opened}[{name!r}]; ingest and to_geotiff also take variable={name!r}"
-    )
+    """Return the next step for a message about several rasters."""
+    return f"pass variable={name!r}, or one of them, such as {opened}[{name!r}]"
 
 
 class StoreRaster:

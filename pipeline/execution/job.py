@@ -158,7 +158,9 @@ class RasterJob(DatasetJob):
     problem: Any
     parameters: Mapping[str, Any]
     compile_kernels: Callable[[], None] | None
-    join_tiles: Callable[[RunContext], RunContext] = field(default=lambda context: context)
+    join_tiles: Callable[[RunContext], RunContext] = field(
+        default=lambda context: context, kw_only=True
+    )
     """Makes larger tiles of those of the layout, where that is quicker."""
 
     @property

@@ -116,6 +116,7 @@ def cost_distance(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -172,7 +173,7 @@ def cost_distance(
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -250,7 +251,7 @@ def cost_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover)
     problem = Distance.on_rasters(
         named,
         CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),

@@ -79,6 +79,7 @@ def hop_distance(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -97,7 +98,7 @@ def hop_distance(
         Cells farther away stay unreached.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -141,7 +142,7 @@ def hop_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover)
     problem = Hops.on_mask(
         raster.shape,
         {name: r.nodata for name, r in named.items()},

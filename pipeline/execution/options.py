@@ -31,6 +31,7 @@ class RunOptions:
     client: Client | None = None
     backend: str | None = None
     shard: int | None = None
+    takeover: bool = False
 
 
 class RunKeywords(TypedDict, total=False):
@@ -41,6 +42,7 @@ class RunKeywords(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     resume: bool
+    takeover: bool
     backend: str | None
     client: Client | None
 

@@ -375,7 +375,7 @@ def twice_updated(tmp_path: Path) -> tuple[np.ndarray, list[np.ndarray], list[np
     """Points, two windows of new values, and the tables of the index before and after each."""
     friction, _ = rasters(10)
     points = some_points(friction, 8)
-    new = [friction[10:30, 10:30] * 3, friction[20:50, 5:15] * 5]
+    new = [friction[10:30, 10:30] * 3, friction[20:40, 5:15] * 5]
     tables = []
     for number, (window, values) in enumerate(zip((None, *WINDOWS), (None, *new), strict=True)):
         if values is not None:
@@ -386,7 +386,7 @@ def twice_updated(tmp_path: Path) -> tuple[np.ndarray, list[np.ndarray], list[np
     return points, new, tables
 
 
-WINDOWS = (10, 10, 20, 20), (20, 5, 30, 10)
+WINDOWS = (10, 10, 20, 20), (20, 5, 20, 10)
 
 
 def test_a_handle_notices_updates_by_others(tmp_path: Path) -> None:

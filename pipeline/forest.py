@@ -325,6 +325,7 @@ def minimum_spanning_forest(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -362,6 +363,9 @@ def minimum_spanning_forest(
         May ``out`` be replaced if it exists?
     resume
         Go on with a run that was killed or cancelled, from what it left in ``out.partial``.
+    takeover
+        Take the place of another writer that is at work on ``out``; that one ends with an error.
+        A writer that was killed is in nobody's way.
     wait
         False returns at once, with a `Run` to watch, wait for or cancel.
     backend
@@ -384,7 +388,10 @@ def minimum_spanning_forest(
     InputError
         If an argument or the raster is not what is asked for; nothing has been started then.
     StoreExistsError
-        If ``out`` exists and ``overwrite`` is False.
+        If ``out`` exists and ``overwrite`` is False, or another writer is at work on it.
+    RunError
+        If the run could not finish: the cluster failed, an input was replaced meanwhile, or another
+        writer took its place.
     BackendError
         If the backend is not to be had here.
 
@@ -416,7 +423,7 @@ def minimum_spanning_forest(
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata, band=band, variable=variable)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover)
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}

@@ -112,6 +112,20 @@ class MemoryStorage:
     def create(self, key: str, *parts: Any) -> None:
         BUCKET.put(self._address(key), b"".join(bytes(part) for part in parts), if_absent=True)
 
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        with BUCKET.lock:  # one PUT with If-Match
+            if self.state(key) != state:
+                return False
+            self.put(key, *parts)
+            return True
+
+    def delete_if(self, key: str, state: State) -> bool:
+        with BUCKET.lock:
+            if self.state(key) != state:
+                return False
+            self.delete(key)
+            return True
+
     def move(self, key: str, target: str) -> None:
         self.put(target, self.get(key))
         self.delete(key)

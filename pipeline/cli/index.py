@@ -34,6 +34,7 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> Non
         "--sparsify", action="store_true", help="leave out entries that are sums of two others"
     )
     build.add_argument("--overwrite", action="store_true")
+    build.add_argument("--takeover", action="store_true", help="take the place of another writer")
     build.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
     workers = build.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: threads, one a core")
@@ -98,6 +99,7 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
             cell_size=options.cell_size,
             sparsify=options.sparsify,
             overwrite=options.overwrite,
+            takeover=options.takeover,
             resume=options.resume,
             client=cluster,
             **{name: value for name, value in sides.items() if value is not None},

@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     ingest.add_argument("--nodata", type=float, default=None)
     ingest.add_argument("--band", type=int, default=None)
     ingest.add_argument("--overwrite", action="store_true")
+    ingest.add_argument("--takeover", action="store_true", help="take the place of another writer")
     ingest.set_defaults(command=_ingest)
 
     info = commands.add_parser("info", help="what a store holds")
@@ -149,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     workers = parser.add_mutually_exclusive_group()
@@ -171,6 +173,7 @@ def _ingest(options: argparse.Namespace) -> None:
         nodata=options.nodata,
         band=options.band,
         overwrite=options.overwrite,
+        takeover=options.takeover,
         **given,
     )
     _info(options)
@@ -264,6 +267,7 @@ def _run(
             tile=options.tile,
             out=options.out,
             overwrite=options.overwrite,
+            takeover=options.takeover,
             resume=options.resume,
             backend=options.backend,
             client=stack.enter_context(_client(options)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -35,6 +36,7 @@ from orograph.kernels.minplus.product import NO_VERTEX, minplus
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[True] = ...,
     backend: str | None = ...,
     client: Client | None = ...,
@@ -77,6 +80,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[False],
     backend: str | None = ...,
     client: Client | None = ...,
@@ -94,6 +98,7 @@ def all_pairs(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -124,7 +129,7 @@ def all_pairs(
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, wait, backend, client
+    out, overwrite, resume, takeover, wait, backend, client
         As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
         be larger than memory. ``dijkstra`` has no CUDA kernel.
 
@@ -169,7 +174,7 @@ def all_pairs(
     """
     check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
     check_choice("dtype", dtype, DTYPES)
-    options = RunOptions(tile, out, overwrite, resume, client, backend)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, takeover=takeover)
     where_to_work((), options)  # a client that is none is refused before the edges are looked at
     matrix = open_edges(graph, dtype, no_edge)
     method = _choose(matrix, method)
@@ -268,6 +273,15 @@ class MatrixJob(DatasetJob):
             "predecessors": self.traced,
             "input": [stats.least, stats.greatest, stats.checksum],
         }
+
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """What the edges were when they were first looked at."""
+        return [Version("graph", str(self.matrix.statistics))]
+
+    def versions(self) -> list[Version | None]:
+        """Return what the edges are now; all of them are read again for it."""
+        return [Version("graph", str(replace(self.matrix).statistics))]
 
     def warm_up(self) -> None:
         """Compile the product and the closure."""

@@ -129,6 +129,7 @@ def cost_distance(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -196,7 +197,7 @@ def cost_distance(
     band, variable : int and str, optional
         Which raster of friction (of elevation, where friction is None), if it holds several: the
         number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -275,7 +276,7 @@ def cost_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover)
     problem = Distance.on_rasters(
         named,
         CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from orograph.execution.options import RunOptions, where_to_work
+from orograph.execution.workers import check_workers
 from orograph.kernels.backends import missing_gpu, resolve_backend
 from orograph.settings import config
 from orograph.tiles.raster.raster import Raster
@@ -23,5 +22,12 @@ def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions)
     """
     backend = options.backend or config.get("backend")
     client = where_to_work(rasters, options)
-    ask = None if client is None else partial(client.run, missing_gpu)
+    if client is None:
+        return resolve_backend(stage, backend, None)
+
+    def ask() -> dict[str, str | None]:
+        check_workers(client)  # others would not understand the question
+        missing: dict[str, str | None] = client.run(missing_gpu)
+        return missing
+
     return resolve_backend(stage, backend, ask)

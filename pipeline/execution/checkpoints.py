@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from orograph.tiles.errors import report_full_storage
+from orograph.tiles.files import replace_file
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.codec import decode_entry, encode_entry
-from orograph.tiles.store.publish import replace_file
 
 
 class CheckpointStore(Protocol):

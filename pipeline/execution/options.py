@@ -32,6 +32,7 @@ class RunOptions:
     client: Client | None = None
     backend: str | None = None
     shard: int | None = None
+    takeover: bool = False
 
 
 class RunKeywords(TypedDict, total=False):
@@ -42,6 +43,7 @@ class RunKeywords(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     resume: bool
+    takeover: bool
     backend: str | None
     client: Client | None
 

@@ -10,15 +10,17 @@ Beside the rasters of costs (as they are walked on: barriers are nodata) there a
   `orograph.kernels.boundary.sparsify`.
 - ``lengths`` (kind, row): of steps; see `orograph.tiles.grid.lengths`.
 
-An update writes its objects into a folder beside them, then says that they are all there, and only
-then gives them their names. So a killed update has not begun, or is ended by whoever opens the
-index next.
+An update holds the lease of the index. It writes its objects below a token of its own beside
+them, then says that they are all there (`COMMITTED`), and only then gives them their names. So a
+killed update has not begun, or is ended by whoever takes the lease next: an update, or who opens
+the index. Whoever has the index open sees from the state of its metadata that it has changed.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,18 +35,26 @@ from orograph.index.format import (
     marks_of,
     split_record,
 )
-from orograph.tiles.errors import DamagedChunkError, InputError, report_full_storage
+from orograph.tiles.errors import (
+    DamagedChunkError,
+    InputError,
+    StoreExistsError,
+    report_full_storage,
+)
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Variable, create_store
+from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import MARK, check_format, group_attributes
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 Array = npt.NDArray[Any]
 
 HEADER = "distance_index"
 PENDING = ".update"
 COMMITTED = "committed.json"
+SECONDS_TO_SETTLE = 60.0
+"""How long to wait for a writer that gives its objects their names."""
 
 
 class IndexStore:
@@ -54,6 +64,8 @@ class IndexStore:
         self.storage = open_storage(place)
         self.form = form
         self._unfinished = unfinished
+        self._token = ""
+        self._seen: State | None = None
 
     @classmethod
     def create(
@@ -102,22 +114,40 @@ class IndexStore:
     def open(cls, place: Location) -> IndexStore:
         """One that is whole; an update that was killed while it gave names is ended first."""
         storage = open_storage(place)
-        attributes = group_attributes(storage)
-        if attributes is None or HEADER not in attributes:
-            StoreRaster(storage)  # says what is wrong if it is no store at all
-            raise InputError(
-                f"{storage} is a store, but holds no distance index; make one with "
-                "DistanceIndex.build(friction, store)"
-            )
-        if not attributes.get(MARK, {}).get("complete"):
-            raise InputError(f"{storage} is unfinished; build the index again with overwrite=True")
-        stated = json.loads(attributes[HEADER])
-        found = stated.get("format")
-        check_format(f"the distance index {storage}", found, READABLE, "build it again")
-        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
-        store = cls(storage, Form(**{**stated, **lists}))
-        store.settle()
+        store = cls(storage, _read_form(storage))
+        store.refresh()
         return store
+
+    def refresh(self) -> bool:
+        """Read what has changed since this was opened or refreshed; return whether anything has.
+
+        An update that was killed while it gave names is ended first.
+
+        Raises
+        ------
+        InputError
+            If another index has taken the place of the one that was opened.
+        StoreExistsError
+            If a writer that is at work does not end giving names.
+        """
+        self._end_killed_update()
+        seen = self.storage.state("zarr.json")
+        if seen is not None and seen == self._seen:
+            return False
+        form = _read_form(self.storage)
+        if replace(form, fingerprint=self.form.fingerprint) != self.form:
+            raise InputError(
+                f"{self.storage}: another index has been built there since it was opened; open it "
+                "again"
+            )
+        self.form, self._seen = form, seen
+        for name in ("rasters", "lengths"):
+            self.__dict__.pop(name, None)
+        return True
+
+    def has_changed(self) -> bool:
+        """Return whether something may have changed since the last `refresh`."""
+        return self.storage.state("zarr.json") != self._seen or self.is_committed()
 
     @cached_property
     def lengths(self) -> Array:
@@ -145,7 +175,7 @@ class IndexStore:
     def write(self, block: int, matrix: Array, leaving: Array, pending: bool = False) -> None:
         """Keep a block's matrix and what steps out of it cost, ``pending`` until `commit`."""
         content = encode_block(self.form, matrix, leaving)
-        self.storage.put(f"{PENDING}/{_key(block)}" if pending else _key(block), content)
+        self.storage.put(self.pending(_key(block)) if pending else _key(block), content)
 
     def has(self, block: int) -> bool:
         """Has a block been written?"""
@@ -184,34 +214,75 @@ class IndexStore:
 
     # -- updates -----------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Make room for an update, which puts its objects below `PENDING`, by their later keys."""
+    def begin(self, token: str) -> None:
+        """Make room for an update, which puts its objects where `pending` tells."""
+        self._token = token
         self.storage.delete_all(PENDING)
 
-    def commit(self, form: Form) -> None:
+    def pending(self, key: str) -> str:
+        """Where an object of an update is until it has its name."""
+        return f"{PENDING}/{self._token}/{key}"
+
+    def is_committed(self) -> bool:
+        """Return whether an update is whole and has not got all its names."""
+        return self.storage.state(f"{PENDING}/{COMMITTED}") is not None
+
+    def commit(self, form: Form, lease: Lease) -> None:
         """Give what is pending its names: from here on nothing can undo it."""
-        self.storage.put(f"{PENDING}/{COMMITTED}", json.dumps(asdict(form)).encode())
-        self.settle()
-        self.form = form
+        entry = {"token": self._token, "form": json.dumps(asdict(form))}
+        lease.check()
+        self.storage.put(f"{PENDING}/{COMMITTED}", json.dumps(entry).encode())
+        self.settle(lease)
+        self.refresh()
 
-    def settle(self) -> None:
-        """End an update that has been committed, or forget one that has not."""
-        committed = f"{PENDING}/{COMMITTED}"
-        try:
-            header = self.storage.get(committed).decode()
-        except FileNotFoundError:
-            # there is none, or another process is at work on it; the next update clears it
-            return
-        for key in sorted(key for key, _ in self.storage.objects(PENDING)):
-            if key != committed:
-                self.storage.move(key, key.removeprefix(f"{PENDING}/"))
+    def settle(self, lease: Lease) -> None:
+        """Give the objects of a committed update their names; the lease of the index is held."""
+        entry = json.loads(self.storage.get(f"{PENDING}/{COMMITTED}"))
+        pending = f"{PENDING}/{entry['token']}"
+        for key in sorted(key for key, _ in self.storage.objects(pending)):
+            self.storage.move(key, key.removeprefix(f"{pending}/"))
         document = json.loads(self.storage.get("zarr.json"))
-        document["attributes"][HEADER] = header
+        document["attributes"][HEADER] = entry["form"]
+        lease.check()
         self.storage.put("zarr.json", json.dumps(document, indent=2).encode())
-        stated = json.loads(header)
-        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
-        self.form = Form(**{**stated, **lists})
         self.storage.delete_all(PENDING)
+
+    def _end_killed_update(self) -> None:
+        """End an update that has been committed, or wait until its writer has ended it."""
+        limit = time.monotonic() + SECONDS_TO_SETTLE
+        while self.is_committed():
+            try:
+                with Lease(self.storage) as lease:
+                    if self.is_committed():
+                        self.settle(lease)
+            except StoreExistsError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.01)
+
+
+def _read_form(storage: Storage) -> Form:
+    """The form of the index in a storage.
+
+    Raises
+    ------
+    InputError
+        If there is no finished index.
+    """
+    attributes = group_attributes(storage)
+    if attributes is None or HEADER not in attributes:
+        StoreRaster(storage)  # says what is wrong if it is no store at all
+        raise InputError(
+            f"{storage} is a store, but holds no distance index; make one with "
+            "DistanceIndex.build(friction, store)"
+        )
+    if not attributes.get(MARK, {}).get("complete"):
+        raise InputError(f"{storage} is unfinished; build the index again with overwrite=True")
+    stated = json.loads(attributes[HEADER])
+    found = stated.get("format")
+    check_format(f"the distance index {storage}", found, READABLE, "build it again")
+    lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
+    return Form(**{**stated, **lists})
 
 
 def _key(block: int) -> str:

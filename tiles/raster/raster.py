@@ -24,6 +24,7 @@ from orograph.tiles.raster.from_xarray import (
     from_dataset,
 )
 from orograph.tiles.raster.nodata import native_nodata
+from orograph.tiles.raster.version import absolute
 from orograph.tiles.store.publish import MARK, group_attributes, partial_path
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
@@ -224,15 +225,6 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
         dataset = load(mask_and_scale=True)  # packed cells must be unpacked
     raster = from_dataarray(dataset[name], band, nodata)
     if isinstance(raster, LazyRaster):
-        origin = f"{os.path.abspath(path)} {name} {_stamps(path)}"
-        raster = replace(raster, origin=origin)
+        place = absolute(path)
+        raster = replace(raster, origin=f"{place} {name}", path=place)
     return raster
-
-
-def _stamps(path: str) -> list[tuple[str, int, int]]:
-    """Return name, size and time of a file, or of all files of a folder."""
-    files = [path] if os.path.isfile(path) else []
-    for folder, _, names in os.walk(path):
-        files += [os.path.join(folder, name) for name in names]
-    stats = ((name, os.stat(name)) for name in sorted(files))
-    return [(os.path.relpath(name, path), stat.st_size, stat.st_mtime_ns) for name, stat in stats]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,11 @@ from orograph.tiles.errors import (
     free_bytes,
     report_full_storage,
 )
+from orograph.tiles.files import TEMPORARY, is_token
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.raster.unchanged import unchanged
+from orograph.tiles.store.lease import Lease
 
 BLOCK = 512
 READ_SIDE = 4096
@@ -31,6 +33,7 @@ def to_geotiff(
     *,
     variable: str | None = None,
     overwrite: bool = False,
+    takeover: bool = False,
 ) -> Path:
     """Write a raster to a tiled, compressed GeoTIFF (BigTIFF where its size may need it).
 
@@ -44,6 +47,9 @@ def to_geotiff(
         Name of the variable, if there are several.
     overwrite : bool
         Whether to replace a file of that name, when the new one is complete.
+    takeover : bool
+        Whether to take the place of another writer that is at work on the file; that one ends with
+        an error.
 
     Returns
     -------
@@ -55,7 +61,10 @@ def to_geotiff(
     InputError
         If the source cannot be used, or its cells are not evenly spaced.
     StoreExistsError
-        If the file exists and ``overwrite`` is false, or the path is no plain file.
+        If the file exists and ``overwrite`` is false, the path is no plain file, or another writer
+        is at work on it.
+    RunError
+        If another writer has taken the place of this one, or the source has changed meanwhile.
     StorageFullError
         If there is no room.
 
@@ -72,13 +81,23 @@ def to_geotiff(
     path = Path(path)
     raster = open_raster(source, variable=variable)
     _check_file(path, raster, overwrite)
-    partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
-    try:
-        with report_full_storage(path):
-            _check_written(partial, raster, _write(raster, partial))
-            os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with Lease(path, takeover) as lease, lease.errors():
+        _check_file(path, raster, overwrite)  # another may have written it meanwhile
+        hidden = f".{path.name}."
+        for other in path.absolute().parent.iterdir():  # of writers that were killed
+            token = other.name.removeprefix(hidden).removesuffix(TEMPORARY)
+            if other.name == f"{hidden}{token}{TEMPORARY}" and is_token(token):
+                other.unlink(missing_ok=True)
+        partial = path.with_name(f"{hidden}{lease.token}{TEMPORARY}")
+        try:
+            with report_full_storage(path):
+                with unchanged(raster):
+                    sums = _write(raster, partial)
+                _check_written(partial, raster, sums)
+                lease.check()
+                os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
     return path
 
 

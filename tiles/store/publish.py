@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.files import is_token
+from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.storage import Location, Storage, open_storage
-from orograph.tiles.store.storage import replace_file as replace_file
 
 MARK = "orograph"
 FORMAT = 1  # of stores
 _PARTIAL = ".partial"
+# zarr-python writes metadata under such a name first
+_UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
 
 
 def partial_path(final: str | os.PathLike[str]) -> Path:
@@ -149,16 +153,28 @@ def check_target(place: Location, overwrite: bool) -> None:
 
 
 def discard(place: Location) -> None:
-    """Delete the unfinished store at ``place``; raise StoreExistsError if it is anything else."""
+    """Delete what writers that have ended left at the place of an unfinished store.
+
+    The caller holds the lease of the store, so none of them is at work.
+
+    Raises
+    ------
+    StoreExistsError
+        If there is anything else.
+    """
     storage = open_storage(place)
+    names = storage.names() if storage.is_tree() else ["."]
     if storage.exists() and not (
-        storage.is_tree() and (not storage.names() or MARK in (group_attributes(storage) or {}))
+        all(is_token(name) or _UNFINISHED_METADATA.fullmatch(name) for name in names)
+        or MARK in (group_attributes(storage) or {})
     ):
         raise StoreExistsError(f"{storage} is in the way and no unfinished store; move it away")
     storage.delete_all()
 
 
-def publish(partial: Location, final: Location, overwrite: bool = False) -> None:
+def publish(
+    partial: Location, final: Location, overwrite: bool = False, lease: Lease | None = None
+) -> None:
     """Move a finished store to its final name, in one step.
 
     A store of that name is replaced as `Storage.commit` describes: in most file systems a whole
@@ -172,11 +188,15 @@ def publish(partial: Location, final: Location, overwrite: bool = False) -> None
         Its final name.
     overwrite : bool
         Whether to replace a Zarr store of that name.
+    lease : Lease, optional
+        The lease of ``final``, checked as the last thing.
 
     Raises
     ------
     StoreExistsError
         As `check_target`.
+    RunError
+        If another writer has taken the lease over.
     """
     staged, target = open_storage(partial), open_storage(final)
     if not staged.is_tree():
@@ -184,6 +204,8 @@ def publish(partial: Location, final: Location, overwrite: bool = False) -> None
     check_target(target, overwrite)
     if MARK in (group_attributes(staged) or {}):
         mark_complete(staged)
+    if lease is not None:
+        lease.check()
     target.commit(staged, overwrite)
 
 

@@ -18,6 +18,7 @@ from orograph.tiles.errors import BackendError, DamagedChunkError, InputError
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.patience import patiently
 from orograph.tiles.store.header import Header, read_header, store_variables
 from orograph.tiles.store.shard import read_window, stored_format
 from orograph.tiles.store.storage import Location, State, Storage, open_storage
@@ -45,6 +46,8 @@ class StoreRaster:
     InputError
         If there is no finished store, or no such variable.
     """
+
+    _waited = False
 
     def __init__(
         self,
@@ -228,6 +231,7 @@ class StoreRaster:
                 state = self.storage.state(self._shard_key(i, j))
                 if state is None and (self._header.absent is None or (i, j) in self._header.absent):
                     continue  # it reads as fill values
+                state = state or self._awaited(self._shard_key(i, j))
                 if state is None or not state.size:  # zarr-python reads an empty one as those too
                     cells = Window(i * side, j * side, side, side).clip(self.shape)
                     raise DamagedChunkError(
@@ -235,6 +239,27 @@ class StoreRaster:
                         f"{'empty' if state else 'missing'}: shard "
                         f"({i}, {j}) of {self.variable}, {_describe(cells)}; {_MEND}"
                     )
+
+    def _awaited(self, key: str) -> State | None:
+        """Return the state of an object that is missing though it was written: it may come back.
+
+        A file system of a network may be away for a while. Objects that do not come are waited for
+        once, not for each of them anew.
+        """
+
+        def look() -> State:
+            state = self.storage.state(key)
+            if state is None:
+                raise FileNotFoundError(key)
+            return state
+
+        if self._waited:
+            return None
+        try:
+            return patiently(look, lambda: None, FileNotFoundError)
+        except FileNotFoundError:
+            self._waited = True
+            return None
 
     def _damage(
         self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception

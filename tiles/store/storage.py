@@ -9,18 +9,17 @@ object; both can be repeated after a kill.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
 import shutil
 import stat
-import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -30,11 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import InputError, report_full_storage
+from orograph.tiles.files import (
+    create_file,
+    delete_temporaries,
+    exchange,
+    is_internal,
+    is_temporary,
+    is_token,
+    locked,
+    replace_file,
+)
 from orograph.tiles.memory import empty
-
-TEMPORARY = ".tmp"
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
+from orograph.tiles.patience import patient, patiently
 
 
 class State(NamedTuple):
@@ -118,6 +124,16 @@ class Storage(Protocol):
 
         Of any number of concurrent writers one succeeds.
         """
+
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        """Write an object as `put` does, if it is still the version ``state``.
+
+        Of any number of concurrent calls with one ``state``, of this and of `delete_if`, one
+        returns True.
+        """
+
+    def delete_if(self, key: str, state: State) -> bool:
+        """Delete an object if it is still the version ``state``; return whether it was."""
 
     def move(self, key: str, target: str) -> None:
         """Move an object to another key, and replace the object there.
@@ -206,6 +222,7 @@ class LocalStorage:
     def name(self) -> str:
         return os.path.basename(self.root)
 
+    @patient
     def get(self, key: str) -> bytes:
         try:
             with open(self._path(key), "rb") as file:
@@ -213,6 +230,7 @@ class LocalStorage:
         except (IsADirectoryError, NotADirectoryError):
             raise _missing(self._path(key)) from None
 
+    @patient
     def open(self, key: str) -> Reader:
         try:
             file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
@@ -222,8 +240,9 @@ class LocalStorage:
         if stat.S_ISDIR(status.st_mode):
             os.close(file)
             raise _missing(self._path(key))
-        return _FileReader(file, _state(status))
+        return _FileReader(self._path(key), file, _state(status))
 
+    @patient
     def state(self, key: str) -> State | None:
         try:
             status = os.stat(self._path(key))
@@ -231,16 +250,37 @@ class LocalStorage:
             return None
         return None if stat.S_ISDIR(status.st_mode) else _state(status)
 
+    @patient
     def put(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: replace_file(path, *parts))
 
+    @patient
     def create(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: create_file(path, *parts))
 
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        path = Path(self._path(key))
+        with (
+            report_full_storage(path),
+            locked(path, lambda status: _state(status) == state) as same,
+        ):
+            if same:
+                replace_file(path, *parts)
+            return same
+
+    def delete_if(self, key: str, state: State) -> bool:
+        path = Path(self._path(key))
+        with locked(path, partial(_has_state, state)) as same:
+            if same:
+                path.unlink()
+                delete_temporaries(path)  # of writers that were killed
+            return same
+
+    @patient
     def move(self, key: str, target: str) -> None:
         self._in_folder(target, lambda: os.replace(self._path(key), self._path(target)))
 
@@ -259,22 +299,25 @@ class LocalStorage:
                     os.mkdir(folder)
             write()
 
+    @patient
     def delete(self, key: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(key))
 
+    @patient
     def names(self, prefix: str = "") -> list[str]:
         try:
             found = os.listdir(self._path(prefix))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [name for name in found if not _is_temporary(name)]
+        return [name for name in found if not is_internal(name)]
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
-        for folder, _, names in os.walk(self._path(prefix)):
+        for folder, folders, names in os.walk(self._path(prefix)):
+            folders[:] = [name for name in folders if not is_internal(name)]
             for name in names:
                 key = os.path.join(folder, name)[len(self.root) :].lstrip("/")
-                state = None if _is_temporary(name) else self.state(key)
+                state = None if is_internal(name) else self.state(key)
                 if state is not None:
                     yield key, state
 
@@ -319,14 +362,14 @@ class LocalStorage:
     def commit(self, staged: Storage, replace: bool = False) -> None:
         source, target = local_path(staged), Path(self.root)
         for folder, _, names in os.walk(source):
-            for name in filter(_is_temporary, names):  # of writers that were killed
+            for name in filter(is_temporary, names):  # of writers that were killed
                 os.unlink(os.path.join(folder, name))
         if not self.exists():
             os.rename(source, target)
             return
         if not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
-        if _exchange(source, target):
+        if exchange(source, target):
             staged.delete_all()
             return
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
@@ -341,17 +384,31 @@ class LocalStorage:
 class _FileReader:
     """Reader of an open file; a replacement of the file has another inode."""
 
-    def __init__(self, file: int, state: State) -> None:
+    def __init__(self, path: str, file: int, state: State) -> None:
+        self._path = path
         self._file = file
         self.state = state
+
+    def _open_again(self) -> None:
+        """Open the same version of the file again: a handle that has become stale stays so."""
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        if _state(os.fstat(file)) != self.state:
+            os.close(file)
+            raise ValueError("the file has been replaced while it was read")
+        os.close(self._file)
+        self._file = file
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
         # An array: its slices are no copies, and google_crc32c does not accept a memoryview.
         content = empty((length,), np.uint8)
         done = 0
-        while done < length:
+
+        def read() -> int:
             rest = content.data[done:] if done else content.data
-            count = os.preadv(self._file, [rest], offset + done)
+            return os.preadv(self._file, [rest], offset + done)
+
+        while done < length:
+            count = patiently(read, self._open_again)
             if count == 0:
                 raise ValueError(f"the file ends at byte {offset + done}, not at {offset + length}")
             done += count
@@ -410,62 +467,13 @@ def local_path(storage: Storage) -> Path:
     return Path(storage.root)
 
 
-def replace_file(path: Path, *parts: Any) -> None:
-    """Write a file atomically: readers see the old bytes or the new ones, after a kill too.
-
-    ``parts``, bytes or arrays of bytes, are concatenated.
-    """
-    _write_beside(path, parts, os.replace)
-
-
-def create_file(path: Path, *parts: Any) -> None:
-    """Write a file as `replace_file` does, or raise FileExistsError if there is one."""
-
-    def link(temporary: Path, path: Path) -> None:
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            raise FileExistsError(errno.EEXIST, "it exists already", str(path)) from None
-        temporary.unlink()
-
-    _write_beside(path, parts, link)
-
-
-def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
-    """Write a file under a temporary name, then call ``name`` to give it its final name."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines(parts)
-        name(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def is_token(name: str) -> bool:
-    """Return whether a name has the form of a `uuid.uuid4` in hexadecimal digits."""
-    return len(name) == 32 and set(name) <= set("0123456789abcdef")
-
-
-def _is_temporary(name: str) -> bool:
-    """Return whether a name is that of an unfinished file of `replace_file`."""
-    return name.startswith(".") and name.endswith(TEMPORARY)
-
-
 def _state(status: os.stat_result) -> State:
     return State(status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns))
 
 
+def _has_state(state: State, status: os.stat_result) -> bool:
+    return _state(status) == state
+
+
 def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically (Linux ``renameat2``); return False if it is not supported."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    names = os.fsencode(one), os.fsencode(other)
-    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)

@@ -23,6 +23,7 @@ from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.workspace import Workspace
 from orograph.index.store import PENDING, IndexStore
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
+from orograph.tiles.files import TEMPORARY
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store import storage as storages
@@ -279,7 +280,7 @@ def test_files_that_are_not_whole_have_no_key(tmp_path: Path) -> None:
     place = LocalStorage(tmp_path / "a")
     place.claim()
     place.put("c/0", b"whole")
-    (tmp_path / "a" / "c" / f".1.123-456{storages.TEMPORARY}").write_bytes(b"half")
+    (tmp_path / "a" / "c" / f".1.123-456{TEMPORARY}").write_bytes(b"half")
     assert contents(place) == {"c/0": b"whole"}
     assert place.names("c") == ["0"]
 

@@ -30,6 +30,7 @@ from orograph.tiles.errors import (
     StorageFullError,
     StoreExistsError,
 )
+from orograph.tiles.files import TEMPORARY
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import use_allocator
@@ -462,7 +463,7 @@ def test_overwriting_swaps_whole_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
 ) -> None:
     if not exchange:
-        monkeypatch.setattr(storage, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(storage, "exchange", lambda one, other: False)
     final = make_store(tmp_path / "a", noise((4, 4), seed=1), Layout(2, 4))
     old = StoreRaster(final)
     assert old.read(Window(0, 0, 4, 4)).shape == (4, 4)
@@ -502,7 +503,7 @@ def test_targets_are_checked_before_anything_is_done(tmp_path: Path) -> None:
 def test_debris_of_killed_writers_is_swept_away(tmp_path: Path) -> None:
     partial = create_store(tmp_path / "a.partial", (4, 4), Layout(2, 2), [Variable("z", "f4")])
     fill(partial, Layout(2, 2), {"z": noise((4, 4))})
-    debris = partial / "z" / "c" / "1" / f".0.123-456{storage.TEMPORARY}"
+    debris = partial / "z" / "c" / "1" / f".0.123-456{TEMPORARY}"
     debris.write_bytes(b"half a shard")
     publish(partial, tmp_path / "a")
     assert sorted(os.listdir(tmp_path / "a" / "z" / "c" / "1")) == ["0", "1"]

@@ -129,6 +129,13 @@ class Storage(Protocol):
     def delete(self, key: str) -> None:
         """Delete an object if it exists."""
 
+    def sync(self, *keys: str) -> None:
+        """Return when the bytes of these objects would survive a crash of the machine.
+
+        Of a prefix, the names after it would survive. For use before anything is deleted because
+        of them.
+        """
+
     # -- prefixes ----------------------------------------------------------------------------------
 
     def names(self, prefix: str = "") -> list[str]:
@@ -167,7 +174,7 @@ class Storage(Protocol):
         """Create the root, to write below it; raise FileExistsError if it exists."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
-        """Move a finished store to this root.
+        """Move a finished store to this root; its objects have been synchronised.
 
         At any time readers find the old store whole, or none, or the new one whole; if the storage
         can exchange two names, always one of them. After a kill either ``staged`` is still whole,
@@ -263,6 +270,10 @@ class LocalStorage:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(key))
 
+    def sync(self, *keys: str) -> None:
+        for key in keys:
+            _sync_file(self._path(key))
+
     def names(self, prefix: str = "") -> list[str]:
         try:
             found = os.listdir(self._path(prefix))
@@ -321,17 +332,21 @@ class LocalStorage:
         for folder, _, names in os.walk(source):
             for name in filter(_is_temporary, names):  # of writers that were killed
                 os.unlink(os.path.join(folder, name))
+            _sync_file(folder)
         if not self.exists():
             os.rename(source, target)
+            _sync_file(target.parent)
             return
         if not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         if _exchange(source, target):
+            _sync_file(target.parent)
             staged.delete_all()
             return
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
         os.rename(target, aside)
         os.rename(source, target)
+        _sync_file(target.parent)
         shutil.rmtree(aside)
 
     def zarr_store(self) -> Any:
@@ -455,6 +470,19 @@ def _is_temporary(name: str) -> bool:
 
 def _state(status: os.stat_result) -> State:
     return State(status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns))
+
+
+def _sync_file(path: str | Path) -> None:
+    """Write a file, or the names in a folder, to the device."""
+    with report_full_storage(path):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # it does without, for folders
+                raise
+        finally:
+            os.close(file)
 
 
 def _missing(path: str) -> FileNotFoundError:

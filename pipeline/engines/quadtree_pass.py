@@ -181,7 +181,7 @@ class QuadtreePass:
         if known is not None:
             return known
         summary, saved = self._climb(node)
-        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("downward-state", node, saved)
         self.context.checkpoints.save("summary", node, summary)
         return summary
 
@@ -191,7 +191,7 @@ class QuadtreePass:
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place = self.tree.place(node)
         summary, saved = self.problem.merge(place, list(zip(children, summaries, strict=True)))
-        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("downward-state", node, saved)
         self.context.checkpoints.save("summary", node, summary)
         return summary
 
@@ -234,7 +234,7 @@ class QuadtreePass:
         if tables:
             self.context.checkpoints.save("rows", node, tables)
         self.context.checkpoints.save("done", node, True)
-        self.context.checkpoints.drop("residue", node)
+        self.context.checkpoints.drop("downward-state", node)
 
     def _written(self, node: Node) -> bool:
         """Return whether a shard has been written, and still exists."""
@@ -245,13 +245,13 @@ class QuadtreePass:
 
     def _climbed(self, node: Node) -> bool:
         """Return whether an earlier run saved all of a node that is still needed."""
-        kept = self.context.checkpoints.has("residue", node) or (
+        kept = self.context.checkpoints.has("downward-state", node) or (
             node.level == self.context.shard_level and self._written(node)
         )
         return kept and self.context.checkpoints.has("summary", node)
 
     def _saved(self, node: Node) -> Any:
-        saved = self.context.checkpoints.load("residue", node)
+        saved = self.context.checkpoints.load("downward-state", node)
         if saved is not None:
             return saved
         # lost or damaged on disk: compute it again, since everything it depends on still exists

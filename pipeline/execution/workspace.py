@@ -19,11 +19,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orograph.execution.checkpoints import FolderCheckpoints
+from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.tiles.errors import InputError, StoreExistsError
 from orograph.tiles.store.codec import FORMAT
 from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
-from orograph.tiles.store.storage import Location, Storage, is_token, local_path, open_storage
+from orograph.tiles.store.storage import Location, Storage, is_token, open_storage
 
 IDENTITY = "run.json"
 
@@ -86,7 +86,7 @@ class Workspace:
         """The store that is being written."""
         return self.work.child("result.zarr")
 
-    def open(self, create_result: Callable[[Storage, str], None]) -> FolderCheckpoints:
+    def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
         """Make the folder ready, with an empty result unless the run is resumed."""
         checkpoints = self.work.child("checkpoints")
         if not self.resumed:
@@ -105,7 +105,7 @@ class Workspace:
             # last: a folder that has an identity has all that must be there to begin with
             entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
             self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
-        return FolderCheckpoints(local_path(checkpoints))
+        return StoredCheckpoints(checkpoints)
 
     def publish(self) -> None:
         """Give the finished result its name and remove everything else."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         BackendError,
         Cancelled,
         DamagedChunkError,
+        DamagedStoreError,
         InputError,
         NegativeCycle,
         OrographError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
@@ -59,6 +61,7 @@ _HOMES = {
         "BackendError",
         "Cancelled",
         "DamagedChunkError",
+        "DamagedStoreError",
         "InputError",
         "NegativeCycle",
         "OrographError",
@@ -66,6 +69,7 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
 }
@@ -76,6 +80,7 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DamagedStoreError",
     "DistanceIndex",
     "InputError",
     "LeastCostPath",
@@ -88,6 +93,7 @@ __all__ = [
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "StoreReport",
     "all_pairs",
     "cluster",
     "config",
@@ -103,6 +109,7 @@ __all__ = [
     "plan",
     "st_connected",
     "to_geotiff",
+    "verify",
 ]
 
 

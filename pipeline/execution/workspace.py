@@ -21,8 +21,9 @@ from typing import Any
 
 from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.integrity.metadata import run_of
 from orograph.tiles.store.codec import FORMAT
-from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
+from orograph.tiles.store.publish import check_target, partial_storage, publish
 from orograph.tiles.store.storage import Location, Storage, is_token, open_storage
 
 IDENTITY = "run.json"

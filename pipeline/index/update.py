@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.store import PENDING, IndexStore
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import read_array
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.sink import encode_shard
 from orograph.tiles.store.storage import Storage
@@ -102,8 +102,8 @@ def _changed(
 
 def _write_shard(storage: Storage, window: Window, cells: Array, name: str) -> None:
     """Put a shard where it is pending."""
-    document = storage.get(f"{name}/zarr.json")
-    rows, columns = json.loads(document)["chunk_grid"]["configuration"]["chunk_shape"]
+    raster = read_array(storage, name)
+    rows, columns = raster.chunk
     key = f"c/{window.y // rows}/{window.x // columns}"
-    content = encode_shard(document, window, key, cells, name)
+    content = encode_shard(raster.document, window, key, cells, name)
     storage.put(f"{PENDING}/{name}/{key}", *content)

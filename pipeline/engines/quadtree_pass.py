@@ -13,7 +13,8 @@ the tiles. Both are one static Dask graph:
 Only summaries and messages travel through Dask, and those are O(border). What a node needs again in
 the downward sweep, its saved state, goes to the checkpoint store of the run. A task that finds its
 result in the checkpoint store returns it instead of computing it again: so the loss of a worker
-costs a read, and a run that was killed continues from where it was.
+costs a read, and a run that was killed continues from where it was. A shard of an earlier run
+counts as written once all its bytes match their checksums.
 """
 
 from __future__ import annotations
@@ -173,7 +174,13 @@ class QuadtreePass:
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
         """Yield the rows that nodes saved."""
         for node in nodes:
-            yield from self.context.checkpoints.load("rows", node)
+            rows = self.context.checkpoints.load("rows", node)
+            if rows is None:
+                raise RunError(
+                    f"{self.problem.name}: the rows of {node} have been lost since they were "
+                    "saved; resume=True makes them again"
+                )
+            yield from rows
 
     def task_tiles(self, node: Node) -> Any:
         """Return the summary of a shard."""
@@ -221,7 +228,7 @@ class QuadtreePass:
 
     def task_write(self, node: Node, message: Any) -> None:
         """Finish the tiles of a shard and write it."""
-        if self._written(node):
+        if self._intact(node):
             return
         whole = self.tree.window(node)
         writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
@@ -241,6 +248,18 @@ class QuadtreePass:
         window = self.tree.window(node)
         return self.context.checkpoints.has("done", node) and all(
             self.context.sink.written(variable.name, window) for variable in self.problem.outputs
+        )
+
+    def _intact(self, node: Node) -> bool:
+        """Return whether an earlier run wrote a shard, and all of it can be read back."""
+        window, checkpoints = self.tree.window(node), self.context.checkpoints
+        return (
+            checkpoints.load("done", node) is not None
+            and (
+                not isinstance(self.problem, Tabulated)
+                or checkpoints.load("rows", node) is not None
+            )
+            and all(self.context.sink.intact(v.name, window) for v in self.problem.outputs)
         )
 
     def _climbed(self, node: Node) -> bool:
@@ -315,7 +334,9 @@ class QuadtreePass:
         return list(self.tree.nodes(self.context.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """Return the tasks still to do, the key of the root, and the keys of the writes.
+        """Return the tasks of the run, the key of the root, and the keys of the writes.
+
+        What an earlier run saved is not computed again: summaries are recalled, shards verified.
 
         Tasks are in the order of execution: depth first, so that summaries are merged as soon as
         possible, and messages likewise.
@@ -339,8 +360,8 @@ class QuadtreePass:
 
         def down(node: Node, message: Key, index: int) -> None:
             if node.level == self.context.shard_level:
-                if not self._written(node):
-                    writes.append(add("write", node, TaskRef(message), index))
+                # a shard that is there is verified by this task
+                writes.append(add("write", node, TaskRef(message), index))
                 return
             # messages are not computed far ahead of the shards that need them
             gate = [TaskRef(writes[-AHEAD])] if len(writes) >= AHEAD else []

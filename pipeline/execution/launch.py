@@ -33,11 +33,13 @@ from orograph.execution.workspace import Workspace
 from orograph.settings import config
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.integrity.verify import verify
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.store.create import add_table, update_attributes
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -157,13 +159,22 @@ def _on_disk(
     return work
 
 
+def _is_whole(copy: Storage) -> bool:
+    """Return whether a copy of an input is there, and matches its checksums."""
+    try:
+        return verify(copy).ok
+    except InputError:
+        return False
+
+
 def _reachable(job: Job[Any], space: Workspace, client: Client | None) -> tuple[Raster, ...]:
     """Return the rasters, with stored copies of those that only this process can read."""
     reachable: list[Raster] = []
     for number, raster in enumerate(job.rasters):
         if client is not None and isinstance(raster, ArrayRaster):
             copy = space.work.child(f"input-{number}.zarr")
-            if not copy.exists():
+            if not _is_whole(copy):
+                copy.delete_all()
                 ingest(raster, copy, tile=job.layout.tile, shard=job.layout.shard)
             raster = StoreRaster(copy)
         reachable.append(raster)

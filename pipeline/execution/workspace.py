@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from orograph.execution.checkpoints import StoredCheckpoints
-from orograph.tiles.errors import InputError, StoreExistsError
-from orograph.tiles.integrity.metadata import run_of
+from orograph.tiles.errors import DamagedStoreError, InputError, StoreExistsError
+from orograph.tiles.integrity.metadata import read_metadata, run_of
 from orograph.tiles.store.codec import FORMAT
 from orograph.tiles.store.publish import check_target, partial_storage, publish
 from orograph.tiles.store.storage import Location, Storage, is_token, open_storage
@@ -65,7 +65,7 @@ class Workspace:
             self._check_identity(found["identity"])
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
-            self.resumed = run_of(self.result) == self.token
+            self.resumed = self._resumable()
             if not self.finished:
                 self._check_format(found["format"])
         if not self.finished:
@@ -134,6 +134,14 @@ class Workspace:
                 f"out: {self.folder} is in the way and holds no unfinished run; move it away"
             )
         return None
+
+    def _resumable(self) -> bool:
+        """Return whether the result of the unfinished run is there and its metadata are whole."""
+        try:
+            read_metadata(self.result, unfinished=True)
+        except (DamagedStoreError, InputError):
+            return False
+        return run_of(self.result) == self.token
 
     def _check_format(self, found: Any) -> None:
         if found != FORMAT:

@@ -17,6 +17,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 import zarr
 from hypothesis import HealthCheck, given, settings

@@ -17,7 +17,7 @@ def reseal(store: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     try:
         document["attributes"]["orograph"]["checksum"] = checksum_of(document)
         members = dict(document["consolidated_metadata"]["metadata"])
-    except (KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         members = {}  # what there was to agree with is gone
     (store / "zarr.json").write_text(json.dumps(document))
     for name, member in members.items():

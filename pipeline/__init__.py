@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         BackendError,
         Cancelled,
         DamagedChunkError,
+        DamagedStoreError,
         InputError,
         NegativeCycle,
         OrographError,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
@@ -88,6 +90,7 @@ _HOMES = {
         "BackendError",
         "Cancelled",
         "DamagedChunkError",
+        "DamagedStoreError",
         "InputError",
         "NegativeCycle",
         "OrographError",
@@ -95,6 +98,7 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
     "orograph.tiles.vector.layer": ("VectorLayer",),
@@ -107,6 +111,7 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DamagedStoreError",
     "DistanceIndex",
     "InputError",
     "LeastCostPath",
@@ -120,6 +125,7 @@ __all__ = [
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "StoreReport",
     "VectorLayer",
     "all_pairs",
     "cluster",
@@ -143,6 +149,7 @@ __all__ = [
     "rasterize",
     "st_connected",
     "to_geotiff",
+    "verify",
 ]
 
 

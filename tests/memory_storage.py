@@ -133,6 +133,9 @@ class MemoryStorage:
     def delete(self, key: str) -> None:
         BUCKET.delete(self._address(key))
 
+    def sync(self, *keys: str) -> None:
+        """Do nothing: what is put is there."""
+
     def names(self, prefix: str = "") -> list[str]:
         above = self._address(prefix)
         found = {address[len(above) + 1 :].partition("/")[0] for address in BUCKET.below(above)}

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from orograph.tiles.errors import report_full_storage
+
 TEMPORARY = ".tmp"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -106,3 +108,16 @@ def exchange(one: Path, other: Path) -> bool:
         return False
     names = os.fsencode(one), os.fsencode(other)
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def sync_file(path: str | Path) -> None:
+    """Write a file, or the names in a folder, to the device."""
+    with report_full_storage(path):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # it does without, for folders
+                raise
+        finally:
+            os.close(file)

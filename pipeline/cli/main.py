@@ -1,4 +1,4 @@
-"""The command line: ``orograph demo``, ``ingest``, ``info``, ``plan``, ``mst``, ``cost``, ..."""
+"""The command line: ``orograph demo``, ``ingest``, ``info``, ``verify``, ``plan``, ``mst``, ..."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        status: int = options.command(options) or 0
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
-    return 0
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +61,10 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="what a store holds")
     info.add_argument("store")
     info.set_defaults(command=_info)
+
+    verify = commands.add_parser("verify", help="compare all that stores hold with its checksums")
+    verify.add_argument("store", nargs="+")
+    verify.set_defaults(command=_verify)
 
     add_plan(commands)
 
@@ -181,6 +185,21 @@ def _ingest(options: argparse.Namespace) -> None:
 
 def _info(options: argparse.Namespace) -> None:
     print(og.open(options.store))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Print what is damaged; return 1 if anything is."""
+    status = 0
+    for store in options.store:
+        try:
+            report = og.verify(store)
+        except og.OrographError as error:
+            print(f"orograph: {error}", file=sys.stderr)
+            status = 1
+            continue
+        print(report)
+        status |= not report.ok
+    return status
 
 
 def _mst(options: argparse.Namespace) -> None:

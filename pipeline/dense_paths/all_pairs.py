@@ -329,9 +329,9 @@ class _MatrixEngine:
             work.begin(matrix)
             from_sources(steps)
             return self.job.attributes
-        if work.whole_generation(work.count + 64) < 0:
-            here = replace(work.context, cancelled=cancelled)
-            replace(work, context=here).begin(matrix)
+        whole = work.whole_generation(work.count + 64) >= 0
+        here = replace(work.context, cancelled=cancelled)
+        replace(work, context=here).begin(matrix, whole)
         generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))

@@ -36,6 +36,7 @@ from orograph.execution.workspace import Workspace
 from orograph.settings import config, thread_count
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.integrity.verify import verify
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
 from orograph.tiles.raster.version import UNVERSIONED
@@ -44,6 +45,7 @@ from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -229,13 +231,22 @@ def _call_workers(client: Client, space: Workspace) -> Witness:
     return witness
 
 
+def _is_whole(copy: Storage) -> bool:
+    """Return whether a copy of an input is there, and matches its checksums."""
+    try:
+        return verify(copy).ok
+    except InputError:
+        return False
+
+
 def _reachable(job: Job[Any], space: Workspace, client: Client | None) -> tuple[Raster, ...]:
     """Return the rasters, with stored copies of those that only this process can read."""
     reachable: list[Raster] = []
     for number, raster in enumerate(job.rasters):
         if client is not None and isinstance(raster, ArrayRaster):
             copy = space.work.child(f"input-{number}.zarr")
-            if not copy.exists():
+            if not _is_whole(copy):
+                copy.delete_all()
                 # whoever began it is gone: this run holds the folder
                 ingest(raster, copy, tile=job.layout.tile, shard=job.layout.shard, takeover=True)
             raster = StoreRaster(copy)

@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from orograph.execution.checkpoints import FolderCheckpoints
-from orograph.tiles.errors import InputError, RunError, StoreExistsError
+from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
 from orograph.tiles.files import is_token
+from orograph.tiles.integrity.metadata import read_metadata, run_of
 from orograph.tiles.store.codec import FORMAT
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
-from orograph.tiles.store.storage import Location, Storage, local_path, open_storage
+from orograph.tiles.store.publish import check_target, partial_storage, publish
+from orograph.tiles.store.storage import Location, Storage, open_storage
 
 IDENTITY = "run.json"
 
@@ -77,7 +78,7 @@ class Workspace:
             self._check_identity(found["identity"])
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
-            self.resumed = run_of(self.result) == self.token
+            self.resumed = self._resumable()
             if not self.finished:
                 self._check_format(found["format"])
         if not self.finished:
@@ -99,7 +100,7 @@ class Workspace:
         """The store that is being written."""
         return self.work.child("result.zarr")
 
-    def open(self, create_result: Callable[[Storage, str], None]) -> FolderCheckpoints:
+    def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
         """Make the folder ready, with an empty result unless the run is resumed."""
         checkpoints = self.work.child("checkpoints")
         if not self.resumed:
@@ -119,7 +120,7 @@ class Workspace:
             entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
             self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
         self._opened = True
-        return FolderCheckpoints(local_path(checkpoints))
+        return StoredCheckpoints(checkpoints)
 
     def publish(self) -> None:
         """Give the finished result its name and remove everything else."""
@@ -163,6 +164,14 @@ class Workspace:
                 f"out: {self.folder} is in the way and holds no unfinished run; move it away"
             )
         return None
+
+    def _resumable(self) -> bool:
+        """Return whether the result of the unfinished run is there and its metadata are whole."""
+        try:
+            read_metadata(self.result, unfinished=True)
+        except (DamagedStoreError, InputError):
+            return False
+        return run_of(self.result) == self.token
 
     def _check_format(self, found: Any) -> None:
         if found != FORMAT:

@@ -17,13 +17,12 @@ from orograph.distance.arguments import (
 from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance
 from orograph.execution.options import check_choice
-from orograph.index.format import Form
+from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster
 
-MOST_CELLS_A_SIDE = 1024
 BLOCK = 128
 LEVELS = 1
 

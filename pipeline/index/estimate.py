@@ -9,7 +9,6 @@ over the grid, the same ones each time.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -35,7 +34,6 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
-from orograph.tiles.store.publish import write_group_metadata
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
@@ -240,7 +238,6 @@ def _bytes_of_an_empty(wanted: BuildSpec) -> int:
     with tempfile.TemporaryDirectory(dir=config.get("scratch") or None) as folder:
         path = Path(folder) / "empty"
         store = IndexStore.create(path, form, wanted.problem.lengths, place, "0" * 32)
-        write_group_metadata(path, json.loads((path / "zarr.json").read_bytes()))
         shards = math.prod(form.layout.count(form.shape)) * len(form.rasters)
         tiles = (form.layout.shard // form.layout.tile) ** 2
         return store.bytes() + shards * (16 * tiles + 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +15,7 @@ from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.store import IndexStore
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import read_array
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard
@@ -111,8 +111,8 @@ def _changed(
 
 def _write_shard(store: IndexStore, window: Window, cells: Array, name: str) -> None:
     """Put a shard where it is pending."""
-    document = store.storage.get(f"{name}/zarr.json")
-    rows, columns = json.loads(document)["chunk_grid"]["configuration"]["chunk_shape"]
+    raster = read_array(store.storage, name)
+    rows, columns = raster.chunk
     key = f"c/{window.y // rows}/{window.x // columns}"
-    content = encode_shard(document, window, key, cells, name)
+    content = encode_shard(raster.document, window, key, cells, name)
     store.storage.put(store.pending(f"{name}/{key}"), *content)

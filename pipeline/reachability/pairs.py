@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
@@ -27,7 +26,6 @@ from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
-from orograph.execution.checkpoints import FolderCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
@@ -79,8 +77,7 @@ class Query:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:
             forget(run.context.token)
-            if isinstance(run.context.checkpoints, FolderCheckpoints):
-                shutil.rmtree(run.context.checkpoints.folder, ignore_errors=True)
+            run.context.checkpoints.clear()
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:

@@ -176,6 +176,11 @@ class Georeference:
             coords[GRID_MAPPING] = xr.Variable((), 0, attributes)
         return coords
 
+    def check_crs(self) -> None:
+        """Raise InputError unless the well-known text is that of a CRS."""
+        if self.crs_wkt is not None:
+            _parse_wkt(self.crs_wkt)
+
     def check_shape(self, shape: tuple[int, int], what: str) -> None:
         """Raise InputError unless there is one coordinate per row and column of ``shape``."""
         if self.y is not None and self.x is not None and (self.y.size, self.x.size) != shape:

@@ -12,10 +12,10 @@ import numpy as np
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
+from orograph.tiles.integrity.metadata import is_store
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, to_host
 from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.version import absolute, is_remote
-from orograph.tiles.store.publish import MARK, group_attributes
 from orograph.tiles.store.raster import StoreRaster, choose_step
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
     from orograph.tiles.store.lazy import lazy_name
 
     path, chunks = source.encoding.get("source"), source.chunks
-    if not chunks or not path or MARK not in (group_attributes(path) or {}):
+    if not chunks or not path or not is_store(path):
         return None
     try:
         raster = StoreRaster(path, str(source.name))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import is_store
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
@@ -25,7 +26,7 @@ from orograph.tiles.raster.from_xarray import (
 )
 from orograph.tiles.raster.nodata import native_nodata
 from orograph.tiles.raster.version import absolute
-from orograph.tiles.store.publish import MARK, group_attributes, partial_path
+from orograph.tiles.store.publish import partial_path
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
 
@@ -150,7 +151,7 @@ def _by_dlpack(source: Any) -> NDArray[Any]:
 
 
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
-    if MARK in (group_attributes(path) or {}):
+    if is_store(path):
         return _open_store(path, nodata, variable)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
         if partial_path(path).exists():

@@ -38,6 +38,7 @@ from orograph.tiles.files import (
     is_token,
     locked,
     replace_file,
+    sync_file,
 )
 from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
@@ -145,6 +146,13 @@ class Storage(Protocol):
     def delete(self, key: str) -> None:
         """Delete an object if it exists."""
 
+    def sync(self, *keys: str) -> None:
+        """Return when the bytes of these objects would survive a crash of the machine.
+
+        Of a prefix, the names after it would survive. For use before anything is deleted because
+        of them.
+        """
+
     # -- prefixes ----------------------------------------------------------------------------------
 
     def names(self, prefix: str = "") -> list[str]:
@@ -183,7 +191,7 @@ class Storage(Protocol):
         """Create the root, to write below it; raise FileExistsError if it exists."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
-        """Move a finished store to this root.
+        """Move a finished store to this root; its objects have been synchronised.
 
         At any time readers find the old store whole, or none, or the new one whole; if the storage
         can exchange two names, always one of them. After a kill either ``staged`` is still whole,
@@ -304,6 +312,10 @@ class LocalStorage:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(key))
 
+    def sync(self, *keys: str) -> None:
+        for key in keys:
+            sync_file(self._path(key))
+
     @patient
     def names(self, prefix: str = "") -> list[str]:
         try:
@@ -364,17 +376,21 @@ class LocalStorage:
         for folder, _, names in os.walk(source):
             for name in filter(is_temporary, names):  # of writers that were killed
                 os.unlink(os.path.join(folder, name))
+            sync_file(folder)
         if not self.exists():
             os.rename(source, target)
+            sync_file(target.parent)
             return
         if not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         if exchange(source, target):
+            sync_file(target.parent)
             staged.delete_all()
             return
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
         os.rename(target, aside)
         os.rename(source, target)
+        sync_file(target.parent)
         shutil.rmtree(aside)
 
     def zarr_store(self) -> Any:

@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
+from orograph.cli.main import main
 
 
 @pytest.fixture
@@ -156,3 +157,18 @@ def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:
         assert said in ended.stdout
     picture = tmp_path / "shown" / "forest.png"
     assert picture.stat().st_size > 100_000
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stores = [str(tmp_path / name) for name in ("one.zarr", "two.zarr")]
+    for store in stores:
+        og.ingest(np.eye(9), store, tile=4, shard=4)
+    assert main(["verify", *stores]) == 0
+    assert capsys.readouterr().out.count("whole; 9 files match") == 2
+    shard = tmp_path / "one.zarr/elevation/c/1/2"
+    shard.write_bytes(shard.read_bytes()[:-9])
+    assert main(["verify", str(tmp_path), *stores]) == 1
+    said = capsys.readouterr()
+    assert f"{shard}: shard (1, 2) of elevation cannot be read" in said.out
+    assert f"{stores[1]}: whole" in said.out
+    assert "is no store of orograph" in said.err

@@ -18,6 +18,7 @@ import rioxarray
 import xarray as xr
 import zarr
 from distributed import Client, LocalCluster
+from reseal import reseal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
@@ -585,19 +586,22 @@ def test_foreign_stores_are_refused(tmp_path: Path) -> None:
     with pytest.raises(og.StoreExistsError):
         DistanceIndex.build(np.ones((4, 4)), tmp_path / "eye")
     DistanceIndex.build(np.ones((4, 4)), tmp_path / "i", block=2)
+
+    def state(form: dict[str, Any]) -> None:
+        """Let the store state another form."""
+        text = json.dumps(form)
+        reseal(tmp_path / "i", lambda found: found["attributes"].update(distance_index=text))
+
     document = json.loads((tmp_path / "i" / "zarr.json").read_text())
     header = json.loads(document["attributes"]["distance_index"])
     # the first format did not know of entries that are left out
     old = {name: value for name, value in header.items() if name != "sparsify"} | {"format": 1}
-    document["attributes"]["distance_index"] = json.dumps(old)
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(old)
     assert DistanceIndex.open(tmp_path / "i").distance_matrix([(0, 0), (3, 3)]).shape == (2, 2)
-    document["attributes"]["distance_index"] = json.dumps(header | {"format": 99})
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(header | {"format": 99})
     with pytest.raises(og.InputError, match=r"format 99, .* reads 1 and 2; a newer one .* update"):
         DistanceIndex.open(tmp_path / "i")
-    document["attributes"]["distance_index"] = json.dumps(header | {"format": 0})
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(header | {"format": 0})
     with pytest.raises(og.InputError, match=r"format 0, .* an older one wrote it: build it again"):
         DistanceIndex.open(tmp_path / "i")
 

@@ -19,7 +19,7 @@ import dask
 
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
         finally:
             workers.close()
         return
-    count = config.get("threads") or os.cpu_count() or 1
+    count = setting("threads") or os.cpu_count() or 1
     with concurrent.futures.ThreadPoolExecutor(count, f"orograph-{problem}") as pool:
         yield _Threads(pool, count)
 

@@ -18,6 +18,7 @@ from dask.base import tokenize
 from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.execution.clusters import LateClient
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.job import Engine, Job
@@ -30,7 +31,7 @@ from orograph.execution.options import (
 )
 from orograph.execution.run import Run
 from orograph.execution.workspace import Workspace
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
@@ -58,7 +59,7 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
     StoreExistsError
         If ``out`` exists, or an unfinished run of it, and no option says what to do.
     """
-    client = where_to_work(job.rasters, options)
+    client: Client | None = None
     if options.resume and options.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     cancelled = Event()
@@ -66,7 +67,7 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
     if stays_in_memory(job.rasters, options):
         work = _in_memory(job, options, cancelled, engines)
     else:
-        work = _on_disk(job, options, client, cancelled, engines)
+        work, client = _on_disk(job, options, cancelled, engines)
     return Run(work, lambda: engines[0] if engines else None, cancelled, client)
 
 
@@ -92,14 +93,13 @@ def _in_memory(
 def _on_disk(
     job: Job[T],
     options: RunOptions,
-    client: Client | None,
     cancelled: Event,
     engines: list[Engine],
-) -> Callable[[], T]:
+) -> tuple[Callable[[], T], Client | None]:
     scratch, out, identity = None, options.out, {}
     if out is None:
         scratch = tempfile.TemporaryDirectory(
-            prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
+            prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
         )
         out = Path(scratch.name) / "result.zarr"
     else:
@@ -108,6 +108,8 @@ def _on_disk(
     for raster in job.rasters:
         refuse_overlap(raster, out)
     space = Workspace(out, identity, overwrite=options.overwrite, resume=options.resume)
+    found = where_to_work(job.rasters, options)
+    client = found.start() if isinstance(found, LateClient) else found
 
     def run_in(checkpoints: CheckpointStore, sink: Sink) -> tuple[Engine, dict[str, Any]]:
         backend = job.backend
@@ -154,7 +156,7 @@ def _on_disk(
             if scratch is not None:
                 scratch.cleanup()
 
-    return work
+    return work, client
 
 
 def _reachable(job: Job[Any], space: Workspace, client: Client | None) -> tuple[Raster, ...]:

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from orograph.execution.watch import Watch
-from orograph.settings import config
+from orograph.settings import setting
+from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -165,11 +166,15 @@ class Run(Generic[T]):
         ------
         TimeoutError
             If the run is still going on after ``timeout``; it is not stopped by that.
+        InputError
+            If ``timeout`` is no number of seconds.
         Cancelled
             If the run was cancelled.
         Exception
             Whatever made the run fail.
         """
+        if timeout is not None:
+            timeout = check_number("timeout", timeout, 0, TIMEOUT_MAX, "seconds, or None for ever")
         try:
             ended = self._ended.wait(timeout)
         except KeyboardInterrupt:
@@ -208,7 +213,7 @@ def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cance
 def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any:
     from dask.threaded import get
 
-    with ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph") as pool:
+    with ThreadPoolExecutor(setting("threads") or os.cpu_count(), "orograph") as pool:
         try:
             return get(tasks, keys, pool=pool)[0]
         except BaseException:

@@ -15,6 +15,7 @@ from orograph.tiles.grid.georeference import (
     Georeference,
     GeoTransform,
     check_upright,
+    parse_wkt,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def georeference_of(array: xr.DataArray) -> Georeference:
     y_attrs = dict(array[y_name].attrs) if y_name in array.coords else {}
     x_attrs = dict(array[x_name].attrs) if x_name in array.coords else {}
     wkt = _crs_of(array, attributes)
+    if wkt is not None:
+        parse_wkt(wkt)  # else it would be found when the result is made
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arguments import as_plain, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 
+LARGEST = sys.float_info.max
 _DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
 
 
@@ -44,16 +47,15 @@ def step_lengths(
         or two positive numbers.
     """
     if cell_size is not None:
-        try:
-            sides = np.asarray(cell_size, np.float64)
-        except (TypeError, ValueError):
-            sides = np.empty(0)
-        if sides.shape not in ((), (2,)):
-            raise InputError(f"cell_size: {cell_size!r}; give one side, or two: (y, x)")
-        dy, dx = np.broadcast_to(sides, 2).tolist()
-        if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
-            raise InputError(f"cell_size: {cell_size}; it must be positive and finite")
-        return _planar(dy, dx)
+        plain = as_plain(cell_size)
+        given = plain if isinstance(plain, list | tuple) else (plain,)
+        sides = [side for side in given if is_number(side) and 0 < side <= LARGEST]
+        if len(sides) != len(given) or len(sides) not in (1, 2):
+            raise InputError(
+                f"cell_size: {shown(cell_size)}; it must be positive and finite: give one side, or "
+                "two: (y, x)"
+            )
+        return _planar(float(sides[0]), float(sides[-1]))
     if place.y is None or place.x is None:
         return _planar(1.0, 1.0)
     named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES or any(
@@ -73,7 +75,17 @@ def step_lengths(
         steps = [abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (place.y, place.x)]
         side = max(steps) or 1.0
         size = steps[0] or side, steps[1] or side
-    return _geodesic(place.y, *size) if place.is_geographic else _planar(*size)
+    if not place.is_geographic:
+        return _planar(*size)
+    beyond = np.abs(place.y) > 90 + 1e-3 * size[0]
+    if beyond.any():
+        at = int(beyond.argmax())
+        raise InputError(
+            f"coordinate {place.y_name}: {place.y[at]:g} at row {at}, but the CRS is geographic, "
+            "with latitudes from -90 to 90; set the CRS that the coordinates are in, or pass "
+            "cell_size="
+        )
+    return _geodesic(place.y, *size)
 
 
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.header import store_variables
 from orograph.tiles.store.publish import MARK, group_attributes
@@ -50,8 +51,10 @@ def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
 
     from orograph.tiles.store.lazy import lazy_variable
 
-    if chunks not in ("shard", "tile"):
-        raise InputError(f"chunks={chunks!r}: it must be 'shard' or 'tile'; rechunk afterwards")
+    if not isinstance(chunks, str) or chunks not in ("shard", "tile"):
+        raise InputError(
+            f"chunks={shown(chunks)}: it must be 'shard' or 'tile'; rechunk afterwards"
+        )
     storage = open_storage(path)
     arrays: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}

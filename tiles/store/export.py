@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from orograph.tiles.arguments import absolute_path, check_flag, check_name_length, check_path
 from orograph.tiles.errors import (
     InputError,
     StorageFullError,
@@ -67,9 +68,9 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path: {path!r}; it must be the path of a file")
-    path = Path(path)
+    path = Path(check_path("path", path))
+    overwrite = check_flag("overwrite", overwrite)
+    check_name_length(absolute_path("path", path), 0)
     raster = open_raster(source, variable=variable)
     _check_file(path, raster, overwrite)
     partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")

@@ -564,7 +564,7 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             lambda f: f / "none.tif",
             {},
-            r"none\.tif does not exist; is it relative to",
+            r"none\.tif does not exist; is the path right",
             id="a path that does not exist",
         ),
         pytest.param(

@@ -15,7 +15,7 @@ import orograph as og
 from orograph.kernels.relax.models import MODELS
 
 
-def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> None:
+def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
     """Add the command; ``client`` makes the cluster that a build runs on."""
     index = commands.add_parser("index", help="a distance index: made once, asked many times")
     kinds = index.add_subparsers(required=True, metavar="what")
@@ -71,7 +71,7 @@ def _points(options: argparse.Namespace) -> Any:
         return options.point
     try:
         return np.loadtxt(options.points, ndmin=2, delimiter=_delimiter(options.points))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise og.InputError(
             f"points: {options.points}: {error}; give x and y in each line"
         ) from None
@@ -82,12 +82,14 @@ def _delimiter(path: str) -> str | None:
         return "," if "," in lines.readline() else None
 
 
-def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], Any]) -> None:
+def _build(
+    options: argparse.Namespace, client: Callable[[argparse.Namespace, ExitStack], Any]
+) -> None:
     sides = {"block": options.block, "levels": options.levels}
     with ExitStack() as stack:
         cluster = None
-        if options.workers or options.scheduler:
-            cluster = stack.enter_context(client(options))
+        if options.workers is not None or options.scheduler is not None:
+            cluster = client(options, stack)
         index = og.DistanceIndex.build(
             None if options.friction == "-" else options.friction,
             options.store,

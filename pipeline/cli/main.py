@@ -6,23 +6,28 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
 from orograph.cli.plan import add_plan
+from orograph.execution.clusters import LateClient
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit status: 2 for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
+    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
+        print(f"orograph: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
         return 1
@@ -32,8 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
@@ -132,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
 
     from orograph.cli.index import add_index
 
-    add_index(commands, _client)
+    add_index(commands, client_of)
     return parser
 
 
@@ -152,7 +165,7 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _ingest(options: argparse.Namespace) -> None:
-    given = {"tile": options.tile} if options.tile else {}
+    given = {} if options.tile is None else {"tile": options.tile}
     og.ingest(
         options.source,
         options.store,
@@ -257,7 +270,7 @@ def _run(
             out=options.out,
             overwrite=options.overwrite,
             resume=options.resume,
-            client=stack.enter_context(_client(options)),
+            client=client_of(options, stack),
             wait=False,
         )
         result = _watch(run, operation.__name__)
@@ -266,12 +279,22 @@ def _run(
     return result
 
 
-def _client(options: argparse.Namespace) -> Any:
-    if options.scheduler:
-        from distributed import Client
+def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
+    """Return a client of the scheduler that is named, or one of a cluster of this machine.
 
-        return Client(options.scheduler)
-    return og.cluster(n_workers=options.workers)
+    The latter starts when all arguments are known to be right, and both end with ``stack``.
+    """
+    if options.scheduler is None:
+        return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
+    from distributed import Client
+
+    try:
+        return stack.enter_context(Client(options.scheduler))
+    except (OSError, ValueError, TypeError) as error:
+        raise og.InputError(
+            f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "
+            "a running Dask scheduler, such as tcp://127.0.0.1:8786"
+        ) from None
 
 
 def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:

@@ -35,7 +35,7 @@ def test_workers_below_one_are_refused_by_the_shell(
 ) -> None:
     og.ingest(np.ones((3, 3)), tmp_path / "a.zarr")
     made = main(["mst", str(tmp_path / "a.zarr"), str(tmp_path / "b.zarr"), "--workers", workers])
-    assert made == 1
+    assert made == 2
     assert f"n_workers: {workers}; it must be" in capsys.readouterr().err
 
 

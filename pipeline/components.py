@@ -1,15 +1,15 @@
 """Connected components of a raster of classes, numbered as if it had been scanned in one piece.
 
-A tile labels its own components; those that touch its border are handed up, and every node joins
-what its children hand up across their seams (Rem's union-find, see
-`orograph.kernels.label.union_find`). A component that no longer touches the border of a node is
+A tile labels its own components and sends those that touch its border to its parent. A node merges
+the parts of its children across their seams (Rem's union-find, see
+`orograph.kernels.label.union_find`). A component that does not touch the border of a node is
 complete there.
 
 *Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
 tiles of a row. So each node counts, for each of its rows, the first cells of complete components;
-on the way down it tells its children which number the first of them in each row bears. What a
-component that is complete only further up does to the numbers is told along with it. All of this is
-O(border); no list of all components is ever made on the way.
+in the downward sweep it sends its children the number of the first of them in each row. The message
+also accounts for components that are complete only further up. All of this is O(border); no list of
+all components is made on the way.
 
 Source: M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018,
 for the pairwise merge of parent arrays; here up a tree, over borders alone.
@@ -71,74 +71,75 @@ class Parts:
     first: Integers
     """Row-major index in the grid of the first cell."""
     ahead: Integers
-    """How many complete components of the node start in the same row of it, farther left."""
+    """Number of complete components of the node that start in the same row, farther left."""
     size: Integers
     box: Integers
     """(n, 4): top, left, bottom, right in the grid, the last two not included."""
 
     def take(self, which: Any) -> Parts:
-        """Some of them."""
+        """Return some of them."""
         return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
 
 
 @stored("components-summary")
 @dataclass(frozen=True)
 class Summary:
-    """What a node tells its parent."""
+    """Summary of a node, sent to its parent."""
 
     border_values: Array
     border_parts: Integers
-    """For each border cell its part, or -1 where there is background."""
+    """Part of each border cell, -1 for background."""
     parts: Parts
     starts: Integers
-    """For each row of the node, how many complete components have their first cell in it."""
+    """Number of complete components that have their first cell in each row of the node."""
 
 
-@stored("components-leaf-residue")
+@stored("components-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """A tile's labels; ``part`` is, for each label, its place among the parts handed up, or -1."""
+    """Saved state of a tile: its labels; ``part`` is the index of each label among the parts that
+    were sent to the parent, or -1."""
 
     labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
     whole: Parts
     """All components of the tile."""
     kept: npt.NDArray[np.bool_]
-    """Which of them are complete in the tile and large enough to be numbered."""
+    """Those that are complete in the tile and large enough to be numbered."""
     part: Integers
 
 
-@stored("components-merge-residue")
+@stored("components-merge-state")
 @dataclass(frozen=True)
 class MergeState:
-    """The groups into which a node has joined its children's parts."""
+    """Saved state of a node: the groups into which it merged the parts of its children."""
 
     groups: Parts
     kept: npt.NDArray[np.bool_]
-    """Which of them are complete here and large enough to be numbered."""
+    """Those that are complete here and large enough to be numbered."""
     part: Integers
-    """For each group its place among the parts handed up, or -1."""
+    """Index of each group among the parts that were sent to the parent, or -1."""
     members: tuple[Integers, ...]
-    """For each child, the groups of its parts."""
+    """Groups of the parts of each child."""
     member_firsts: tuple[Integers, ...]
     starts: tuple[Integers, ...]
-    """The children's own ``starts``."""
+    """``starts`` of each child."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """The numbers a node's components bear."""
+    """Numbers of the components of a node."""
 
     base: Integers
-    """For each row of the node, the number of the first component that starts in it."""
+    """Number of the first component that starts in each row of the node."""
     labels: Integers
-    """For each part handed up, the number of its component; 0 if it was dropped."""
+    """Number of the component of each part that was sent to the parent; 0 if it was dropped."""
     owned: npt.NDArray[np.bool_]
-    """For each part handed up, whether it holds the component's first cell."""
+    """Whether each part that was sent to the parent has the first cell of its component."""
 
 
 @dataclass(frozen=True)
 class Components:
-    """Connected components as a problem of the up-and-down pass."""
+    """Connected components as a problem of the quadtree sweep."""
 
     nodata: float | int | None
     connectivity: int
@@ -149,7 +150,7 @@ class Components:
     outputs: ClassVar[tuple[Variable, ...]] = (LABELS,)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
-        """Label a tile and hand up what touches its border."""
+        """Label a tile and summarise the components that touch its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
         tile = get_backend(self.backend).label_tile(
@@ -178,7 +179,7 @@ class Components:
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
-        """Join the children's parts across their seams."""
+        """Merge the parts of the children across their seams."""
         window, grid_width = place.window, place.grid[1]
         places = [child for child, _ in children]
         borders = join(place, places, [s.border_values for _, s in children], self.connectivity)
@@ -233,7 +234,7 @@ class Components:
     def _left_of(
         self, places: Sequence[Place], children: Sequence[tuple[Place, Summary]]
     ) -> Integers:
-        """For each part, the complete ones that start in its row, in the sibling to its left."""
+        """Return how many complete parts of the left sibling start in the row of each part."""
         counts = []
         for place, summary in children:
             left = _left_sibling(place, places)
@@ -245,7 +246,7 @@ class Components:
         return np.concatenate(counts)
 
     def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
-        """Number the rows of the grid."""
+        """Return the number of the first component of each row of the grid."""
         before = np.cumsum(summary.starts) - summary.starts
         attributes = {
             "connectivity": self.connectivity,
@@ -257,7 +258,7 @@ class Components:
     def down(
         self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
     ) -> list[Message]:
-        """Number the groups, and the rows of the children."""
+        """Return the numbers of the groups and of the rows, for each child."""
         width = place.grid[1]
         labels, owned, sent = _numbers(
             saved.groups, saved.kept, saved.part, message, place.window, width
@@ -280,7 +281,7 @@ class Components:
         return messages
 
     def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
-        """The tile with its final numbers."""
+        """Return the labels of a tile with their final numbers."""
         labels, _, _ = _numbers(
             saved.whole, saved.kept, saved.part, message, place.window, place.grid[1]
         )
@@ -290,11 +291,11 @@ class Components:
         return {LABELS.name: numbered}
 
     def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
-        """The components that are complete in a tile."""
+        """Return the components that are complete in a tile."""
         return self._rows(saved.whole, saved.kept, saved.part, place, message)
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
-        """The components that are complete in a node, and in none of its children."""
+        """Return the components that are complete in a node, and in none of its children."""
         return self._rows(saved.groups, saved.kept, saved.part, place, message)
 
     def _rows(
@@ -320,9 +321,9 @@ class Components:
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
-        """The components that have their first cell in some rows, in the order of their labels.
+        """Return a column of the components that start in some rows, in the order of their labels.
 
-        Labels have no gaps: each is a place in the column.
+        Labels have no gaps: each is an index into the column.
         """
         joined: Array | None = None
         for table in tables:
@@ -339,7 +340,7 @@ class Components:
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
+    """Compile, or load from the cache, the kernels for tiles of this dtype."""
     label.compile_kernels(dtype)
     renumber.compile_kernels()
 
@@ -352,17 +353,17 @@ def _numbers(
     window: Window,
     grid_width: int,
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
-    """The numbers of parts, which of them hold their component's first cell, and what was told.
+    """Return the numbers of parts, whether each has its component's first cell, and more firsts.
 
     The last are the first cells, in this window, of components that are complete only further up:
     they count in their rows like all others.
     """
-    handed_up = part >= 0
+    sent_up = part >= 0
     labels = np.zeros(part.size, np.int64)
     owned = kept.copy()
-    labels[handed_up] = message.labels[part[handed_up]]
-    owned[handed_up] = message.owned[part[handed_up]]
-    sent = np.sort(parts.first[handed_up & owned & (labels > 0)])
+    labels[sent_up] = message.labels[part[sent_up]]
+    owned[sent_up] = message.owned[part[sent_up]]
+    sent = np.sort(parts.first[sent_up & owned & (labels > 0)])
     first = parts.first[kept]
     rows = first // grid_width - window.y
     between = _ahead(first, sent, window, grid_width)
@@ -371,7 +372,7 @@ def _numbers(
 
 
 def _ahead(first: Integers, others: Integers, window: Window, grid_width: int) -> Integers:
-    """For each first cell, how many of ``others`` lie in its row of the window, to its left."""
+    """Return how many of ``others`` are left of each first cell in its row of the window."""
     others = np.sort(others)
     row_start = first // grid_width * grid_width + window.x
     return np.searchsorted(others, first) - np.searchsorted(others, row_start)
@@ -382,12 +383,12 @@ def _starts(first: Integers, window: Window, grid_width: int) -> Integers:
 
 
 def _part_of(on_border: Integers, part: Integers) -> Integers:
-    """The parts of border cells; background (-1) stays what it is."""
+    """Return the parts of border cells; background (-1) is unchanged."""
     return np.concatenate([part, [-1]])[on_border]
 
 
 def _beginning_in(rows: range, table: Table) -> Table:
-    """The components of a table whose first cell, in the first row of its box, is in some rows."""
+    """Return the components of a table whose first cells are in some rows: those of their tops."""
     top = table["component_box"][:, 0]
     here = (rows.start <= top) & (top < rows.stop)
     return table if here.all() else {name: column[here] for name, column in table.items()}
@@ -420,7 +421,7 @@ def _concatenate(parts: Sequence[Parts]) -> Parts:
 def _gather(
     parts: Parts, group: Integers, owner: Integers, order: Integers, ahead: Integers
 ) -> Parts:
-    """Parts joined by group; what lies ahead is that of the part with the first cell."""
+    """Return the groups of parts; ``ahead`` is that of the part with the first cell."""
     size = np.zeros(order.size, np.int64)
     np.add.at(size, group, parts.size)
     box = np.empty((order.size, 4), np.int64)
@@ -471,7 +472,7 @@ def connected_components(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """Number the connected components of a raster of classes, at any size.
+    """Label the connected components of a raster of classes, at any size.
 
     Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
     scan of the whole raster: 1, 2, ... in row-major order of each component's first cell.

@@ -1,10 +1,10 @@
 """The minimum spanning forest of an elevation grid.
 
-Every tile decides the edges that it can decide alone and hands up the rest, contracted to its
-border cells (`orograph.kernels.forest.tile`); every node above does the same with what its children
-hand up and the seams between them (`orograph.kernels.forest.contract`); the root, which has no
-border, decides all. On the way down only booleans travel: which of a node's edges are kept, and
-which seam edges start at its border cells.
+Every tile decides the edges that it can decide alone and sends the others to its parent, contracted
+to its border cells (`orograph.kernels.forest.tile`). Every node above does the same with the edges
+of its children and the seams between them (`orograph.kernels.forest.contract`). The root has no
+border and decides all. Messages of the downward sweep are booleans: which edges of a node are in
+the forest, and which seam edges start at its border cells.
 
 Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using
 the GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3; with another contraction, see
@@ -84,7 +84,7 @@ class Edges:
 @stored("forest-summary")
 @dataclass(frozen=True)
 class Summary:
-    """What a node tells its parent: its border, what it could not decide, and what it counted."""
+    """Summary of a node: its border, the edges that it could not decide, and its totals."""
 
     border_values: Array
     edges: Edges
@@ -93,21 +93,21 @@ class Summary:
     total: int
 
 
-@stored("forest-leaf-residue")
+@stored("forest-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """A tile's edges decided, and those that wait for an answer."""
+    """Saved state of a tile: its decided edges, and the ends of those that it could not decide."""
 
     mask: npt.NDArray[np.uint8]
-    """Two cells a byte, see `orograph.kernels.forest.nibbles`."""
+    """Decided edges, two cells a byte, see `orograph.kernels.forest.nibbles`."""
     first: npt.NDArray[np.int32]
     direction: npt.NDArray[np.uint8]
 
 
-@stored("forest-merge-residue")
+@stored("forest-merge-state")
 @dataclass(frozen=True)
 class MergeState:
-    """What became of the edges that a node's children and seams brought together."""
+    """Saved state of a node: decisions about the edges of its children and seams."""
 
     decided_in: npt.NDArray[np.bool_]
     passed_up: npt.NDArray[np.int64]
@@ -118,7 +118,7 @@ class MergeState:
 
 @dataclass(frozen=True)
 class Message:
-    """Which of the edges handed up are kept, and the seam edges that start at border cells."""
+    """Which of the undecided edges are in the forest, and the seam edges at border cells."""
 
     kept: npt.NDArray[np.bool_]
     seams: npt.NDArray[np.uint8]
@@ -126,7 +126,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Forest:
-    """The minimum spanning forest as a problem of the up-and-down pass."""
+    """Minimum spanning forest as a problem of the quadtree sweep."""
 
     dtype: np.dtype[Any]
     nodata: float | int | None
@@ -138,7 +138,7 @@ class Forest:
     outputs = (EDGES,)
 
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
-        """The forest of a tile, its undecided edges contracted to the tile's border."""
+        """Return the forest of a tile, with undecided edges contracted to its border."""
         sides = place.sides
         tile = get_backend(self.backend).tile_forest(
             cells,
@@ -167,7 +167,7 @@ class Forest:
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
-        """The forest of the children's contracted graphs and their seams, contracted again."""
+        """Return the forest of the children's contracted graphs and seams, contracted again."""
         borders = join(
             place,
             [child for child, _ in children],
@@ -208,7 +208,7 @@ class Forest:
         return summary, saved
 
     def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
-        """The root has no border: everything is decided, nothing is left to answer."""
+        """Return an empty message, since all edges are decided, and the attributes."""
         attributes = {
             "weight": self.weight,
             "connectivity": self.connectivity,
@@ -222,7 +222,7 @@ class Forest:
     def down(
         self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
     ) -> list[Message]:
-        """Tell each child which of its edges are kept and which seam edges are its own."""
+        """Return which edges of each child are in the forest, and its seam edges."""
         kept = saved.decided_in.copy()
         kept[saved.passed_up] = message.kept
         cells, positions = join_borders(place.window, children)
@@ -239,7 +239,7 @@ class Forest:
         ]
 
     def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
-        """The tile's edges, with those that were waiting."""
+        """Return the edges of a tile, with those that were undecided."""
         mask = empty(place.window.shape, EDGES.dtype)
         unpack_nibbles(saved.mask, mask)
         flat = mask.ravel()
@@ -250,13 +250,13 @@ class Forest:
 
 
 def compile_kernels(dtype: np.dtype[Any], weight: str) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
+    """Compile, or load from the cache, the kernels for tiles of this dtype."""
     forest.compile_kernels(dtype, weight)
     nibbles.compile_kernels()
 
 
 def _count_bits(mask: npt.NDArray[np.uint8]) -> int:
-    """The bits that are set in a mask, eight cells at a time."""
+    """Return the number of bits set in a mask."""
     cells = mask.ravel()
     words = cells[: cells.size // 8 * 8].view(np.uint64)
     rest = cells[8 * words.size :]
@@ -269,7 +269,7 @@ def _identities(
     window: Window,
     grid: tuple[int, int],
 ) -> npt.NDArray[np.int64]:
-    """What makes an edge unique in the whole grid: its first end and its direction."""
+    """Return the identity of each edge in the grid, from its first end and its direction."""
     y, x = np.divmod(first, window.width)
     identities: npt.NDArray[np.int64] = ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
     return identities
@@ -324,12 +324,11 @@ def minimum_spanning_forest(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The minimum spanning forest of a grid of heights, exactly, at any size.
+    """Return the minimum spanning forest of an elevation grid, exactly, at any size.
 
     The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
     edges. The forest connects whatever the grid connects with edges of the least total weight.
-    It holds, for every two cells, a path whose highest point is as low as can be: passes, flood
-    levels, prominence and watersheds can be read from it.
+    Between every two connected cells it has a path whose highest cell is as low as possible.
 
     Parameters
     ----------

@@ -121,7 +121,7 @@ def cost_distance(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The least cost of reaching each cell from the nearest of the sources, over all paths.
+    """Return the least cost of a path to each cell from any of the sources.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
     that is checked at the end. There is no search radius and no cap on sweeps.

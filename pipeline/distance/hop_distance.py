@@ -82,7 +82,7 @@ def hop_distance(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The least number of steps from the nearest source to each passable cell.
+    """Return the least number of steps from any source to each passable cell.
 
     Parameters
     ----------

@@ -264,7 +264,7 @@ class _Cluster:
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":
-            with suppress(TimeoutError):  # of a worker that does not answer
+            with suppress(TimeoutError):  # of a worker that does not respond
                 self._client.run(
                     function, *arguments, on_error="ignore", callback_timeout=SECONDS_TO_FORGET
                 )

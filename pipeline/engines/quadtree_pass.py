@@ -1,19 +1,19 @@
-"""The up-and-down pass: the engine for problems whose tiles can be summarised by their border.
+"""Quadtree sweep: the engine for problems whose tiles can be summarised by their border.
 
-A problem hands in five pure functions of arrays (see `Problem`). The engine takes every tile's
-summary up the quadtree to the root, and answers down again to the tiles, as one static Dask
-graph:
+A problem consists of five pure functions of arrays (see `Problem`). The upward sweep merges the
+summaries of the tiles up to the root of a tree; the downward sweep passes messages from the root to
+the tiles. Both are one static Dask graph:
 
-- ``tiles``: one task reads the tiles of a whole shard one after the other, summarises them and
-  merges their summaries; it is also the unit of checkpoints and of writing;
-- ``merge``: one task a node above the shards, up to the root;
-- ``split``: one task a node on the way down, from the root's answer to those of the shards;
-- ``write``: one task a shard finishes its tiles and writes the shard whole.
+- ``tiles``: one task for each shard reads its tiles one after the other, summarises them and merges
+  their summaries; a shard is also the unit of checkpoints and of writing;
+- ``merge``: one task for each node above the shards, up to the root;
+- ``split``: one task for each node above the shards, from its message to those of its children;
+- ``write``: one task for each shard finishes its tiles and writes the shard whole.
 
-Only summaries and answers travel through Dask, and those are O(border). What a node keeps for
-the way down, its residue, goes to the run's checkpoint store. A task that finds its result in the
-checkpoint store returns it instead of doing the work again: so the loss of a worker costs a read,
-and a run that was killed goes on from where it was.
+Only summaries and messages travel through Dask, and those are O(border). What a node needs again in
+the downward sweep, its saved state, goes to the checkpoint store of the run. A task that finds its
+result in the checkpoint store returns it instead of computing it again: so the loss of a worker
+costs a read, and a run that was killed continues from where it was.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from orograph.execution.jobs import load
 from orograph.execution.run import Progress, compute
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
-from orograph.tiles.grid.quadtree import Node, Place, Quadtree
+from orograph.tiles.grid.quadtree import Node, Place, Tree
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     from distributed import Client
 
-# shards whose answers may lie ready beyond the last one written
+# shards whose messages may be ready beyond the last one written
 AHEAD = 64
 
 Array = npt.NDArray[Any]
@@ -51,85 +51,85 @@ Table = dict[str, Array]
 class Problem(Protocol):
     """A problem on a grid whose tiles can be summarised by their border.
 
-    Summaries, residues and answers are whatever the problem likes, but not None. Summaries and
-    residues, and rows of a table, are kept in checkpoints: they are made of what
-    `orograph.tiles.store.codec` stores. Summaries and answers must be small, O(border). All
-    functions are pure: the same arguments give the same result, to the bit.
+    Summaries, saved states and messages are of any type, but not None. Summaries, saved states and
+    rows of a table are kept in checkpoints: they consist of what `orograph.tiles.store.codec`
+    stores. Summaries and messages must be small, O(border). All functions are pure: the same
+    arguments give the same result, to the bit.
     """
 
     @property
     def name(self) -> str:
-        """Lower-case words with hyphens; tasks are called by it."""
+        """Prefix of the names of tasks: lower-case words with hyphens."""
 
     @property
     def backend(self) -> str:
-        """What computes the tiles: ``"numba"`` or ``"cuda"``."""
+        """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The rasters that are written."""
+        """Rasters that are written."""
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
-        """Summarise a tile: ``(summary, residue)`` of its cells in each of the rasters."""
+        """Return the summary and the saved state of a tile, given its cells in each raster."""
 
     def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
-        """Join siblings into their parent at ``place``: ``(summary, residue)``."""
+        """Merge siblings: return the summary and the saved state of their parent at ``place``."""
 
     def root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
-        """The answer to the root's summary, and the attributes of the whole result."""
+        """Return the message to the root, and the attributes of the result."""
 
     def down(
         self, place: Place, saved: Any, message: Any, children: Sequence[Place]
     ) -> Sequence[Any]:
-        """From a node's answer, those of its ``children``."""
+        """Return the messages to the ``children`` of a node, given the message to it."""
 
     def finish(self, place: Place, saved: Any, message: Any) -> dict[str, Array]:
-        """The output of a tile, one array for each of ``outputs``."""
+        """Return the output of a tile: an array for each of ``outputs``, by name."""
 
 
 @runtime_checkable
 class Tabulated(Protocol):
-    """A problem that also makes a table: some rows in each tile, some in each node above.
+    """A problem that also produces a table: some rows in each tile, some in each node above.
 
     Each row of the table belongs to a row of the grid, and the table is in the order of these.
     """
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the columns and their dimensions, that of the rows first."""
+        """Dimensions of each column by its name, the dimension of the rows first."""
 
     def rows_of_tile(self, place: Place, saved: Any, message: Any) -> Table:
-        """The rows that a tile knows, with what ``finish`` is given."""
+        """Return the rows of a tile, given the arguments of ``finish``."""
 
     def rows_of_node(self, place: Place, saved: Any, message: Any) -> Table:
-        """The rows that a node above the tiles knows, with what ``down`` is given."""
+        """Return the rows of a node above the tiles, given the arguments of ``down``."""
 
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
-        """The part of a column that belongs to some rows of the grid, in order.
+        """Return the part of a column that belongs to some rows of the grid, in order.
 
-        ``before`` rows of the table belong to the rows above. Tables are taken one at a time.
+        ``before`` rows of the table belong to the rows above. ``tables`` is consumed one at a time.
         """
 
 
 @dataclass(frozen=True)
 class QuadtreePass:
-    """One run of a problem over a raster: everything a task must know."""
+    """Run of a problem over rasters: everything that a task needs."""
 
     problem: Problem
     rasters: tuple[Raster, ...]
     context: RunContext
 
     @property
-    def tree(self) -> Quadtree:
-        """Return how the work is divided."""
+    def tree(self) -> Tree:
+        """Tree whose leaves are the tiles."""
         return self.context.tree
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Go up and down; the attributes of the result.
+        """Do both sweeps and return the attributes of the result.
 
-        ``handle`` is what tasks carry, see `orograph.execution.jobs`.
+        Tasks carry ``handle``, see `orograph.execution.jobs`.
         """
         tasks, root, writes = self.graph(handle)
         attributes: dict[str, Any]
@@ -138,13 +138,13 @@ class QuadtreePass:
         return attributes
 
     def statistics(self) -> dict[str, int]:
-        """How much work it was: known before, and the same each time."""
+        """Return no counts: the work is known before, and the same each time."""
         return {}
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """The table of a problem that makes one, once all shards are written.
+        """Return the table of a `Tabulated` problem, once all shards are written.
 
-        Columns come in pieces, so that no more than a row of shards' is in memory.
+        Columns are iterables of pieces, so that the rows of only one row of shards are in memory.
         """
         if not isinstance(self.problem, Tabulated):
             return {}
@@ -152,28 +152,31 @@ class QuadtreePass:
         return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
 
     def pieces(self, column: str) -> Iterator[Array]:
-        """A column of the table, the rows of one row of shards after the other."""
+        """Yield a column of the table, the rows of one row of shards after the other."""
         assert isinstance(self.problem, Tabulated)
-        # these rows are of what crosses shards: O(border) a node
+        # these rows belong to what crosses shards: O(border) a node
         levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
         above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
-        side = self.tree.tile << self.context.shard_level
+        bands: dict[range, list[Node]] = {}
+        for node in self.shards:
+            window = self.tree.window(node)
+            rows = range(window.y, window.y + window.height)
+            bands.setdefault(rows, []).append(node)
         before = 0
-        for y in range(0, self.tree.shape[0], side):
-            band = (node for node in self.shards if self.tree.window(node).y == y)
-            tables = chain(above, self.rows_of(band))
-            piece = self.problem.join_rows(tables, column, range(y, y + side), before)
+        for rows in sorted(bands, key=lambda rows: rows.start):
+            tables = chain(above, self.rows_of(bands[rows]))
+            piece = self.problem.join_rows(tables, column, rows, before)
             before += len(piece)
             yield piece
             del piece  # before the next is made
 
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
-        """The rows that nodes have left."""
+        """Yield the rows that nodes saved."""
         for node in nodes:
             yield from self.context.checkpoints.load("rows", node)
 
     def task_tiles(self, node: Node) -> Any:
-        """The summary of a shard."""
+        """Return the summary of a shard."""
         known = self.context.checkpoints.load("summary", node) if self._climbed(node) else None
         if known is not None:
             return known
@@ -183,7 +186,7 @@ class QuadtreePass:
         return summary
 
     def task_merge(self, node: Node, *summaries: Any) -> Any:
-        """The summary of a node above the shards."""
+        """Return the summary of a node above the shards."""
         self.context.stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place = self.tree.place(node)
@@ -193,21 +196,21 @@ class QuadtreePass:
         return summary
 
     def task_recall(self, node: Node) -> Any:
-        """The summary of a node that an earlier run has left."""
+        """Return the summary of a node that an earlier run saved."""
         summary = self.context.checkpoints.load("summary", node)
         if summary is not None:
             return summary
-        # the checkpoint is damaged: do the node's part again, from below
+        # the checkpoint is damaged: compute it again from the summaries below
         if node.level == self.context.shard_level:
             return self.task_tiles(node)
         return self.task_merge(node, *map(self.task_recall, self.tree.children(node)))
 
     def task_root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
-        """The answer to the root and the attributes of the result."""
+        """Return the message to the root and the attributes of the result."""
         return self.problem.root(summary)
 
     def task_split(self, node: Node, message: Any) -> Sequence[Any]:
-        """The answers of the children of a node above the shards."""
+        """Return the messages to the children of a node above the shards."""
         self.context.stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place, saved = self.tree.place(node), self._saved(node)
@@ -234,14 +237,14 @@ class QuadtreePass:
         self.context.checkpoints.drop("residue", node)
 
     def _written(self, node: Node) -> bool:
-        """Has a shard been written, and is it still there?"""
+        """Return whether a shard has been written, and still exists."""
         window = self.tree.window(node)
         return self.context.checkpoints.has("done", node) and all(
             self.context.sink.written(variable.name, window) for variable in self.problem.outputs
         )
 
     def _climbed(self, node: Node) -> bool:
-        """Has an earlier run left all of a node that is still needed?"""
+        """Return whether an earlier run saved all of a node that is still needed."""
         kept = self.context.checkpoints.has("residue", node) or (
             node.level == self.context.shard_level and self._written(node)
         )
@@ -251,7 +254,7 @@ class QuadtreePass:
         saved = self.context.checkpoints.load("residue", node)
         if saved is not None:
             return saved
-        # lost or damaged on disk: everything that made it is still there
+        # lost or damaged on disk: compute it again, since everything it depends on still exists
         if node.level == self.context.shard_level:
             return self._climb(node)[1]
         children = [(self.tree.place(c), self.task_recall(c)) for c in self.tree.children(node)]
@@ -287,7 +290,7 @@ class QuadtreePass:
             yield from self._descend(child, child_saved, child_message, tables)
 
     def progress(self) -> Progress:
-        """Tasks that have left their result, and all that will."""
+        """Return the number of tasks that have saved their result, and of all tasks."""
         levels = range(self.context.shard_level, self.tree.root.level + 1)
         done = self.context.checkpoints.count("done", self.context.shard_level)
         done += sum(self.context.checkpoints.count("summary", level) for level in levels)
@@ -295,7 +298,7 @@ class QuadtreePass:
         return Progress(done, total)
 
     def _check_complete(self) -> None:
-        """Refuse a result of which a shard has not been written."""
+        """Raise RunError if a shard has not been written."""
         written = sum(map(self._written, self.shards))
         expected = self.tree.count(self.context.shard_level)
         if written != expected:
@@ -308,14 +311,14 @@ class QuadtreePass:
 
     @cached_property
     def shards(self) -> list[Node]:
-        """The nodes that one task reads and one task writes, in z-order."""
+        """Nodes that one task reads and one task writes, in the order of the tree."""
         return list(self.tree.nodes(self.context.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """The tasks that are still to do, the key of the root, and the keys of the writes.
+        """Return the tasks still to do, the key of the root, and the keys of the writes.
 
-        Tasks stand in the order in which they had best be done: up depth first in z-order, so
-        that summaries are merged as soon as they can be, and down likewise.
+        Tasks are in the order of execution: depth first, so that summaries are merged as soon as
+        possible, and messages likewise.
         """
         layers = Layers(self.problem.name, self.context.token)
         tasks: dict[Key, Task] = {}
@@ -339,7 +342,7 @@ class QuadtreePass:
                 if not self._written(node):
                     writes.append(add("write", node, TaskRef(message), index))
                 return
-            # answers are not made far ahead of the shards that wait for them
+            # messages are not computed far ahead of the shards that need them
             gate = [TaskRef(writes[-AHEAD])] if len(writes) >= AHEAD else []
             split = add("split", node, TaskRef(message), index, *gate)
             for i, child in enumerate(self.tree.children(node)):
@@ -355,7 +358,7 @@ class QuadtreePass:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column of a run's table, in pieces."""
+    """Column of the table of a run, in pieces."""
 
     run: QuadtreePass
     name: str
@@ -365,7 +368,7 @@ class _Column:
 
 
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
-    """Do one task of a run: the only function that Dask sees."""
+    """Execute one task of a run: the only function that Dask calls."""
     run: QuadtreePass = load(handle)
     with get_backend(run.problem.backend).array_memory():
         if stage in ("split", "write"):

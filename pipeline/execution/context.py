@@ -1,4 +1,4 @@
-"""What all tasks of one run share, whatever they compute."""
+"""Context that all tasks of a run share, whatever they compute."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dask.base import tokenize
 
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.errors import Cancelled
-from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.grid.quadtree import Tree
 from orograph.tiles.store.sink import Sink
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """Where a run's work is cut, kept and written."""
+    """Division of the work of a run, its checkpoints and its output."""
 
-    tree: Quadtree
-    """How the work is divided."""
+    tree: Tree
+    """Tree whose leaves are the tiles."""
     shard_level: int
     """Level of the tree whose nodes are shards: one task reads one, and one task writes one."""
     checkpoints: CheckpointStore
-    """What tasks keep for later tasks, and for a run that is resumed."""
+    """Store of what later tasks, and a run that is resumed, need again."""
     sink: Sink
-    """Where results are written."""
+    """Output of the run."""
     token: str
     """32 hexadecimal digits, new in every run: part of the names of all its tasks."""
     cancelled: Event | None = field(default=None, compare=False)

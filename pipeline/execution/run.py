@@ -141,7 +141,7 @@ class Run(Generic[T]):
         return Progress(0, 0) if engine is None else engine.progress()
 
     def statistics(self) -> dict[str, int]:
-        """How much work it was, where that depends on the order in which it was done.
+        """Return counts of the work done, where they depend on the order of execution.
 
         For distances ``tile_visits``, and ``cells_settled``, each cell counted once a visit that
         lowers it. The result does not depend on these, and so does not name them.
@@ -224,7 +224,7 @@ def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any
 def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelled: Event) -> Any:
     from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-    # Dask's own order is depth first too, but against z-order, and lets answers pile up
+    # Dask's own order is depth first too, but against z-order, and lets messages pile up
     order = {key: -number for number, key in enumerate(tasks)}
     layer = MaterializedLayer(tasks, annotations={"priority": order.__getitem__})
     graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryContext) -> list[int]:
-    """The blocks that a least way from one cell to another may pass."""
+    """Return the blocks that a least-cost path from one cell to another may cross."""
     number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
     rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
     (arriving,) = rest.values()
@@ -55,7 +55,7 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryCont
 
 
 def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices) -> LeastCostPath:
-    """The path from a cell to another that passes only some blocks, from start to end."""
+    """Return the least-cost path between two cells within some blocks, from start to end."""
     form = store.form
     windows = [form.window(number) for number in blocks]
     top, left = min(w.y for w in windows), min(w.x for w in windows)

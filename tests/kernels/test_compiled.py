@@ -132,9 +132,10 @@ def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
 def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> None:
     # A file where a folder should be made stops root as well.
     (copy.kernels / "relax/__pycache__").touch()
+    (copy.folder / "file").touch()
     copy.variables = {
-        "NUMBA_CACHE_DIR": str(copy.kernels / "__pycache__/here"),
-        "XDG_CACHE_HOME": str(copy.kernels / "__pycache__/there"),
+        "NUMBA_CACHE_DIR": str(copy.folder / "file/here"),
+        "XDG_CACHE_HOME": str(copy.folder / "file/there"),
     }
     assert copy.run(FOLLOW) == "16"
     assert not copy.cached()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from orograph.tiles.grid.window import Window
 
@@ -75,6 +76,32 @@ class Place:
     window: Window
     sides: Sides
     grid: tuple[int, int]
+
+
+class Tree(Protocol):
+    """Tree whose leaves are the tiles of a grid, as the sweep engine needs it.
+
+    Level 0 is that of the tiles. All nodes of a level are disjoint and cover the grid.
+    """
+
+    @property
+    def root(self) -> Node:
+        """Node that covers the whole grid."""
+
+    def window(self, node: Node) -> Window:
+        """Return the window of ``node``."""
+
+    def place(self, node: Node) -> Place:
+        """Return the window of ``node``, and the sides beyond which the grid continues."""
+
+    def children(self, node: Node) -> list[Node]:
+        """Return the children of ``node``, in the order in which they are visited."""
+
+    def nodes(self, level: int) -> Iterator[Node]:
+        """Yield the nodes of a level, in the order in which they are visited."""
+
+    def count(self, level: int) -> int:
+        """Return the number of nodes of a level."""
 
 
 @dataclass(frozen=True)

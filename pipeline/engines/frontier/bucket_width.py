@@ -37,7 +37,7 @@ class BucketWidth:
     _first_time: int = 0
 
     def above(self, front: float) -> float:
-        """Where visits stop while the least open value is ``front``."""
+        """Return the upper bound of the bucket whose least key is ``front``."""
         return front + self.bucket_width if self.bucket_width else math.inf
 
     def count(self, key: float, visit: Visit, first_time: int) -> None:

@@ -25,7 +25,7 @@ from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, M
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
 from orograph.tiles.errors import RunError
-from orograph.tiles.grid.quadtree import Node, Quadtree
+from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides, morton_decode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.create import Layout, create_store
@@ -68,7 +68,7 @@ def prefix_pass(
     arrays = {v.name: np.full(cells.shape, -7, v.dtype) for v in Prefix.outputs}
     raster = parts.pop("raster", None) or ArrayRaster(cells, cells.dtype)
     problem = parts.pop("problem", Prefix())
-    tree = Quadtree(cells.shape, tile)
+    tree = parts.pop("tree", None) or Quadtree(cells.shape, tile)
     sink = parts.pop("sink", None) or ArraySink(arrays)
     context = RunContext(tree, level, checkpoints, sink, TOKEN, **parts)
     return QuadtreePass(problem, (raster,), context), arrays
@@ -123,6 +123,56 @@ def test_every_tile_is_told_what_comes_before_it(
             for name, array in arrays.items():
                 np.testing.assert_array_equal(found[name], array)
             assert run.progress().done == run.progress().total
+
+
+@dataclass(frozen=True)
+class Bands:
+    """Binary tree over bands of ``rows`` rows."""
+
+    shape: tuple[int, int]
+    rows: int
+
+    @property
+    def root(self) -> Node:
+        return Node((-(-self.shape[0] // self.rows) - 1).bit_length(), 0)
+
+    def window(self, node: Node) -> Window:
+        row, _ = morton_decode(node.z)
+        height = self.rows << node.level
+        return Window(row * height, 0, height, self.shape[1]).clip(self.shape)
+
+    def place(self, node: Node) -> Place:
+        window = self.window(node)
+        south = window.y + window.height < self.shape[0]
+        return Place(node, window, Sides(window.y > 0, south, False, False), self.shape)
+
+    def children(self, node: Node) -> list[Node]:
+        below = [Node(node.level - 1, 4 * node.z + i) for i in (0, 1)]
+        return [child for child in below if self.window(child).size]
+
+    def nodes(self, level: int, within: Node | None = None) -> Iterator[Node]:
+        top = within or self.root
+        if top.level == level:
+            yield top
+            return
+        for child in self.children(top):
+            yield from self.nodes(level, child)
+
+    def count(self, level: int) -> int:
+        return len(list(self.nodes(level)))
+
+
+@pytest.mark.parametrize(("height", "rows"), [(1, 1), (13, 1), (16, 4), (21, 2)])
+def test_any_tree_will_do(height: int, rows: int) -> None:
+    cells = grid((height, 6))
+    arrays, attributes = expected(cells, 64)  # in one piece: row by row
+    tree = Bands(cells.shape, rows)
+    for level in range(tree.root.level + 1):
+        run, found = prefix_pass(cells, 1, level, MemoryCheckpoints(), tree=tree)
+        assert execute(run) == attributes
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[name], array)
+        assert run.progress().done == run.progress().total
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,8 +52,8 @@ def step_lengths(
         sides = [side for side in given if is_number(side) and 0 < side <= LARGEST]
         if len(sides) != len(given) or len(sides) not in (1, 2):
             raise InputError(
-                f"cell_size: {shown(cell_size)}; it must be positive and finite: give one side, or "
-                "two: (y, x)"
+                f"cell_size: {shown(cell_size)}; give one side, or two: (y, x), each positive and "
+                "finite"
             )
         return _planar(float(sides[0]), float(sides[-1]))
     if place.y is None or place.x is None:
@@ -85,7 +85,7 @@ def step_lengths(
             "with latitudes from -90 to 90; set the CRS that the coordinates are in, or pass "
             "cell_size="
         )
-    return _geodesic(place.y, *size)
+    return _geodesic(place.y_name, place.y, *size)
 
 
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
@@ -93,7 +93,9 @@ def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
     return np.array(kinds, np.float64)[:, None]
 
 
-def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[np.float64]:
+def _geodesic(
+    name: str, y: npt.NDArray[np.float64], dy: float, dx: float
+) -> npt.NDArray[np.float64]:
     from pyproj import Geod
 
     globe = Geod(ellps="WGS84")
@@ -106,7 +108,7 @@ def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[n
         length = globe.inv(zero, from_latitude.clip(-90, 90), zero + columns * dx, latitudes)[2]
         return np.asarray(length, np.float64)
 
-    return np.stack(
+    lengths = np.stack(
         [
             distance(latitudes, 1),
             distance(before, 0),
@@ -115,3 +117,12 @@ def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[n
             distance(before, 2),
         ]
     )
+    pole = lengths[0, : y.size] == 0
+    if pole.any():
+        at = int(pole.argmax())
+        raise InputError(
+            f"coordinate {name}: {y[at]:g} at row {at} is a pole, where cells have no width; leave "
+            "that row out, or pass cell_size="
+        )
+    lengths[lengths == 0] = 1.0  # of steps out of the grid: beyond a pole there is no latitude
+    return lengths

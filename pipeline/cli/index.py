@@ -7,12 +7,17 @@ import csv
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import orograph as og
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import check_path
+from orograph.tiles.store.export import check_file
+from orograph.tiles.store.publish import check_target
+from orograph.tiles.store.storage import open_storage
 
 
 def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
@@ -111,10 +116,15 @@ def _build(
 
 
 def _query(options: argparse.Namespace) -> None:
+    to_file = options.out.lower().endswith((".tif", ".tiff"))
+    if to_file:
+        check_file(Path(check_path("out", options.out)), overwrite=False)
+    else:
+        check_target(open_storage(options.out, "out"), overwrite=False)
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
     field = index.query(_points(options), window, snap=options.snap)["cost"]
-    if options.out.lower().endswith((".tif", ".tiff")):
+    if to_file:
         og.to_geotiff(field, options.out)
     else:
         og.ingest(field, options.out)

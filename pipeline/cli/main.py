@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
 from orograph.cli.plan import add_plan
-from orograph.execution.clusters import LateClient
+from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import absolute_path, check_integer, check_path
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
@@ -161,7 +163,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: argparse.Namespace) -> None:
     from orograph.cli.demo import demo
 
-    demo(options.folder, workers=options.workers)
+    folder = check_path("--folder", options.folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise og.InputError(f"--folder: {folder} is no folder; give another name")
+    demo(folder, workers=check_integer("--workers", options.workers, 1, MOST_WORKERS))
 
 
 def _ingest(options: argparse.Namespace) -> None:
@@ -220,9 +225,12 @@ def _path(options: argparse.Namespace) -> None:
 
 
 def _components(options: argparse.Namespace) -> None:
-    if options.picture:
+    if options.picture is not None:
         from orograph.plotting.labels import components_picture, image_writer
 
+        parent = os.path.dirname(absolute_path("--picture", options.picture))
+        if not os.path.isdir(parent):
+            raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
         image_writer()  # if it is not installed, better say so before the run
     result = _run(
         og.connected_components,
@@ -232,7 +240,7 @@ def _components(options: argparse.Namespace) -> None:
         min_size=options.min_size,
         nodata=options.nodata,
     )
-    if options.picture:
+    if options.picture is not None:
         classes = open_raster(options.classes, nodata=options.nodata)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
 
@@ -289,7 +297,8 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
     from distributed import Client
 
     try:
-        return stack.enter_context(Client(options.scheduler))
+        client: Client = stack.enter_context(Client(options.scheduler))
+        return client
     except (OSError, ValueError, TypeError) as error:
         raise og.InputError(
             f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "

@@ -70,9 +70,9 @@ def to_geotiff(
     """
     path = Path(check_path("path", path))
     overwrite = check_flag("overwrite", overwrite)
-    check_name_length(absolute_path("path", path), 0)
+    check_file(path, overwrite)
     raster = open_raster(source, variable=variable)
-    _check_file(path, raster, overwrite)
+    _check_raster(path, raster)
     partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
     try:
         with report_full_storage(path):
@@ -83,18 +83,31 @@ def to_geotiff(
     return path
 
 
-def _check_file(path: Path, raster: Raster, overwrite: bool) -> None:
+def check_file(path: Path, overwrite: bool) -> None:
+    """Raise an error if no file may be written at ``path``.
+
+    Raises
+    ------
+    StoreExistsError
+        If a file exists there and ``overwrite`` is false, or something that is no file.
+    InputError
+        If there can be none.
+    """
+    check_name_length(absolute_path("path", path), 0)
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise StoreExistsError(f"{path} exists and is no file; choose another path")
     if path.exists() and not overwrite:
         raise StoreExistsError(
             f"{path} exists; pass overwrite=True to replace it, or choose another path"
         )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def _check_raster(path: Path, raster: Raster) -> None:
     for name in getattr(raster, "files", ()):
         if path.exists() and os.path.samefile(name, path):
             raise InputError(f"{path} is the source itself; choose another path")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     place = raster.georeference
     if place.y is not None and place.transform is None and min(raster.shape) > 1:
         raise InputError(

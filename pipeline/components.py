@@ -525,7 +525,7 @@ def connected_components(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     min_size = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells")
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait=wait)
     raster = open_raster(classes, nodata=nodata, argument="classes")
     chosen = choose_backend("label_tile", (raster,), options)
     problem = Components(raster.nodata, connectivity, min_size, chosen)

@@ -408,7 +408,7 @@ def minimum_spanning_forest(
     """
     weight = check_choice("weight", weight, WEIGHTS)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait=wait)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)

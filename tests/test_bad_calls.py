@@ -248,7 +248,7 @@ FUNCTIONS = {
             "store": bad.OUT,
             "tile": bad.integer(1, 8192),
             "band": bad.integer(1, 1, optional=True),
-            "variable": bad.kind(5, True, bad.NAN, optional=True),
+            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
         },
     ),
     "least_cost_path": Function(
@@ -295,7 +295,7 @@ FUNCTIONS = {
         {
             "source": bad.RASTER,
             "path": bad.FILE,
-            "variable": bad.kind(5, True, bad.NAN, optional=True),
+            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
         },
     ),
     **_plans(),

@@ -56,9 +56,8 @@ def check_integer(
     """Return a whole number from ``least`` to ``most``; ``unit`` is for the message."""
     of = f" of {unit}" if unit else ""
     bound = f", at least {least}" if most is None else f", {least} to {most}"
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"{name}: {shown(value)}; it must be a whole number{of}{bound}")
-    if value < least or (most is not None and value > most):
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
         raise InputError(f"{name}: {shown(value)}; it must be a whole number{of}{bound}")
     return int(value)
 

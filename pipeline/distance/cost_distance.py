@@ -226,7 +226,7 @@ def cost_distance(
     dtype = check_dtype("dtype", dtype, DTYPES)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait=wait)
     surface = open_surface(friction, elevation, cost, nodata)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)

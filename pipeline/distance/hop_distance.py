@@ -125,7 +125,7 @@ def hop_distance(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, wait=wait)
     raster = open_raster(mask, nodata=nodata, argument="mask")
     targets = parse_targets(target_values)
     cells, source_raster = parse_sources(

@@ -25,6 +25,6 @@ def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions)
     backend = options.backend or setting("backend")
     client = where_to_work(rasters, options)
     # workers that are not started yet will be processes of this machine, as this one is
-    here = client is None or isinstance(client, LateClient)
-    ask = None if here else partial(client.run, missing_gpu)
-    return resolve_backend(stage, backend, ask)
+    if client is None or isinstance(client, LateClient):
+        return resolve_backend(stage, backend)
+    return resolve_backend(stage, backend, partial(client.run, missing_gpu))

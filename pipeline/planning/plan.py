@@ -327,9 +327,12 @@ def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Refuse what is no shape of a grid."""
-    if len(shape) != 2:
-        raise InputError(f"raster: {shown(shape)} is no shape; give rows and columns")
-    rows, columns = (check_integer("raster: shape", side, 1, LONGEST_SIDE) for side in shape)
+    try:
+        rows, columns = (check_integer("side", side, 1, LONGEST_SIDE) for side in shape)
+    except ValueError:  # InputError is one
+        raise InputError(
+            f"raster: shape: {shown(shape)}; give rows and columns, 1 to {LONGEST_SIDE} each"
+        ) from None
     return rows, columns
 
 

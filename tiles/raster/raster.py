@@ -125,7 +125,8 @@ def open_raster(
         band = check_integer("band", band, 1)
     if nodata is not None and not is_number(nodata):
         raise InputError(f"nodata: {shown(nodata)}; it must be a number, or be left out")
-    if not isinstance(variable, str | None):
+    # names of a Dataset need not be text
+    if isinstance(variable, bool) or not isinstance(variable, str | int | None):
         raise InputError(f"variable: {shown(variable)}; it must be a name, or be left out")
     if isinstance(source, str | os.PathLike):
         source = check_path(argument, source)

@@ -198,7 +198,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
             "connectivity": (16, np.int64(16)),
             "dtype": ("float64", np.float64, np.dtype("float64"), "f8", float, np.dtype(">f8")),
             "max_cost": (5, 5.0, np.float32(5), np.int64(5)),
-            "cell_size": (2, 2.0, np.float32(2), (2, 2), [2.0, 2.0], np.array([2, 2])),
+            "cell_size": (2, 2.0, np.float32(2), (np.float32(2), 2), [2.0, 2.0], np.array([2, 2])),
             "initial_cost": (1, 1.0, np.float32(1), [1], (1.0,), np.array([1.0])),
             "outputs": ("cost", ("cost",), ["cost"], np.array(["cost"])),
             "snap": (True, np.True_, 10, np.int64(10)),
@@ -212,7 +212,15 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "targets": (
         "orograph.distance.hop_distance",
         lambda **given: og.hop_distance(GRID, GRID.astype(np.int16), **given),
-        {"target_values": ([1, 2], (1, 2), np.array([1, 2]), {1: 0, 2: 0}.keys(), iter([1, 2]))},
+        {
+            "target_values": (
+                [1, 2],
+                (1, np.int8(2)),
+                np.array([1, 2]),
+                {1: 0, 2: 0}.keys(),
+                iter([1, 2]),
+            )
+        },
     ),
     "all pairs": (
         "orograph.dense_paths.all_pairs",
@@ -220,7 +228,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         {
             "dtype": ("float32", np.float32, np.dtype("float32"), "f4"),
             "predecessors": (True, np.True_),
-            "no_edge": (0, 0.0, np.int8(0)),
+            "no_edge": (0, 0.0, np.int8(0), np.float32(0)),
             "tile": (2, np.int64(2)),
         },
     ),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.tiles.arguments import check_path, is_number, shown
+from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -174,6 +174,7 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     InputError
         If it is no square matrix of numbers.
     """
+    no_edge = as_plain(no_edge)
     if not is_number(no_edge) or sys.float_info.max < abs(no_edge) < math.inf:  # an int may be
         raise InputError(
             f"no_edge: {shown(no_edge)}; it must be a number, such as 0, or inf to make zeros edges"

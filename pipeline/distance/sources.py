@@ -72,7 +72,7 @@ def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | 
     target_values = as_plain(target_values)
     if isinstance(target_values, str | bytes | Mapping) or not isinstance(target_values, Iterable):
         raise InputError(f"target_values: {shown(target_values)}; give a list of numbers")
-    values = tuple(target_values)
+    values = tuple(as_plain(value) for value in target_values)
     if not values:
         raise InputError("target_values: none; give at least one, or leave it out")
     for value in values:

@@ -48,7 +48,7 @@ def step_lengths(
     """
     if cell_size is not None:
         plain = as_plain(cell_size)
-        given = plain if isinstance(plain, list | tuple) else (plain,)
+        given = [as_plain(side) for side in (plain if isinstance(plain, list | tuple) else [plain])]
         sides = [side for side in given if is_number(side) and 0 < side <= LARGEST]
         if len(sides) != len(given) or len(sides) not in (1, 2):
             raise InputError(

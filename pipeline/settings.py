@@ -6,6 +6,7 @@ name       default   meaning
 backend    "auto"    which kernels do the work: "numba", "cuda", or "auto"
 tile       1024      cells a side of a tile, where the input does not say
 threads    0         threads of a run without a cluster; 0 means one a core
+field      2048      cells a side up to which such a run joins tiles to relax them as one
 scratch    ""        folder for what a run without ``out`` keeps; "" means the system's own
 =========  ========  ====================================================================
 """
@@ -20,12 +21,14 @@ from donfig import Config
 from orograph.kernels.backends import BACKENDS
 from orograph.tiles.arguments import absolute_path, check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.store.create import MOST_CELLS_A_SIDE
 
 MOST_THREADS = 1024
 
 config = Config(
-    "orograph", defaults=[{"backend": "auto", "tile": 1024, "threads": 0, "scratch": ""}]
+    "orograph",
+    defaults=[{"backend": "auto", "tile": 1024, "threads": 0, "field": 2048, "scratch": ""}],
 )
 
 _OF_DONFIG = {"config", "root_config"}  # OROGRAPH_CONFIG names a folder of orograph.yaml
@@ -47,6 +50,8 @@ def setting(name: str) -> Any:
         return check_integer(what, value, 1, MOST_CELLS_A_SIDE, "cells")
     if name == "threads":
         return check_integer(what, value, 0, MOST_THREADS)
+    if name == "field":
+        return check_integer(what, value, 0, LONGEST_SIDE, "cells")
     if value in ("", None):
         return None
     folder = absolute_path(what, value)
@@ -65,7 +70,7 @@ def check_settings() -> None:
     InputError
         If one is unknown, or its value cannot be used.
     """
-    known = ("backend", "tile", "threads", "scratch")
+    known = ("backend", "tile", "threads", "field", "scratch")
     for name in config.config.keys() - {*known, *_OF_DONFIG}:
         raise InputError(
             f"config[{name!r}] is unknown; unset OROGRAPH_{str(name).upper()}, or take it out of "
@@ -73,3 +78,9 @@ def check_settings() -> None:
         )
     for name in known:
         setting(name)
+
+
+def thread_count() -> int:
+    """Return the number of threads of a run without a cluster."""
+    count: int = setting("threads") or os.cpu_count() or 1
+    return count

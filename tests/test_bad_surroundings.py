@@ -36,6 +36,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "backend": ("gpu", "", 5, True, None, [], {}),
     "tile": (0, -1, 9000, 1.5, "x", "", True, None, bad.NAN, bad.HUGE, [1024], {}),
     "threads": (-1, 1.5, "x", "", True, None, bad.NAN, bad.HUGE, [2], {}),
+    "field": (-1, 1.5, "x", "", True, None, bad.NAN, bad.HUGE, [2], {}),
     "scratch": ("/nonexistent/folder", "a\0b", 5, True, [], {}),
     "tiles": (1024,),
 }

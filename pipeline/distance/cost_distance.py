@@ -29,6 +29,7 @@ from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance, warm_up
 from orograph.distance.sources import is_source, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
@@ -278,6 +279,7 @@ def cost_distance(
         options,
         least_tile=problem.halo_width,
     )
+    job = replace(job, join_tiles=join_tiles)
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         both = DistanceAndAllocation(problem, allocation, problem.backend)

@@ -14,6 +14,7 @@ from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
@@ -152,5 +153,5 @@ def hop_distance(
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
-    run = launch(job, options)
+    run = launch(replace(job, join_tiles=join_tiles), options)
     return run.result() if options.wait else run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import dask
 
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
-from orograph.settings import setting
+from orograph.settings import thread_count
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
         finally:
             workers.close()
         return
-    count = setting("threads") or os.cpu_count() or 1
+    count = thread_count()
     with concurrent.futures.ThreadPoolExecutor(count, f"orograph-{problem}") as pool:
         yield _Threads(pool, count)
 

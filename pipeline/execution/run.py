@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from orograph.execution.watch import Watch
-from orograph.settings import setting
+from orograph.settings import thread_count
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, RunError
 
@@ -213,7 +212,7 @@ def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cance
 def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any:
     from dask.threaded import get
 
-    with ThreadPoolExecutor(setting("threads") or os.cpu_count(), "orograph") as pool:
+    with ThreadPoolExecutor(thread_count(), "orograph") as pool:
         try:
             return get(tasks, keys, pool=pool)[0]
         except BaseException:

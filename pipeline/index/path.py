@@ -14,6 +14,7 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.paths import LeastCostPath, least_cost_path
 from orograph.distance.sources import Sources
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
@@ -79,7 +80,7 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
     both, options = DistanceAndAllocation(problem, allocation), RunOptions()
     job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, options)
-    result = launch(job, options).result()
+    result = launch(replace(job, join_tiles=join_tiles), options).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

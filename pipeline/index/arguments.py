@@ -52,7 +52,7 @@ def check_form(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     dtype = check_dtype("dtype", dtype, DTYPES)
     sparsify = check_flag("sparsify", sparsify)
-    block = check_integer("block", block, 1, MOST_CELLS_A_SIDE, "cells")
+    block = check_integer("block", block, 1, unit="cells")
     levels = check_integer("levels", levels, 0, 10)
     if block << levels > MOST_CELLS_A_SIDE:
         raise InputError(

@@ -21,7 +21,6 @@ from orograph.settings import check_settings, setting
 from orograph.tiles.arguments import check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
-from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.nodata import supported_dtype
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
@@ -328,10 +327,10 @@ def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Refuse what is no shape of a grid."""
     try:
-        rows, columns = (check_integer("side", side, 1, LONGEST_SIDE) for side in shape)
+        rows, columns = (check_integer("side", side, 1) for side in shape)
     except ValueError:  # InputError is one
         raise InputError(
-            f"raster: shape: {shown(shape)}; give rows and columns, 1 to {LONGEST_SIDE} each"
+            f"raster: shape: {shown(shape)}; give rows and columns, at least 1 each"
         ) from None
     return rows, columns
 

@@ -69,7 +69,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("components", "--picture"): ("", "a\0b", "none/a.png"),
     ("plan", "operation"): NONE,
     ("plan", "--dtype"): (*NONE, "complex128"),
-    ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), (str(2**70), "5")),
+    ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
     ("plan", "--components"): (*WHOLE, "13"),
     ("plan", "--memory-limit"): ("x", "", "0", "-1", "4 pears", "nan"),
     ("plan", "--block"): (*WHOLE, "0"),

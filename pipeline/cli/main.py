@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
 from orograph.cli.distances import add_distances, add_sources, source_options
 from orograph.cli.files import add_files
 from orograph.cli.plan import add_plan
+from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import absolute_path, check_integer, check_path
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit status: 2 for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
         status: int = options.command(options) or 0
+    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
+        print(f"orograph: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
         return 1
@@ -35,8 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
@@ -146,7 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     from orograph.cli.index import add_index
     from orograph.cli.terrain import add_terrain
 
-    add_index(commands, _client)
+    add_index(commands, client_of)
     add_terrain(commands, _add_run_options, _run)
     return parser
 
@@ -165,11 +180,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: argparse.Namespace) -> None:
     from orograph.cli.demo import demo
 
-    demo(options.folder, workers=options.workers)
+    folder = check_path("--folder", options.folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise og.InputError(f"--folder: {folder} is no folder; give another name")
+    demo(folder, workers=check_integer("--workers", options.workers, 1, MOST_WORKERS))
 
 
 def _ingest(options: argparse.Namespace) -> None:
-    given = {"tile": options.tile} if options.tile else {}
+    given = {} if options.tile is None else {"tile": options.tile}
     og.ingest(
         options.source,
         options.store,
@@ -233,9 +251,12 @@ def _cost(options: argparse.Namespace) -> None:
 
 
 def _components(options: argparse.Namespace) -> None:
-    if options.picture:
+    if options.picture is not None:
         from orograph.plotting.labels import components_picture, image_writer
 
+        parent = os.path.dirname(absolute_path("--picture", options.picture))
+        if not os.path.isdir(parent):
+            raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
         image_writer()  # if it is not installed, better say so before the run
     result = _run(
         og.connected_components,
@@ -249,7 +270,7 @@ def _components(options: argparse.Namespace) -> None:
         classes = open_raster(options.classes, nodata=options.nodata)
         og.component_table(result, classes).to_csv(options.table)
         print(f"table: {options.table}")
-    if options.picture:
+    if options.picture is not None:
         classes = open_raster(options.classes, nodata=options.nodata)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
 
@@ -289,7 +310,7 @@ def _run(
             takeover=options.takeover,
             resume=options.resume,
             backend=options.backend,
-            client=stack.enter_context(_client(options)),
+            client=client_of(options, stack),
             wait=False,
         )
         result = _watch(run, operation.__name__)
@@ -298,12 +319,23 @@ def _run(
     return result
 
 
-def _client(options: argparse.Namespace) -> Any:
-    if options.scheduler:
-        from distributed import Client
+def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
+    """Return a client of the scheduler that is named, or one of a cluster of this machine.
 
-        return Client(options.scheduler)
-    return og.cluster(n_workers=options.workers)
+    The latter starts when all arguments are known to be right, and both end with ``stack``.
+    """
+    if options.scheduler is None:
+        return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
+    from distributed import Client
+
+    try:
+        client: Client = stack.enter_context(Client(options.scheduler))
+        return client
+    except (OSError, ValueError, TypeError) as error:
+        raise og.InputError(
+            f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "
+            "a running Dask scheduler, such as tcp://127.0.0.1:8786"
+        ) from None
 
 
 def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:

@@ -27,12 +27,13 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice, where_to_work
+from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
@@ -172,10 +173,12 @@ def all_pairs(
     >>> og.all_pairs(lengths).distance.values.tolist()
     [[0.0, 3.0, 1.0], [inf, 0.0, inf], [inf, 2.0, 0.0]]
     """
-    check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
-    check_choice("dtype", dtype, DTYPES)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, takeover=takeover)
-    where_to_work((), options)  # a client that is none is refused before the edges are looked at
+    method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    predecessors = check_flag("predecessors", predecessors)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+    )
     matrix = open_edges(graph, dtype, no_edge)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)
@@ -185,7 +188,7 @@ def all_pairs(
     shape = matrix.n, matrix.n
     job = MatrixJob((), shape, Layout(side, side), chosen, matrix, method, predecessors)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def usual_tile(n: int, method: str) -> int:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arguments import as_plain, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 from orograph.tiles.vector.layer import read_layer
@@ -58,8 +59,11 @@ def snap_cells(snap: bool | int) -> int:
     """Return how many cells away a point may be moved, of the argument ``snap``."""
     if isinstance(snap, bool | np.bool_):
         return SNAP_CELLS if snap else 0
-    if not isinstance(snap, Integral) or snap < 0:
-        raise InputError(f"snap: {snap!r}; it must be True, False or a whole number of cells")
+    if not isinstance(snap, Integral) or not 0 <= snap <= LONGEST_SIDE:
+        raise InputError(
+            f"snap: {shown(snap)}; it must be True, False or a whole number of cells, 0 to "
+            f"{LONGEST_SIDE}"
+        )
     return int(snap)
 
 
@@ -67,13 +71,17 @@ def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | 
     """Return the values of a raster of sources that count, whole numbers as exact integers."""
     if target_values is None:
         return None
-    if not np.iterable(target_values):
-        raise InputError(f"target_values: {target_values!r}; give a list of numbers")
-    for value in target_values:
+    target_values = as_plain(target_values)
+    if isinstance(target_values, str | bytes | Mapping) or not isinstance(target_values, Iterable):
+        raise InputError(f"target_values: {shown(target_values)}; give a list of numbers")
+    values = tuple(as_plain(value) for value in target_values)
+    if not values:
+        raise InputError("target_values: none; give at least one, or leave it out")
+    for value in values:
         # no cell holds what is beyond float64
-        if not isinstance(value, Real) or not abs(value) <= sys.float_info.max:
-            raise InputError(f"target_values: {value!r}; they must be finite numbers")
-    return tuple(int(v) if isinstance(v, Integral) else float(v) for v in target_values)
+        if not is_number(value) or not abs(value) <= sys.float_info.max:
+            raise InputError(f"target_values: {shown(value)}; they must be finite numbers")
+    return tuple(int(v) if isinstance(v, Integral) else float(v) for v in values)
 
 
 def check_same_grid(name: str, raster: Raster, first: Raster) -> None:

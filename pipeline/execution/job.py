@@ -18,7 +18,7 @@ import xarray as xr
 
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, run_layout
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
@@ -245,7 +245,7 @@ def raster_job(
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
     """
     first = rasters[0]
-    tile = options.tile if options.tile is not None else first.tile or config.get("tile")
+    tile = options.tile if options.tile is not None else first.tile or setting("tile")
     side = max(Layout(tile, tile).tile, least_tile)
     layout = run_layout(first.shape, side, options.shard)
     return RasterJob(

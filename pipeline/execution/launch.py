@@ -19,6 +19,7 @@ from dask.base import tokenize
 from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.execution.clusters import LateClient
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.geotiff import file_target
@@ -33,7 +34,7 @@ from orograph.execution.options import (
 from orograph.execution.run import Run
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
-from orograph.settings import config, thread_count
+from orograph.settings import setting, thread_count
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.integrity.verify import verify
@@ -67,7 +68,7 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         If ``out`` exists, or an unfinished run of it, and no option says what to do; or if another
         writer is at work on it.
     """
-    client = where_to_work(job.rasters, options)
+    client: Client | None = None
     target = file_target(job, options)
     if target is not None:
         # a store of that name is left from a run that was stopped after it had published it
@@ -79,7 +80,7 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
     if stays_in_memory(job.rasters, options):
         work = _in_memory(job, options, cancelled, engines)
     else:
-        work = _on_disk(job, options, client, cancelled, engines)
+        work, client = _on_disk(job, options, cancelled, engines)
     if target is not None:
         work = target.write_after(work)
     return Run(work, lambda: engines[0] if engines else None, cancelled, client)
@@ -106,14 +107,13 @@ def _in_memory(
 def _on_disk(
     job: Job[T],
     options: RunOptions,
-    client: Client | None,
     cancelled: Event,
     engines: list[Engine],
-) -> Callable[[], T]:
+) -> tuple[Callable[[], T], Client | None]:
     scratch, out, identity, lease = None, options.out, {}, None
     if out is None:
         scratch = tempfile.TemporaryDirectory(
-            prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
+            prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
         )
         out = Path(scratch.name) / "result.zarr"
     else:
@@ -130,6 +130,8 @@ def _on_disk(
         space = Workspace(
             out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease
         )
+        found = where_to_work(job.rasters, options)
+        client = found.start() if isinstance(found, LateClient) else found
     except BaseException:
         if lease is not None:
             lease.release()
@@ -190,7 +192,7 @@ def _on_disk(
             if scratch is not None:
                 scratch.cleanup()
 
-    return work
+    return work, client
 
 
 def _explain(error: Exception, job: Job[Any], space: Workspace) -> None:

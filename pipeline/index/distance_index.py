@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
-from orograph.execution.clusters import current_client
+from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, where_to_work
@@ -36,10 +35,11 @@ from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER
 from orograph.plotting import html
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
-from orograph.tiles.store.storage import Location
+from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MEMORY = 2**32
 ATTEMPTS = 9
+MOST_MEMORY = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,13 @@ class DistanceIndex:
     """
 
     def __init__(self, store: IndexStore, memory: int, client: Client | None) -> None:
-        _check_memory(memory)
+        if not isinstance(store, IndexStore):
+            raise InputError(
+                f"store: {shown(store)}; an index is made by DistanceIndex.build, or opened by "
+                "DistanceIndex.open"
+            )
+        memory = _check_memory(memory)
+        check_client(client)
         self._store = store
         self._blocks = Blocks(store, memory)
         self._client = client
@@ -237,7 +244,17 @@ class DistanceIndex:
         it is for indices that are to be kept or sent, not for those asked once
         (``benchmarks/index.py --sparsify``).
         """
-        _check_memory(memory)
+        memory = _check_memory(memory)
+        options = RunOptions(
+            None,
+            open_storage(store, "store"),
+            overwrite,
+            resume,
+            client,
+            backend,
+            takeover=takeover,
+            wait=wait,
+        )
         wanted = wanted_index(
             friction,
             elevation=elevation,
@@ -255,12 +272,12 @@ class DistanceIndex:
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
-        options = RunOptions(None, store, overwrite, resume, client, backend, takeover=takeover)
         chosen = choose_backend("solve_blocks", wanted.rasters, options)
-        client = where_to_work(wanted.rasters, options)
+        found = where_to_work(wanted.rasters, options)
+        client = None if isinstance(found, LateClient) else found
         job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
         run = launch(job, options)
-        return run.result() if wait else run
+        return run.result() if options.wait else run
 
     @classmethod
     def open(
@@ -277,7 +294,8 @@ class DistanceIndex:
         InputError
             If there is none.
         """
-        return cls(IndexStore.open(store), memory, client)
+        memory = _check_memory(memory)
+        return cls(IndexStore.open(open_storage(store, "store")), memory, client)
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -408,10 +426,12 @@ class DistanceIndex:
         """
         import xarray as xr
 
-        count = len(cells_of_points(self._store, points if targets is None else targets, snap)[0])
-        most = count - (targets is None)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= most:
-            raise InputError(f"k: {k!r}; it must be 1 to {most}, the number of targets")
+        name = "points" if targets is None else "targets"
+        given = points if targets is None else targets
+        most = len(cells_of_points(self._store, given, snap, name)[0]) - (targets is None)
+        if not most:
+            raise InputError("points: one, and no targets; give two points at least, or targets")
+        k = check_integer("k", k, 1, most, "targets")
         others = k + (targets is None)
         start, _, costs = self._answer(lambda: self._table(points, targets, snap, others))
         nothing = costs.dtype.type(BARRIER if costs.dtype.kind == "i" else np.inf)
@@ -558,6 +578,8 @@ class DistanceIndex:
         killed meanwhile leaves the old index, or the new one. Updates by others since the index was
         opened stay; questions under way in other processes are asked again.
         """
+        if window is None:
+            raise InputError("window: None; give its first row, first column, rows and columns")
         part = parse_window(window, self.shape)
         given = {"friction": friction, "elevation": elevation}
         made = update_index(self._store, part, given, takeover)
@@ -629,6 +651,5 @@ def _labelled(costs: npt.NDArray[Any], start: Any, end: Any) -> xr.DataArray:
     return xr.DataArray(costs, coords, ("from", "to"), "cost", _cost_attributes(costs.dtype))
 
 
-def _check_memory(memory: Any) -> None:
-    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 0:
-        raise InputError(f"memory: {memory!r}; it must be a whole number of bytes, such as 2**32")
+def _check_memory(memory: Any) -> int:
+    return check_integer("memory", memory, 0, MOST_MEMORY, "bytes")

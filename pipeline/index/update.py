@@ -71,7 +71,7 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
             f"update: {', '.join(unknown) or 'nothing'} given; costs of this index come from "
             f"{' and '.join(form.rasters)}"
         )
-    rasters = {name: open_raster(value) for name, value in values.items()}
+    rasters = {name: open_raster(value, argument=name) for name, value in values.items()}
     for name, raster in rasters.items():
         if raster.shape != window.shape:
             raise InputError(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
@@ -90,6 +91,7 @@ def open_raster(
     band: int | None = None,
     nodata: float | None = None,
     variable: str | None = None,
+    argument: str = "source",
 ) -> Raster:
     """Return a raster of an array, a DataArray, a Dataset or a file.
 
@@ -106,6 +108,8 @@ def open_raster(
         are no vertices in any case.
     variable : str, optional
         Name of the variable, if there are several.
+    argument : str
+        Name of what the user has given as ``source``, for messages.
 
     Returns
     -------
@@ -117,12 +121,28 @@ def open_raster(
     InputError
         If the source cannot be used; the message states why, and the next step.
     """
+    if band is not None:
+        band = check_integer("band", band, 1)
+    if nodata is not None and not is_number(nodata):
+        raise InputError(f"nodata: {shown(nodata)}; it must be a number, or be left out")
+    # names of a Dataset need not be text
+    if isinstance(variable, bool) or not isinstance(variable, str | int | None):
+        raise InputError(f"variable: {shown(variable)}; it must be a name, or be left out")
+    if isinstance(source, str | os.PathLike):
+        source = check_path(argument, source)
+    try:
+        return _open(source, band, nodata, variable)
+    except InputError as error:
+        raise InputError(f"{argument}: {error}") from None
+
+
+def _open(source: Any, band: int | None, nodata: float | None, variable: str | None) -> Raster:
     import xarray as xr
 
     if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):
         return source
-    if isinstance(source, str | os.PathLike):
-        return _open_path(os.fspath(source), band, nodata, variable)
+    if isinstance(source, str):
+        return _open_path(source, band, nodata, variable)
     if isinstance(source, xr.Dataset):
         return from_dataset(source, "Dataset", band, nodata, variable)
     if isinstance(source, xr.DataArray):
@@ -134,8 +154,8 @@ def open_raster(
     if hasattr(source, "__dlpack__"):
         return from_array(_by_dlpack(source), band, nodata)
     raise InputError(
-        f"source: {type(source).__name__}; it must be a DataArray, a NumPy array, or the path of a "
-        "store or of a raster file"
+        f"{shown(source)} is of type {type(source).__name__}; it must be a DataArray, a NumPy "
+        "array, or the path of a store or of a raster file"
     )
 
 
@@ -154,10 +174,12 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
     if is_store(path):
         return _open_store(path, nodata, variable)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
-        if partial_path(path).exists():
+        if os.path.exists(partial_path(path)):
             return StoreRaster(path, variable)  # raises: the store was never finished
         if ":" not in path:  # GDAL interprets NETCDF:file.nc:z and the like
-            raise InputError(f"{path} does not exist; is it relative to {os.getcwd()}?")
+            known = os.path.isabs(path)
+            where = "is the path right" if known else f"is it relative to {absolute_path('', '.')}"
+            raise InputError(f"{path} does not exist; {where}?")
     tried = []
     by_xarray = Path(path).suffix.lower() in _NETCDF or os.path.isdir(path)
     for reader in (_by_xarray, _by_rasterio) if by_xarray else (_by_rasterio, _by_xarray):

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, report_full_storage, storage_error
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.integrity.metadata import (
     FORMAT,
     GROUP,
@@ -74,7 +75,10 @@ class Layout:
     def __post_init__(self) -> None:
         for name, side in (("tile", self.tile), ("shard", self.shard)):
             if isinstance(side, bool) or not isinstance(side, Integral):
-                raise InputError(f"{name}={side!r}: it must be a whole number of cells")
+                raise InputError(
+                    f"{name}={shown(side)}: it must be a whole number of cells; 512 to 4096 are "
+                    "usual"
+                )
             object.__setattr__(self, name, int(side))
         if not 1 <= self.tile <= MOST_CELLS_A_SIDE:
             raise InputError(
@@ -82,7 +86,7 @@ class Layout:
                 "are usual"
             )
         ratio, rest = divmod(self.shard, self.tile)
-        if rest or ratio < 1 or ratio & (ratio - 1):
+        if self.shard > LONGEST_SIDE or rest or ratio < 1 or ratio & (ratio - 1):
             raise InputError(
                 f"shard={self.shard}: it must be tile={self.tile} times a power of two, such as "
                 f"{self.tile}, {2 * self.tile} or {4 * self.tile}"

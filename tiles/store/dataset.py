@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.integrity.dense import DenseArray
 from orograph.tiles.integrity.metadata import read_metadata
@@ -52,8 +53,10 @@ def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
 
     from orograph.tiles.store.lazy import lazy_column, lazy_variable
 
-    if chunks not in ("shard", "tile"):
-        raise InputError(f"chunks={chunks!r}: it must be 'shard' or 'tile'; rechunk afterwards")
+    if not isinstance(chunks, str) or chunks not in ("shard", "tile"):
+        raise InputError(
+            f"chunks={shown(chunks)}: it must be 'shard' or 'tile'; rechunk afterwards"
+        )
     storage = open_storage(path)
     metadata = read_metadata(storage)
     arrays: dict[str, xr.Variable] = {}

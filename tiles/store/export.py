@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from orograph.tiles.arguments import absolute_path, check_flag, check_name_length, check_path
 from orograph.tiles.errors import (
     InputError,
     StorageFullError,
@@ -76,13 +77,13 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path: {path!r}; it must be the path of a file")
-    path = Path(path)
+    path = Path(check_path("path", path))
+    overwrite = check_flag("overwrite", overwrite)
+    check_file(path, overwrite)
     raster = open_raster(source, variable=variable)
-    _check_file(path, raster, overwrite)
+    _check_raster(path, raster)
     with Lease(path, takeover) as lease, lease.errors():
-        _check_file(path, raster, overwrite)  # another may have written it meanwhile
+        check_file(path, overwrite)  # another may have written it meanwhile
         hidden = f".{path.name}."
         for other in path.absolute().parent.iterdir():  # of writers that were killed
             token = other.name.removeprefix(hidden).removesuffix(TEMPORARY)
@@ -101,18 +102,31 @@ def to_geotiff(
     return path
 
 
-def _check_file(path: Path, raster: Raster, overwrite: bool) -> None:
+def check_file(path: Path, overwrite: bool) -> None:
+    """Raise an error if no file may be written at ``path``.
+
+    Raises
+    ------
+    StoreExistsError
+        If a file exists there and ``overwrite`` is false, or something that is no file.
+    InputError
+        If there can be none.
+    """
+    check_name_length(absolute_path("path", path), 0)
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise StoreExistsError(f"{path} exists and is no file; choose another path")
     if path.exists() and not overwrite:
         raise StoreExistsError(
             f"{path} exists; pass overwrite=True to replace it, or choose another path"
         )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def _check_raster(path: Path, raster: Raster) -> None:
     for name in getattr(raster, "files", ()):
         if path.exists() and os.path.samefile(name, path):
             raise InputError(f"{path} is the source itself; choose another path")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     place = raster.georeference
     if place.y is not None and place.transform is None and min(raster.shape) > 1:
         raise InputError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
@@ -98,10 +99,11 @@ def ingest(
     >>> stored.name, stored.shape, stored.dtype
     ('elevation', (3, 4), dtype('float64'))
     """
+    overwrite = check_flag("overwrite", overwrite)
+    target = open_storage(store, "store")
     raster = open_raster(source, band=band, nodata=nodata, variable=variable)
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
-    target = open_storage(store)
     check_target(target, overwrite)
     partial = partial_storage(target)
     refuse_overlap(raster, target, source)

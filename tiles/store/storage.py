@@ -28,6 +28,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import absolute_path, check_name_length, check_path, shown
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.files import (
     create_file,
@@ -42,6 +43,9 @@ from orograph.tiles.files import (
 )
 from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
+
+LONGEST_SUFFIX = 48
+"""Bytes, of what names of unfinished and of removed stores have more than the store's."""
 
 
 class State(NamedTuple):
@@ -218,7 +222,7 @@ class LocalStorage:
     root: str
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        object.__setattr__(self, "root", os.path.abspath(root))
+        object.__setattr__(self, "root", absolute_path("path", root))
 
     def __str__(self) -> str:
         return self.root
@@ -360,6 +364,7 @@ class LocalStorage:
         parent = os.path.dirname(self.root)
         if not os.path.isdir(parent):
             raise InputError(f"{self}: the folder {parent} does not exist; create it first")
+        check_name_length(self.root, LONGEST_SUFFIX)
 
     def overlaps(self, other: Storage) -> bool:
         if not isinstance(other, LocalStorage):
@@ -452,8 +457,10 @@ SCHEMES: dict[str, Callable[[str], Storage]] = {"file": _from_file_url}
 """Function that opens URLs, by their scheme."""
 
 
-def open_storage(place: Location) -> Storage:
+def open_storage(place: Location, argument: str = "path") -> Storage:
     """Return the storage at a path or URL; return a storage unchanged.
+
+    ``argument`` is the name of what the user has given, for messages.
 
     Raises
     ------
@@ -462,16 +469,18 @@ def open_storage(place: Location) -> Storage:
     """
     if not isinstance(place, str | os.PathLike):
         if not hasattr(place, "zarr_store"):
-            raise InputError(f"{place!r} is no address of a store; give a path or a file:// URL")
+            raise InputError(
+                f"{argument}: {shown(place)} is no address of a store; give a path or a file:// URL"
+            )
         return place
-    address = os.fspath(place)
+    address = check_path(argument, place)
     scheme = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", address)
     if scheme is None:
-        return LocalStorage(address)
+        return LocalStorage(absolute_path(argument, address))
     if scheme[1].lower() not in SCHEMES:
         raise InputError(
-            f"{address}: {scheme[1]}:// stores are not supported yet; give a path on a file system "
-            "(rasters at such addresses can be read where rasterio or xarray can)"
+            f"{argument}: {address}: {scheme[1]}:// stores are not supported yet; give a path on a "
+            "file system (rasters at such addresses can be read where rasterio or xarray can)"
         )
     return SCHEMES[scheme[1].lower()](address)
 

@@ -206,7 +206,7 @@ def test_files_are_replaced_only_on_demand(tmp_path: Path) -> None:
     to_geotiff(np.ones((3, 3)), path, overwrite=True)
     with rasterio.open(path) as ours:
         assert (ours.read(1) == 1).all()
-    with pytest.raises(InputError, match="path: 5; it must be the path of a file"):
+    with pytest.raises(InputError, match="path: 5; it must be a path"):
         to_geotiff(np.ones((3, 3)), 5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="is the source itself"):
         to_geotiff(path, path, overwrite=True)

@@ -44,7 +44,7 @@ class _Accessor:
         return [*super().__dir__(), *self.names]
 
 
-@xr.register_dataarray_accessor("orograph")
+@xr.register_dataarray_accessor("orograph")  # type: ignore[no-untyped-call]
 class RasterAccessor(_Accessor):
     """The operations on one raster, such as ``raster.orograph.cost_distance(sources)``.
 
@@ -60,7 +60,7 @@ class RasterAccessor(_Accessor):
         return rasterize(layer, self._raster, **options)
 
 
-@xr.register_dataset_accessor("orograph")
+@xr.register_dataset_accessor("orograph")  # type: ignore[no-untyped-call]
 class ResultAccessor(_Accessor):
     """What is asked of results, such as ``result.orograph.least_cost_path(points)``."""
 

@@ -66,7 +66,7 @@ def component_table(
     """
     import pandas as pd
 
-    dataset = result if hasattr(result, "data_vars") else open_dataset(result)
+    dataset: Any = result if hasattr(result, "data_vars") else open_dataset(result)
     missing = {"labels", "component_size", "component_box"} - set(dataset.data_vars)
     if missing:
         raise InputError(

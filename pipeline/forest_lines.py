@@ -75,18 +75,19 @@ def forest_lines(
             "once: give a window (first row, first column, rows, columns)"
         )
     edges = raster.read(part)
-    starts, ends = [], []
+    firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
         cells = np.argwhere(edges >> direction & 1)
         other = cells + np.array([dy, dx])
         inside = ((other >= 0) & (other < part.shape)).all(axis=1)
-        starts.append(cells[inside])
-        ends.append(other[inside])
-    start, end = np.concatenate(starts), np.concatenate(ends)
+        firsts.append(cells[inside])
+        seconds.append(other[inside])
+    start, end = np.concatenate(firsts), np.concatenate(seconds)
     order = np.lexsort((start[:, 1], start[:, 0]))
     corner = np.array([part.y, part.x])
     start, end = start[order] + corner, end[order] + corner
     place = raster.georeference
-    both = np.stack([coordinates_of(*cells.T, place) for cells in (start, end)], axis=1)
+    ends = [coordinates_of(cells[:, 0], cells[:, 1], place) for cells in (start, end)]
+    both = np.stack(ends, axis=1)
     columns = {"row": start[:, 0], "column": start[:, 1]}
     return VectorLayer(np.asarray(linestrings(both), object), columns, place.map_crs)

@@ -13,7 +13,6 @@ import numpy as np
 
 import orograph as og
 from orograph.cli.points import add_points, points_of
-from orograph.dense_paths.all_pairs import DIJKSTRA, METHODS
 from orograph.tiles.vector.layer import check_vector_target
 
 
@@ -52,7 +51,7 @@ def add_distances(
     pairs.add_argument("graph", help="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx")
     pairs.add_argument("out", help="Zarr store to write, or .csv for distances alone")
     pairs.add_argument("--predecessors", action="store_true")
-    pairs.add_argument("--method", choices=("auto", *METHODS, DIJKSTRA), default="auto")
+    pairs.add_argument("--method", default="auto", help="such as floyd-warshall or dijkstra")
     pairs.add_argument("--no-edge", type=float, help="value of a dense matrix for 'no edge'")
     pairs.add_argument("--overwrite", action="store_true")
     pairs.set_defaults(command=_all_pairs)

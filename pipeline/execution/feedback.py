@@ -47,7 +47,7 @@ def compilations() -> _Compilations:
         """For Numba it has to be one."""
 
     listener = Listener()
-    event.register("numba:compile", listener)
+    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
     return listener
 
 
@@ -73,7 +73,7 @@ def show_progress(
 
     kind: Any = tqdm
     if in_notebook() and find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm as kind
+        kind = import_module("tqdm.notebook").tqdm
     with kind(desc=name, unit="task", leave=leave) as bar:
         going = True
         while going:

@@ -156,8 +156,9 @@ class DatasetJob(Job[xr.Dataset]):
         """Read the whole dataset."""
         result = result.load()
         result.close()
-        for part in (result, *result.variables.values()):
-            part.encoding.pop("source", None)  # the store, which is about to be removed
+        # the store, which is about to be removed
+        for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
+            encoding.pop("source", None)
         return result
 
 

@@ -75,8 +75,8 @@ def parse_window(
         part = Window(*numbers)
     except (InputError, TypeError):
         raise InputError(
-            f"window: {shown(window)}; give its first row, first column, rows and columns, as whole "
-            "numbers"
+            f"window: {shown(window)}; give its first row, first column, rows and columns, as "
+            "whole numbers"
         ) from None
     if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(shape) != part:
         raise InputError(

@@ -1,13 +1,13 @@
-"""CUDA kernels on a real GPU: their bits beside those of the Numba twins, their speed, whole runs.
+"""CUDA kernels on a real GPU: bits against the Numba kernels, speed, whole runs.
 
     python benchmarks/gpu.py                        # all kernels, all sections
     python benchmarks/gpu.py labels --only bits speed --side 8192 --bits-side 4096
 
 A kernel's sections are functions of a file gpu_<kernel>.py beside this one: ``bits(side)`` raises
-where a value is not the twin's, ``speed(side)`` times the device alone, on data that it holds, and
-``run(side)`` times calls of orograph. They print lines; this file finds them, tells the machine,
-goes on after a failure, and ends with status 1 if there was one. Where orograph is not installed,
-it is imported from the folders of this tree.
+where a value is not the Numba kernel's, ``speed(side)`` times the device alone, on data that it
+holds, and ``run(side)`` times calls of orograph. They print lines; this file finds them, names the
+machine, goes on after a failure, and ends with status 1 if there was one. Where orograph is not
+installed, it is imported from the folders of this tree.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from orograph.kernels.boundary.steps import steps_of, sums_of
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 
 DTYPES = ("float32", "float64", "int64")
-TWINS = 12  # blocks that the CPU does
+NUMBA_BLOCKS = 12  # blocks that the CPU does
 
 
 def costs_of(side: int, dtype: str, model: str = "friction", connectivity: int = 8) -> BlockCosts:
@@ -55,7 +55,7 @@ def same(what: str, one: np.ndarray, other: np.ndarray) -> None:
 
 
 def bits(side: int) -> None:
-    """Matrices of blocks and of pairs of them, against the Numba twin."""
+    """Matrices of blocks and of pairs of them, against the Numba kernel."""
     side = max(side // 8, 512)
     for dtype, model, connectivity in (
         *((dtype, "friction", 8) for dtype in DTYPES),
@@ -66,7 +66,7 @@ def bits(side: int) -> None:
         costs = costs_of(side - 5, dtype, model, connectivity)
         for block in (64, 32, 101):
             parts = tiling(side - 5, block)
-            chosen = [*parts[: TWINS // 2], *parts[-TWINS // 2 :]]
+            chosen = [*parts[: NUMBA_BLOCKS // 2], *parts[-NUMBA_BLOCKS // 2 :]]
             found = boundary_cuda.block_matrices(costs, parts)
             alone = boundary_cuda.block_matrices(costs, chosen)
             numbers = [parts.index(part) for part in chosen]
@@ -80,7 +80,7 @@ def bits(side: int) -> None:
             whole, expected = merge_blocks(costs, *halves)
             mine = boundary_cuda.block_matrices(costs, [whole], block)[0]
             same(f"{whole} {dtype} {model}, merged", mine, expected)
-        print(f"{dtype}, {model}, {connectivity} neighbours: the twin's bits", flush=True)
+        print(f"{dtype}, {model}, {connectivity} neighbours: as Numba", flush=True)
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -94,14 +94,14 @@ def seconds(call: Callable[[], object]) -> float:
     return statistics.median(spent)
 
 
-def by_the_twin(costs: BlockCosts, parts: Sequence[Rectangle]) -> None:
+def by_numba(costs: BlockCosts, parts: Sequence[Rectangle]) -> None:
     """All of them, one after the other."""
     for part in parts:
         boundary_matrix(costs, part)
 
 
 def speed(side: int) -> None:
-    """Blocks on the device, and to the host, beside the Numba twin on one core."""
+    """Blocks on the device, and to the host, beside the Numba kernel on one core."""
     side //= 4
     device = TimedDevice()
     for dtype in DTYPES:
@@ -115,14 +115,14 @@ def speed(side: int) -> None:
             places = [(part.top, part.left) for part in parts[:together]]
             call = partial(resident.solve, steps, places)
             spent = statistics.median(milliseconds(call, repeat=7)) / 1e3
-            twin = TWINS / seconds(partial(by_the_twin, costs, parts[:TWINS]))
+            numba = NUMBA_BLOCKS / seconds(partial(by_numba, costs, parts[:NUMBA_BLOCKS]))
             whole = len(parts) / seconds(partial(boundary_cuda.block_matrices, costs, parts))
             sums = sums_of(steps, symmetric=True)
             print(
                 f"{dtype}, blocks of {block}, {together} at a time: "
                 f"{together / spent:.0f} blocks/s, {together * sums / spent / 1e12:.2f} Tsum/s on "
                 f"the device; {whole:.0f} blocks/s from and to the host; "
-                f"Numba, one core: {twin:.0f} blocks/s, {twin * sums / 1e12:.3f} Tsum/s",
+                f"Numba, one core: {numba:.0f} blocks/s, {numba * sums / 1e12:.3f} Tsum/s",
                 flush=True,
             )
             with device.by_kernel(f"{dtype}, blocks of {block}"):

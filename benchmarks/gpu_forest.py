@@ -51,7 +51,7 @@ def typed(heights: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def same(values: np.ndarray, what: str, *options: Any) -> None:
-    """Raise unless the GPU's answer is the twin's."""
+    """Raise unless the GPU's result is the Numba kernel's."""
     expected = forest.tile_forest(values, None, *options)
     found = forest_cuda.tile_forest(values, None, *options)
     for name, one, other in zip(expected._fields, expected, found):
@@ -62,11 +62,11 @@ def same(values: np.ndarray, what: str, *options: Any) -> None:
         if not alike:
             raise AssertionError(f"{what} {values.shape} {values.dtype}, {options}: other {name}")
     edges, left = int(np.bitwise_count(found.mask).sum()), found.first.size
-    print(f"{what} {values.shape} {values.dtype}, {options}: {edges} and {left}, the twin's bits")
+    print(f"{what} {values.shape} {values.dtype}, {options}: {edges} and {left}, as Numba")
 
 
 def bits(side: int) -> None:
-    """Everything about a tile against the Numba twin."""
+    """Everything about a tile against the Numba kernel."""
     for what, heights in surfaces(side):
         for dtype, weight, connectivity, sides in CASES:
             same(typed(heights, dtype), what, sides, weight, connectivity)

@@ -54,7 +54,7 @@ def rasters(side: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def same(cells: np.ndarray, nodata: float | None, connectivity: int, what: str) -> None:
-    """Raise unless the GPU's answer is the twin's, twice."""
+    """Raise unless the GPU's result is the Numba kernel's, twice."""
     expected = label.label_tile(cells, nodata, connectivity)
     for _ in range(2):
         found = label_cuda.label_tile(cells, nodata, connectivity)
@@ -63,11 +63,11 @@ def same(cells: np.ndarray, nodata: float | None, connectivity: int, what: str) 
                 wrong = int((one != other).sum()) if one.shape == other.shape else "other shape"
                 raise AssertionError(f"{what}, {connectivity} neighbours, {name}: {wrong} differ")
     n = expected.first.size
-    print(f"{what} {cells.shape} {cells.dtype}, {connectivity} neighbours: {n}, the twin's bits")
+    print(f"{what} {cells.shape} {cells.dtype}, {connectivity} neighbours: {n}, as Numba")
 
 
 def bits(side: int) -> None:
-    """Labels, firsts, sizes and boxes against the Numba twin; components of graphs too."""
+    """Labels, firsts, sizes and boxes against the Numba kernel; components of graphs too."""
     for name, cells in rasters(side):
         for connectivity in (8, 4):
             same(cells, None, connectivity, name)
@@ -85,7 +85,7 @@ def bits(side: int) -> None:
             found = unionfind_cuda.components(n, a, b, method)
             if not np.array_equal(found, expected):
                 raise AssertionError(f"graph of {n} vertices, {m} edges, {method}: another answer")
-        print(f"graph of {n} vertices and {m} edges: the twin's answer by every method")
+        print(f"graph of {n} vertices and {m} edges: the Numba kernel's result by every method")
 
 
 def speed(side: int) -> None:

@@ -34,7 +34,7 @@ def same(what: str, one: np.ndarray, other: np.ndarray) -> None:
 
 
 def bits(side: int) -> None:
-    """Products and closures against the Numba twin, with and without predecessors."""
+    """Products and closures against the Numba kernel, with and without predecessors."""
     n = side // 4
     for dtype in DTYPES:
         for shape in ((n, n, n), (n - 1, n + 3, 65), (1, n, 300), (129, 1, n)):
@@ -49,7 +49,7 @@ def bits(side: int) -> None:
         minplus_cuda.floyd_warshall_block(closed[1], before=before[1])
         same(f"closure {n} {dtype}", closed[1], closed[0])
         same(f"predecessors {n} {dtype}", before[1], before[0])
-        print(f"{dtype}: products and closure of {n}, the twin's bits", flush=True)
+        print(f"{dtype}: products and closure of {n}, the bits of the Numba kernel", flush=True)
 
 
 def speed(side: int) -> None:

@@ -20,7 +20,7 @@ from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
 
 REPEAT = 5
-BITS = (  # on a side, on a sixteenth of it: kernels of the twin are slow to compile, not to run
+BITS = (  # on a side, on a sixteenth of it: Numba kernels are slow to compile, not to run
     ("friction", "float32", 8),
     ("friction", "float64", 16),
     ("friction", "int64", 4),
@@ -62,7 +62,7 @@ def seeded_tile(grid: Any, heights: Any, model: str, dtype: str, connectivity: i
 
 
 def bits(side: int) -> None:
-    """Distances against the Numba twin's, over all models, dtypes and neighbourhoods."""
+    """Distances against the Numba kernel's, over all models, dtypes and neighbourhoods."""
     small = side // 4
     heights = fractal(small)
     cases = [("slopes", side, *BITS[0])]
@@ -78,7 +78,7 @@ def bits(side: int) -> None:
         what = f"{name} {size}^2 {model} {dtype}, {connectivity} neighbours"
         if found.dist.tobytes() != expected.dist.tobytes():
             raise AssertionError(f"{what}: {int((found.dist != expected.dist).sum())} differ")
-        print(f"{what}: the twin's bits", flush=True)
+        print(f"{what}: the bits of the Numba kernel", flush=True)
 
 
 def report(what: str, state: TileState) -> None:

@@ -473,7 +473,7 @@ def connected_components(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """Number the connected components of a raster of classes, at any size.
+    """Label the connected components of a raster of classes, at any size.
 
     Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
     scan of the whole raster: 1, 2, ... in row-major order of each component's first cell.

@@ -10,6 +10,8 @@ import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from watched_raster import Gate
 
+from orograph.settings import config
+
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
@@ -19,6 +21,22 @@ def shared_data() -> Path:
     if not (folder / "README.md").is_file():
         pytest.skip(f"shared data absent: no {folder}; set ORO_TEST_DATA to its place")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tiles_of_their_own() -> Iterator[None]:
+    """Let runs work on the tiles that they are given: joined ones would leave no borders to test.
+
+    What joins them has tests of its own, which set `config["field"]`.
+    """
+    before = os.environ.get("OROGRAPH_FIELD")
+    os.environ["OROGRAPH_FIELD"] = "0"  # of processes that tests start
+    with config.set(field=0):
+        yield
+    if before is None:
+        del os.environ["OROGRAPH_FIELD"]
+    else:
+        os.environ["OROGRAPH_FIELD"] = before
 
 
 @pytest.fixture(params=ORDERS)

@@ -16,7 +16,7 @@ from orograph.tiles.errors import OrographError
 
 
 def jacksboro_fault() -> xr.DataArray:
-    """The elevation model of the Jacksboro fault in Tennessee that ships with matplotlib.
+    """Return the elevation model of the Jacksboro fault that ships with matplotlib.
 
     Returns
     -------
@@ -50,7 +50,7 @@ SUMMITS = [(-84.40, 36.43), (-84.38, 36.22), (-84.10, 36.42), (-84.28, 36.18)]
 
 
 def steepness(elevation: xr.DataArray) -> xr.DataArray:
-    """A friction surface: 1 on flat ground, 11 where the slope is one to one."""
+    """Return a friction surface: 1 on flat ground, 11 where the slope is one to one."""
     heights = elevation.values.astype(np.float64)
     rise_y, rise_x = np.gradient(heights, 93.0, 75.0)
     friction = elevation.astype(np.float64)

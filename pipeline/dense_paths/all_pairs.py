@@ -98,7 +98,7 @@ def all_pairs(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The least length of a path from each vertex of a graph to each.
+    """Return the length of a shortest path from each vertex of a graph to each.
 
     Parameters
     ----------

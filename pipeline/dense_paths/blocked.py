@@ -67,20 +67,20 @@ class Blocks:
         return -(-self.n // self.side)
 
     def span(self, i: int) -> slice:
-        """The vertices of a row of tiles."""
+        """Return the vertices of a row of tiles."""
         return slice(i * self.side, min((i + 1) * self.side, self.n))
 
     def window(self, i: int, j: int) -> Window:
-        """A tile's place in the matrix."""
+        """Return the window of a tile in the matrix."""
         y, x = self.span(i), self.span(j)
         return Window(y.start, x.start, y.stop - y.start, x.stop - x.start)
 
     def node(self, i: int, j: int) -> Node:
-        """A tile's name in the checkpoint store."""
+        """Return the node by which a tile is saved in the checkpoint store."""
         return Node(0, i * self.count + j)
 
     def tile(self, generation: int, i: int, j: int) -> Tile:
-        """A tile of a generation, which the caller may change."""
+        """Return a tile of a generation, which the caller may modify."""
         tile: Tile | None = self.context.checkpoints.load(_kind(generation), self.node(i, j))
         if tile is None:
             raise RuntimeError(f"tile ({i}, {j}) of generation {generation} is gone or damaged")
@@ -91,7 +91,7 @@ class Blocks:
         self.context.checkpoints.save(_kind(generation), self.node(i, j), tile)
 
     def has(self, generation: int, i: int, j: int) -> bool:
-        """Is a tile of this generation there?"""
+        """Return whether a tile of this generation exists."""
         return self.context.checkpoints.has(_kind(generation), self.node(i, j))
 
     def drop(self, generation: int) -> None:
@@ -100,11 +100,11 @@ class Blocks:
             self.context.checkpoints.drop(_kind(generation), self.node(i, j))
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """All tiles, row by row."""
+        """Return the places of all tiles, row by row."""
         return ((i, j) for i in range(self.count) for j in range(self.count))
 
     def whole_generation(self, most: int) -> int:
-        """The last generation of which every tile is there, -1 if there is none."""
+        """Return the last generation of which every tile exists, -1 if there is none."""
         for generation in range(most, -1, -1):
             if self.context.checkpoints.count(_kind(generation), 0) == self.count**2:
                 return generation
@@ -170,7 +170,7 @@ class Blocks:
         self.keep(phase + 1, i, j, tile)
 
     def task_square(self, generation: int, i: int, j: int) -> tuple[bool, int | None]:
-        """A tile of D (+) D: has it been lowered, and which vertex is on a negative cycle?"""
+        """Return whether a tile of D (+) D is lower than in D, and a vertex on a negative cycle."""
         self.context.stop_if_cancelled()
         old = self.tile(generation, i, j)
         new = old[0].copy(), None if old[1] is None else old[1].copy()
@@ -186,7 +186,7 @@ class Blocks:
         return bool((new[0] != old[0]).any()), bad
 
     def task_sum_up(self, *results: tuple[bool, int | None]) -> tuple[bool, int | None]:
-        """What the tasks of one squaring say together."""
+        """Combine the results of the tasks of one squaring."""
         bad = next((vertex for _, vertex in results if vertex is not None), None)
         return any(lowered for lowered, _ in results), bad
 
@@ -229,7 +229,7 @@ class Blocks:
 
 
 def _clear_diagonal(tile: Tile) -> None:
-    """A vertex is no distance from itself, though rounding may have made it a little less."""
+    """Set distances of vertices to themselves to 0 where rounding made them slightly negative."""
     np.fill_diagonal(tile[0], 0)
     if tile[1] is not None:
         np.fill_diagonal(tile[1], NO_VERTEX)
@@ -258,7 +258,7 @@ class Steps:
     total: int = 0
 
     def graph(self, phase: int) -> _Graph:
-        """An empty graph for a phase."""
+        """Return an empty graph for a phase."""
         return _Graph(Layers("all-pairs", self.blocks.context.token), self.handle, phase)
 
     def compute(self, graph: _Graph, keys: Iterable[Key]) -> Any:
@@ -289,7 +289,7 @@ def most_phases(blocks: Blocks, method: str) -> int:
 
 
 def floyd_warshall(steps: Steps) -> tuple[int, int | None]:
-    """All phases; the generation of the result, and a vertex on a negative cycle, or None."""
+    """Return the generation of the result, and a vertex on a negative cycle or None."""
     blocks: Blocks = steps.blocks
     n = blocks.count
     begin = steps.done = max(0, blocks.whole_generation(n))
@@ -379,7 +379,7 @@ class Sources:
         return sparse.csr_array(edges, shape=(self.n, self.n))
 
     def task_sources(self, i: int) -> None:
-        """All distances from the vertices of row i."""
+        """Compute the distances from the vertices of row i."""
         from scipy.sparse.csgraph import dijkstra
 
         self.context.stop_if_cancelled()
@@ -406,7 +406,7 @@ class Sources:
 
 
 def from_sources(steps: Steps) -> None:
-    """A Dijkstra from every vertex."""
+    """Compute the distances by Dijkstra's algorithm from every vertex."""
     work: Sources = steps.blocks
     graph = steps.graph(0)
     keys = [graph.add("sources", i, i) for i in range(-(-work.n // work.side))]

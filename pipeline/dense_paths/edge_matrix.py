@@ -103,7 +103,7 @@ class EdgeMatrix:
         return lengths
 
     def reach(self, block: Array) -> npt.NDArray[np.bool_]:
-        """Where a block has an edge, or a path."""
+        """Return where a block has an edge, or a path."""
         there: npt.NDArray[np.bool_] = block < (BARRIER if self.dtype.kind == "i" else np.inf)
         return there
 
@@ -146,7 +146,7 @@ class EdgeMatrix:
         return EdgeStatistics(int((rows != columns).sum()), least, greatest, checksum)
 
     def as_sparse(self) -> sparse.csr_array:
-        """The edges without loops, those of length 0 among them."""
+        """Return the edges without loops, with those of length 0."""
         if not sparse.issparse(self.values):
             block = self.block(slice(0, self.n), slice(0, self.n))
             rows, columns = np.nonzero(self.reach(block) & ~np.eye(self.n, dtype=bool))
@@ -162,7 +162,7 @@ class EdgeMatrix:
 
 
 def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
-    """The edges of a graph: any array, a SciPy sparse array, or the path of a Zarr array.
+    """Return the edges of a graph: any array, a SciPy sparse array, or the path of a Zarr array.
 
     In a dense one ``no_edge`` means that there is none; a sparse one may store zeros as edges.
 
@@ -218,7 +218,7 @@ def _open_array(path: str | os.PathLike[str]) -> Any:
 
 
 def _shortest_of_parallel(graph: Any) -> sparse.csr_array:
-    """A CSR array in which of several entries for one edge the least is left."""
+    """Return a CSR array with the least of several entries for one edge."""
     coo = graph.tocoo()
     order = np.lexsort((coo.data, coo.col, coo.row))
     rows, columns, data = coo.row[order], coo.col[order], coo.data[order]

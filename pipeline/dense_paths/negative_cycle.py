@@ -23,7 +23,7 @@ SIDE = 512
 def find_negative_cycle(
     graph: EdgeMatrix, tolerance: float = 0.0
 ) -> tuple[list[int], float] | None:
-    """The vertices of a cycle of negative length in order, and its length.
+    """Return the vertices of a cycle of negative length in order, and its length.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def find_negative_cycle(
 
 
 def length_of(graph: EdgeMatrix, cycle: list[int]) -> float:
-    """The sum of a cycle's edges, rounded once; integers exactly."""
+    """Return the sum of the edges of a cycle, rounded once; exact for integers."""
     edges = [
         graph.block(slice(u, u + 1), slice(v, v + 1))[0, 0]
         for u, v in zip(cycle, [*cycle[1:], cycle[0]], strict=True)
@@ -81,7 +81,7 @@ def length_of(graph: EdgeMatrix, cycle: list[int]) -> float:
 
 
 def _cycle(before: npt.NDArray[np.int64]) -> list[int] | None:
-    """A cycle of the predecessors, in the direction of the edges, from its least vertex on."""
+    """Return a cycle of the predecessors along its edges, from its least vertex on."""
     parent = before.tolist()
     seen = [-1] * len(parent)
     for start in range(len(parent)):

@@ -95,14 +95,14 @@ class AllocationProblem:
         return tuple(v for v in (BACK_DIRECTION, ALLOCATION) if v.name in self.wanted)
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
-        """Where the distances start."""
+        """Return the tiles with sources."""
         return self.distance.starts(tile)
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """The distances have been worked out on them already."""
+        """Check nothing: the distances have been computed on the same cells."""
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
-        """A tile that no label has reached but those of the sources in it."""
+        """Return the initial state of a tile: labels of its sources only."""
         *surface, cost = cells
         reach = self.halo_width
         tile = self.distance.surface(place, surface, frame)
@@ -178,7 +178,7 @@ class AllocationProblem:
         return state.labels.nbytes * 4 + state.tile.friction.nbytes + state.tile.elevation.nbytes
 
     def memory(self) -> int | None:
-        """As much as is usual."""
+        """Return the default memory of tile states."""
         return None
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
@@ -284,7 +284,7 @@ class DistanceThenAllocation:
         return {}
 
     def statistics(self) -> dict[str, int]:
-        """How much work the distances were."""
+        """Return the statistics of the distances."""
         return self.distances.statistics()
 
     def progress(self) -> Progress:

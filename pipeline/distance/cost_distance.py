@@ -28,6 +28,7 @@ from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance, warm_up
 from orograph.distance.sources import is_source, parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
@@ -120,7 +121,7 @@ def cost_distance(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The least cost of reaching each cell from the nearest of the sources, over all paths.
+    """Return the least cost of a path to each cell from any of the sources.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
     that is checked at the end. There is no search radius and no cap on sweeps.
@@ -284,6 +285,7 @@ def cost_distance(
         options,
         least_tile=problem.halo_width,
     )
+    job = replace(job, join_tiles=join_tiles)
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         both = DistanceAndAllocation(problem, allocation, problem.backend)

@@ -15,6 +15,7 @@ from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
 from orograph.distance.sources import parse_sources, parse_targets
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
@@ -83,7 +84,7 @@ def hop_distance(
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
-    """The least number of steps from the nearest source to each passable cell.
+    """Return the least number of steps from any source to each passable cell.
 
     Parameters
     ----------
@@ -159,5 +160,5 @@ def hop_distance(
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
-    run = launch(job, options)
+    run = launch(replace(job, join_tiles=join_tiles), options)
     return run.result() if wait else run

@@ -64,7 +64,7 @@ class Hops(Distance):
         """Whatever a mask holds is passable or not."""
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """The tile's hops."""
+        """Return the hops of a tile."""
         (variable,) = self.outputs
         found = state.tile.read_out(variable.dtype, -1, PER_HOP)
         counts: dict[str, float] = {
@@ -75,7 +75,7 @@ class Hops(Distance):
         return {variable.name: found.values}, counts
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """How many cells were reached, or not."""
+        """Return the numbers of cells reached and not reached."""
         return {
             "connectivity": self.connectivity,
             **{name: int(count) for name, count in counts.items()},

@@ -136,7 +136,7 @@ def least_cost_path(
 
 
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
-    """A raster of how many paths pass each cell.
+    """Return a raster of the number of paths through each cell.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def _check_on_grid(
 
 
 def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
-    """The least cost of a way from one set of sources to another through each cell.
+    """Return the least cost of a path between two sets of sources through each cell.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class Distance:
         return (Variable("cost", self.dtype, -1 if integer else math.nan, attrs),)
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
-        """The tiles of the sources, and their least initial cost there."""
+        """Return the tiles that contain sources, and the least initial cost in each."""
         if self.sources is None:
             return None
         keys: dict[tuple[int, int], float] = {}
@@ -161,7 +161,7 @@ class Distance:
         return rows[there], columns[there]
 
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
-        """Where there is no height there is no way, for knights between two such cells either.
+        """Make cells without elevation barriers, also between the two cells of a knight's move.
 
         Models that multiply or add friction know barriers by it; where there is none, by a neutral
         one.
@@ -180,7 +180,7 @@ class Distance:
     def _padded(
         self, cells: Array, nodata: float | int | None, window: Window, frame: Window
     ) -> Any:
-        """A raster with its halo, barriers where there is nothing, where the work is done."""
+        """Return a tile and its halo in the memory of the backend, with barriers outside."""
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
         corner = frame.y - window.y + halo, frame.x - window.x + halo
@@ -197,7 +197,7 @@ class Distance:
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Array]
     ) -> tuple[Array, Array, Array | float]:
-        """The sources of a tile in its own frame, with their initial costs."""
+        """Return the sources of a tile, relative to it, with their initial costs."""
         if self.sources is None:
             rows, columns = np.nonzero(
                 is_source(cells[-1][window.within(frame)], self.nodata["sources"], self.targets)
@@ -228,7 +228,7 @@ class Distance:
         return get_backend(self.backend).tile_memory_limit()
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """The tile's distances, nodata where there are none."""
+        """Return the distances of a tile, nodata where unreached."""
         (variable,) = self.outputs
         blank: Any = variable.fill_value
         found = state.tile.read_out(self.dtype, blank)
@@ -284,7 +284,7 @@ class Distance:
             )
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """What was asked, and how many cells were reached, or not, and why."""
+        """Return the arguments, and the numbers of cells reached, unreached and impassable."""
         dx, dy = self.lengths[:2, 0].tolist()
         coefficients = list(self.model.coefficients)
         return {

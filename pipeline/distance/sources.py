@@ -38,7 +38,7 @@ class Sources:
 def is_source(
     values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
 ) -> npt.NDArray[np.bool_]:
-    """Which cells of a raster of sources are sources."""
+    """Return which cells of a raster of sources are sources."""
     # in the dtype of the cells: float64 takes 2**53 + 1 for 2**53
     wanted: npt.NDArray[np.bool_]
     if targets is None:
@@ -164,7 +164,7 @@ def parse_sources(
 
 
 def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:
-    """A path, a DataArray, or an array of the grid's shape is a raster; all else are points."""
+    """Return whether sources are a raster: a path, a DataArray, or an array of the grid's shape."""
     if isinstance(sources, str | Path) or hasattr(sources, "dims") or hasattr(sources, "dask"):
         return True
     return isinstance(sources, np.ndarray) and sources.shape == shape

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import dask
 
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
-from orograph.settings import config
+from orograph.settings import thread_count
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
         finally:
             workers.close()
         return
-    count = config.get("threads") or os.cpu_count() or 1
+    count = thread_count()
     with concurrent.futures.ThreadPoolExecutor(count, f"orograph-{problem}") as pool:
         yield _Threads(pool, count)
 
@@ -264,7 +263,7 @@ class _Cluster:
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         if self._client.status == "running":
-            with suppress(TimeoutError):  # of a worker that does not answer
+            with suppress(TimeoutError):  # of a worker that does not respond
                 self._client.run(
                     function, *arguments, on_error="ignore", callback_timeout=SECONDS_TO_FORGET
                 )

@@ -32,7 +32,7 @@ class Layers:
             raise ValueError(f"token: {self.token!r} is not 32 hexadecimal digits")
 
     def name(self, stage: str) -> str:
-        """The name of the layer whose tasks do ``stage``.
+        """Return the name of the layer whose tasks do ``stage``.
 
         Examples
         --------
@@ -42,7 +42,7 @@ class Layers:
         return _LIKE_A_HASH.sub(r"\g<0>s", f"{self.problem}-{stage}-{self.token}")
 
     def key(self, stage: str, node: Node) -> Key:
-        """The key of the task that does ``stage`` for ``node``.
+        """Return the key of the task that does ``stage`` for ``node``.
 
         Examples
         --------

@@ -151,7 +151,7 @@ def _check_script() -> None:
 
 
 def _guarded(script: str, line: int) -> bool:
-    """Whether a script looks at ``__name__`` before or around a line of its top level."""
+    """Return whether a script checks ``__name__`` before or around a top-level line."""
     try:
         tree = ast.parse(Path(script).read_bytes())
     except (OSError, SyntaxError):
@@ -165,7 +165,7 @@ def _guarded(script: str, line: int) -> bool:
 
 
 def current_client() -> Client | None:
-    """The client that is active in this session, if there is one."""
+    """Return the client that is active in this session, or None."""
     import sys
 
     if "distributed" not in sys.modules:

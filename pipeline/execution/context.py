@@ -27,6 +27,8 @@ class RunContext:
     """Output of the run."""
     token: str
     """32 hexadecimal digits, new in every run: part of the names of all its tasks."""
+    threads: int = 0
+    """Threads of this process that do the work; 0: the workers of a cluster."""
     cancelled: Event | None = field(default=None, compare=False)
     """Set when the run is to stop; None on the workers of a cluster."""
 

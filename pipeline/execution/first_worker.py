@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def decide_backend(client: Client, cancelled: Event) -> str:
-    """The backend that the workers will use: that of the first that comes, and of those with it.
+    """Return the backend that the workers will use: that of the first ones to arrive.
 
     Raises
     ------

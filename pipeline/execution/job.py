@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -163,6 +163,8 @@ class RasterJob(DatasetJob):
     problem: Any
     parameters: Mapping[str, Any]
     compile_kernels: Callable[[], None] | None
+    join_tiles: Callable[[RunContext], RunContext] = field(default=lambda context: context)
+    """Makes larger tiles of those of the layout, where that is quicker."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -202,7 +204,7 @@ class RasterJob(DatasetJob):
         problem = self.problem
         if problem.backend != backend:
             problem = replace(problem, backend=backend)
-        return self.make_engine(problem=problem, rasters=rasters, context=context)
+        return self.make_engine(problem=problem, rasters=rasters, context=self.join_tiles(context))
 
 
 def raster_job(

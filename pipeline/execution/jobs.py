@@ -41,7 +41,7 @@ def shared(run: Any, client: Client | None) -> Iterator[Any]:
 
 
 def load(handle: Any) -> Any:
-    """The run behind a handle; a pair names a part of the run that its first entry leads to."""
+    """Return the run of a handle; a pair names a part of the run of its first entry."""
     if isinstance(handle, tuple):
         return getattr(load(handle[0]), handle[1])
     return _ask(handle) if isinstance(handle, str) else handle
@@ -49,7 +49,7 @@ def load(handle: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _ask(name: str) -> Any:
-    """The run that the scheduler keeps under a name, asked for in a task."""
+    """Return the run that the scheduler keeps under a name, from within a task."""
     from distributed import get_worker
     from distributed.utils import sync
 

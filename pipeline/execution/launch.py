@@ -30,7 +30,7 @@ from orograph.execution.options import (
 )
 from orograph.execution.run import Run
 from orograph.execution.workspace import Workspace
-from orograph.settings import config
+from orograph.settings import config, thread_count
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
@@ -76,9 +76,8 @@ def _in_memory(
     sink = job.sink()
     tree = Quadtree(job.shape, job.layout.tile)
     level = task_level(tree) if options.shard is None else shard_level(job.layout)
-    context = RunContext(
-        tree, level, MemoryCheckpoints(), sink, tokenize("memory", time.time_ns()), cancelled
-    )
+    token = tokenize("memory", time.time_ns())
+    context = RunContext(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled)
     engine = job.engine(job.rasters, context, job.backend)
     engines.append(engine)
 
@@ -121,6 +120,7 @@ def _on_disk(
             # names of tasks are never used twice: a result that the cluster still holds from an
             # earlier run would stand for work that this one has to do
             tokenize(space.token, time.time_ns()),
+            0 if client else thread_count(),
             None if client else cancelled,
         )
         engine = job.engine(_reachable(job, space, client), context, backend)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from orograph.execution.watch import Watch
-from orograph.settings import config
+from orograph.settings import thread_count
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class Run(Generic[T]):
         return Progress(0, 0) if engine is None else engine.progress()
 
     def statistics(self) -> dict[str, int]:
-        """How much work it was, where that depends on the order in which it was done.
+        """Return counts of the work done, where they depend on the order of execution.
 
         For distances ``tile_visits``, and ``cells_settled``, each cell counted once a visit that
         lowers it. The result does not depend on these, and so does not name them.
@@ -208,7 +207,7 @@ def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cance
 def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any:
     from dask.threaded import get
 
-    with ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph") as pool:
+    with ThreadPoolExecutor(thread_count(), "orograph") as pool:
         try:
             return get(tasks, keys, pool=pool)[0]
         except BaseException:
@@ -219,7 +218,7 @@ def _on_threads(tasks: dict[Any, Any], keys: list[Any], cancelled: Event) -> Any
 def _on_cluster(tasks: dict[Any, Any], keys: list[Any], client: Client, cancelled: Event) -> Any:
     from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-    # Dask's own order is depth first too, but against z-order, and lets answers pile up
+    # Dask's own order is depth first too, but against z-order, and lets messages pile up
     order = {key: -number for number, key in enumerate(tasks)}
     layer = MaterializedLayer(tasks, annotations={"priority": order.__getitem__})
     graph = HighLevelGraph({"orograph": layer}, {"orograph": set()})

@@ -118,7 +118,7 @@ class Workspace:
         self.folder.delete_all()
 
     def _found(self) -> dict[str, Any] | None:
-        """What an unfinished run says of itself; None if there is none, or it had not begun."""
+        """Return the identity of an unfinished run; None if there is none, or it had not begun."""
         if not self.folder.exists():
             return None
         try:

@@ -82,7 +82,7 @@ def wanted_index(
     nodata: float | int | None = None,
     sparsify: bool = False,
 ) -> BuildSpec:
-    """An index as `DistanceIndex.build` is asked for it.
+    """Return the specification of an index from the arguments of `DistanceIndex.build`.
 
     Raises
     ------

@@ -21,14 +21,14 @@ Array = npt.NDArray[Any]
 
 
 def with_halo(window: Window, shape: tuple[int, int]) -> Window:
-    """A window and the cells around it that the grid has."""
+    """Return a window extended by the cells around it that are inside the grid."""
     return Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2).clip(shape)
 
 
 def costs_of(
     problem: Distance, cells: Iterable[Array], window: Window, frame: Window, shape: tuple[int, int]
 ) -> BlockCosts:
-    """What steps cost in a window of which, with more around it, ``frame``, cells are known."""
+    """Return the costs of steps in a window, given the cells of a larger window ``frame``."""
     part = with_halo(window, shape)
     place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
     surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
@@ -36,7 +36,7 @@ def costs_of(
 
 
 def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
-    """Cells of a raster as an index keeps them: barriers where there is nothing."""
+    """Return the cells of a raster as an index stores them: barriers for nodata."""
     stored = np.full(cells.shape, BARRIER if dtype.kind == "i" else np.nan, dtype)
     np.copyto(stored, cells, where=valid_cells(cells, nodata), casting="unsafe")
     return stored

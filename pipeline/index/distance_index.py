@@ -324,7 +324,7 @@ class DistanceIndex:
     def distance_matrix(
         self, points: Any, targets: Any = None, *, snap: bool | int = False
     ) -> xr.DataArray:
-        """The least cost from each of some points to each.
+        """Return the least cost from each of some points to each.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class DistanceIndex:
     def nearest(
         self, points: Any, k: int = 1, targets: Any = None, *, snap: bool | int = False
     ) -> xr.Dataset:
-        """For each point the ``k`` targets that are reached at least cost.
+        """Return the ``k`` targets of least cost for each point.
 
         Parameters
         ----------
@@ -440,7 +440,7 @@ class DistanceIndex:
         return found
 
     def path(self, start: Any, end: Any, *, snap: bool | int = False) -> LeastCostPath:
-        """A least-cost path from one point to another.
+        """Return a least-cost path from one point to another.
 
         Parameters
         ----------
@@ -556,7 +556,7 @@ class DistanceIndex:
 
 
 def _as_given(window: Window) -> tuple[int, int, int, int]:
-    """A window as it is given."""
+    """Return a window from an argument."""
     return window.y, window.x, window.height, window.width
 
 

@@ -146,7 +146,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
 
 
 def bytes_on_disk(wanted: BuildSpec) -> int:
-    """What an index will take on disk, from some of its blocks."""
+    """Return the estimated size of an index on disk, from a sample of its blocks."""
     form = wanted.form
     while form.side > LARGEST_SAMPLE:
         # a larger block takes some hundredths less of its numbers; to make it would take seconds
@@ -174,7 +174,7 @@ def bytes_on_disk(wanted: BuildSpec) -> int:
 
 
 def _scattered(form: Form) -> Iterator[int]:
-    """All blocks, in an order whose beginnings lie evenly over the grid.
+    """Return all blocks in an order whose prefixes are spread evenly over the grid.
 
     Multiples of a number near the golden section of their count, which it has no divisor with.
     """
@@ -234,7 +234,7 @@ def _error(sizes: list[tuple[float, float]]) -> float:
 
 
 def _bytes_of_an_empty(wanted: BuildSpec) -> int:
-    """What metadata and coordinates take, and the indices of shards."""
+    """Return the size of metadata, coordinates and indices of shards."""
     place = wanted.rasters[0].georeference
     form = replace(wanted.form, fingerprint="0" * 64 * len(wanted.rasters))
     with tempfile.TemporaryDirectory(dir=config.get("scratch") or None) as folder:

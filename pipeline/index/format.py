@@ -84,38 +84,38 @@ class Form:
         return BARRIER if np.dtype(self.dtype).kind == "i" else None
 
     def window(self, block: int) -> Window:
-        """The cells of a block."""
+        """Return the window of a block."""
         row, column = divmod(block, self.grid[1])
         return Window(row * self.side, column * self.side, self.side, self.side).clip(self.shape)
 
     def cells(self, block: int) -> int:
-        """How many border cells a block has."""
+        """Return the number of border cells of a block."""
         window = self.window(block)
         return len(border_cells(window.height, window.width))
 
     def blocks_in(self, window: Window) -> list[int]:
-        """The blocks that a window meets."""
+        """Return the blocks that a window overlaps."""
         rows = range(window.y // self.side, -(-(window.y + window.height) // self.side))
         columns = range(window.x // self.side, -(-(window.x + window.width) // self.side))
         return [row * self.grid[1] + column for row in rows for column in columns]
 
     def block_of(self, rows: Array, columns: Array) -> Array:
-        """The blocks that cells lie in."""
+        """Return the blocks that contain cells."""
         blocks: Array = rows // self.side * self.grid[1] + columns // self.side
         return blocks
 
     def entries(self, cells: int) -> int:
-        """How many numbers are stored of a matrix with so many rows, if none is left out."""
+        """Return the number of stored entries of a matrix with ``cells`` rows."""
         return entries_of(cells, self.symmetric)
 
     def marks(self, cells: int) -> int:
-        """How many numbers the bits take that say which entries were kept."""
+        """Return the size, in numbers, of the bits that mark stored entries."""
         if not self.sparsify:
             return 0
         return -(-self.entries(cells) // (8 * np.dtype(self.dtype).itemsize))
 
     def numbers(self, height: int, width: int) -> int:
-        """How many numbers a block of this size has: its matrix, the steps out, and marks."""
+        """Return the size, in numbers, of a block: matrix, steps out of it, and bits."""
         cells = len(border_cells(height, width))
         return self.entries(cells) + len(MOVES) * cells + self.marks(cells)
 
@@ -151,7 +151,7 @@ class Form:
 
 
 def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
-    """The object of a block: its matrix, and what steps out of it cost."""
+    """Return the object of a block: its matrix, and the costs of steps out of it."""
     record = np.zeros(form.record, form.dtype)
     entries = form.entries(len(matrix))
     if form.sparsify:
@@ -167,7 +167,7 @@ def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
 
 
 def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
-    """A block's matrix, all that is stored of it if nothing is left out, and (8, n) steps out."""
+    """Return the stored part of the matrix of a block, and the (8, n) costs of steps out of it."""
     entries = form.entries(cells)
     matrix, leaving = record[:entries], record[entries : entries + len(MOVES) * cells]
     if form.sparsify:
@@ -177,7 +177,7 @@ def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
 
 
 def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
-    """Where a bit for each entry of a block says whether it was kept: a view."""
+    """Return a view of the bits that say which entries of a block are stored."""
     entries = form.entries(cells)
     start = entries + len(MOVES) * cells
     bits = record[start : start + form.marks(cells)].view(np.uint8)
@@ -191,7 +191,7 @@ def encode_record(record: Array, level: int = 1) -> bytes:
 
 
 def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
-    """The numbers of an object.
+    """Return the numbers of an object.
 
     Raises
     ------

@@ -14,6 +14,7 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.paths import LeastCostPath, least_cost_path
 from orograph.distance.sources import Sources
+from orograph.engines.frontier.field import join_tiles
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryContext) -> list[int]:
-    """The blocks that a least way from one cell to another may pass."""
+    """Return the blocks that a least-cost path from one cell to another may cross."""
     number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
     rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
     (arriving,) = rest.values()
@@ -55,7 +56,7 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryCont
 
 
 def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices) -> LeastCostPath:
-    """The path from a cell to another that passes only some blocks, from start to end."""
+    """Return the least-cost path between two cells within some blocks, from start to end."""
     form = store.form
     windows = [form.window(number) for number in blocks]
     top, left = min(w.y for w in windows), min(w.x for w in windows)
@@ -79,7 +80,7 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
     both, options = DistanceAndAllocation(problem, allocation), RunOptions()
     job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, options)
-    result = launch(job, options).result()
+    result = launch(replace(job, join_tiles=join_tiles), options).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

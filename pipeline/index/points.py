@@ -48,7 +48,7 @@ Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
 
 @dataclass
 class QueryContext:
-    """A question: who answers it, and what it has cost."""
+    """Context of a query: its index, and the statistics so far."""
 
     client: Client | None = None
     read: dict[int, int] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def _perform(
 
 @lru_cache(maxsize=2)
 def _opened(storage: Storage, memory: int, version: State | None) -> Blocks:
-    """The blocks of an index, in a worker."""
+    """Return the blocks of an index, in a worker."""
     return Blocks(IndexStore.open(storage), memory)
 
 
@@ -130,7 +130,7 @@ def cells_of_sources(store: IndexStore, sources: Any, snap: bool | int) -> Indic
 
 
 def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
-    """Which cells lie in each block, by number."""
+    """Return the indices of the cells in each block."""
     numbers = blocks.store.form.block_of(cells[:, 0], cells[:, 1])
     return {int(n): np.flatnonzero(numbers == n) for n in np.unique(numbers)}
 
@@ -205,7 +205,7 @@ def table_of(
 
 
 def _renumbered(targets: Targets, wanted: Indices) -> Targets:
-    """Those of the targets that are wanted, by their places among these."""
+    """Return the selected targets, numbered among themselves."""
     places = {number: place for place, number in enumerate(wanted.tolist())}
     kept = {
         block: [(places[n], cell, rest) for n, cell, rest in near if n in places]
@@ -275,7 +275,7 @@ def _each(results: Iterable[None]) -> None:
 
 
 def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
-    """Which border cells of a block are no barriers."""
+    """Return which border cells of a block are passable."""
     cells = tuple(border_cells(*costs.shape).T)
     passable = np.ones(len(cells[0]), bool)
     for raster in (costs.friction, costs.elevation):

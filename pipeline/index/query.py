@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> Array:
-    """The numbers of border cells of blocks of these sizes, as `border_cells` counts them."""
+    """Return the numbers of border cells of blocks of given sizes, as `border_cells` does."""
     south = width + height - 2 + (width - 1 - columns)
     west = 2 * (width - 1) + height - 1 + (height - 1 - rows)
     around = np.where(columns == 0, west, south)
@@ -79,7 +79,7 @@ class Blocks:
     _lock: Any = field(default_factory=threading.Lock)
 
     def get(self, number: int) -> Block:
-        """A block."""
+        """Return a block."""
         with self._lock:
             block = self._kept.get(number)
             if block is not None:
@@ -101,7 +101,7 @@ class Blocks:
             self._size = 0
 
     def cells(self, number: int) -> int:
-        """How many border cells a block has."""
+        """Return the number of border cells of a block."""
         return self.store.form.cells(number)
 
     def _read(self, number: int) -> Block:
@@ -129,7 +129,7 @@ class Blocks:
         return Block(len(cells), panels, (ends, costs), parts, size)
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
-        """What steps in a block cost, from the stored rasters."""
+        """Return the costs of steps in a block, from the stored rasters."""
         form = self.store.form
         window = form.window(number)
         frame = with_halo(window, form.shape)
@@ -172,7 +172,7 @@ class BorderPropagation:
     def spread(self, arrived: Callable[[int, Array], None] | None = None) -> None:
         """Go on until no value below its bound is new.
 
-        ``arrived`` is told of each visit: the block and what it holds; it may lower ``bound``.
+        ``arrived`` is called at each visit with the block and its values; it may lower ``bound``.
         """
         turn = 0
         while self._keys:
@@ -224,7 +224,7 @@ class BorderPropagation:
         return lowered
 
     def border(self, number: int, source: int = 0) -> Array:
-        """What a block's border cells cost from a source."""
+        """Return the costs of the border cells of a block from a source."""
         cells = self.blocks.cells(number)
         if number not in self.held:
             return np.full(cells, unreached(self.dtype), self.dtype)
@@ -285,18 +285,18 @@ class Arrivals:
         self._limit()
 
     def __call__(self, number: int, held: Array) -> None:
-        """A block was visited.
+        """Count the visit of a block.
 
-        The first time, the second, the fourth and so on targets are told: the bound need not be the
-        best one.
+        Targets are updated at the first visit, the second, the fourth and so on: the bound need
+        not be the best one.
         """
         if number in self.rests:
             self._visits[number] += 1
             if self._visits[number].bit_count() == 1:
-                self._tell(number, held)
+                self._update_targets(number, held)
                 self._limit()
 
-    def _tell(self, number: int, held: Array) -> None:
+    def _update_targets(self, number: int, held: Array) -> None:
         for target, rest in self.rests[number]:
             relax_target(held, rest, self.costs[target])
 
@@ -310,9 +310,9 @@ class Arrivals:
         self.propagation.bound.reshape(-1)[self.sources :] = 0
 
     def table(self) -> Array:
-        """(sources, targets), when the wave has come to its end."""
+        """Return the costs, shape (sources, targets), once the propagation has ended."""
         for number in self._visits:
-            self._tell(number, self.propagation.held[number])
+            self._update_targets(number, self.propagation.held[number])
         flat = self.costs.reshape(len(self.costs), -1)[:, : self.sources].T
         table: Array = np.minimum(flat, unreached(self.costs.dtype))
         return table

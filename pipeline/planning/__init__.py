@@ -1,1 +1,1 @@
-"""What a run will take, told before it starts."""
+"""Estimates of what a run takes, before it starts."""

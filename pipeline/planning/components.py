@@ -1,4 +1,4 @@
-"""What connected components will take; how many there are, told from some patches of a raster."""
+"""Estimate of connected components; their number is estimated from patches of a raster."""
 
 from __future__ import annotations
 

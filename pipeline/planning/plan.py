@@ -1,4 +1,4 @@
-"""What a run will take, told before it starts: tasks, memory, disk.
+"""Estimate of what a run takes before it starts: tasks, memory, disk.
 
 The formulas stand beside the problems, in functions that `ESTIMATES` names. Each takes what the
 operation is given, or a shape, then ``dtype``, ``tile`` and ``workers``, and options of its own.
@@ -354,7 +354,7 @@ def _bytes_of(memory_limit: int | str) -> int:
 
 
 def _memory_of_a_worker() -> int:
-    """What a worker of the active cluster may use, or of one that would be started here."""
+    """Return the memory of a worker of the active cluster, or of one that would start here."""
     from dask.system import CPU_COUNT
     from distributed.system import MEMORY_LIMIT
 

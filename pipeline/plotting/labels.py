@@ -39,7 +39,7 @@ def components_picture(
         File to write; its ending tells matplotlib the format. Those without transparency have a
         white background.
     classes
-        The raster that was labelled, if its nodata cells are to be told from its background.
+        The raster that was labelled, to distinguish its nodata cells from its background.
     most
         Pixels of the picture's longer side. Of larger rasters every k-th cell of every k-th row is
         drawn, read tile by tile: a label is no number that could be averaged.
@@ -72,7 +72,7 @@ def components_picture(
 
 
 def image_writer() -> Any:
-    """What writes pixels to files, if it is installed."""
+    """Return the function that writes pixels to files, or None if it is not installed."""
     try:
         from matplotlib.image import imsave
     except ImportError as error:
@@ -95,7 +95,7 @@ def colours(labels: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
 
 
 def every(raster: Raster, step: int) -> Array:
-    """Each ``step``-th cell of each ``step``-th row; tiles without such a cell are not read."""
+    """Return every ``step``-th cell of every ``step``-th row; other tiles are not read."""
     rows, columns = (np.arange(min(step // 2, (n - 1) // 2), n, step) for n in raster.shape)
     cells = np.empty((rows.size, columns.size), raster.dtype)
     side = raster.tile or READ_SIDE

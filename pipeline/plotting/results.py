@@ -109,7 +109,7 @@ def cost_picture(
 
 
 def _hillshade(heights: Any) -> tuple[Any, Any]:
-    """A figure with the shaded relief of a terrain."""
+    """Return a figure with the shaded relief of a terrain."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -144,7 +144,7 @@ def _finish(figure: Any, axes: Any, shape: tuple[int, int], title: str, path: st
 
 
 def _branches(mask: npt.NDArray[np.uint8]) -> tuple[Any, Any, Any]:
-    """The edges of a mask and, for each, the size of the smaller tree it would leave if cut."""
+    """Return the edges of a mask and the size of the smaller tree that each would cut off."""
     width = mask.shape[1]
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):

@@ -47,7 +47,7 @@ PAIRS_A_TASK = 16
 
 @dataclass(frozen=True)
 class Query:
-    """All that a task must know to answer pairs."""
+    """Everything that a task needs to search for pairs."""
 
     mask: MaskRaster
     ends: Cells
@@ -84,7 +84,7 @@ class Query:
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
-    """The task that searches for some pairs."""
+    """Return the task that searches for some pairs."""
     return jobs.load(handle).search(pairs, share)
 
 
@@ -148,12 +148,12 @@ class PointLabels(Components):
         return {}
 
     def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
-        """The points in a tile."""
+        """Return the points in a tile."""
         labels = super().finish(place, saved, message)[LABELS.name]
         return {"point": self._here(place), "label": labels}
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
-        """All points lie in tiles."""
+        """Return nothing: all points are in tiles."""
         return {"point": np.empty(0, np.int64), "label": np.empty(0, np.int64)}
 
     def _here(self, place: Place) -> Cells:
@@ -164,7 +164,7 @@ class PointLabels(Components):
 
 
 def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cells:
-    """The components of both ends of each pair, shape (2, n)."""
+    """Return the components of both ends of each pair, shape (2, n)."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
     problem = PointLabels(None, query.connectivity, 1, "numba", rows, columns)

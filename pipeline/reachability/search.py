@@ -81,7 +81,7 @@ class Search:
         self._stride = float(max(self._tile // 4, 1))
 
     def find(self, hops: bool, path: bool) -> SearchResult:
-        """Search until the answer is proved.
+        """Search until the result is proved.
 
         ``hops``: how far it is, not only whether there is a way. ``path``: by which way.
         """
@@ -177,7 +177,7 @@ class Search:
         return VisitRequest(tile, (first, second), sent, (levels[0], levels[1]), trace)
 
     def _trace(self, length: int) -> Array:
-        """The cells of the way, from the first end to the second."""
+        """Return the cells of the path, from the first end to the second."""
         lengths = (length // 2, length - length // 2)
         for end, part in enumerate(lengths):
             if self._levels[end] < part:

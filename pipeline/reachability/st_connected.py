@@ -1,6 +1,6 @@
 """Are two cells connected, how many steps apart are they, and by which way?
 
-One pair is answered by two searches that go towards each other (`orograph.reachability.tile`); of
+A single pair is found by a bidirectional search (`orograph.reachability.tile`); of
 many pairs first those are sorted out whose ends lie in different components, in one pass over the
 raster.
 """
@@ -134,7 +134,7 @@ def st_connected(
     backend: str | None = None,
     client: Client | None = None,
 ) -> Reach | Run[Reach]:
-    """Are cells connected, at how many steps, and by which way?
+    """Return whether cells are connected, and the number of steps and cells of a shortest path.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def st_connected(
 
     Notes
     -----
-    One pair is answered by two searches that go towards each other, tile by tile, until what they
+    One pair is found by a bidirectional search, tile by tile, until what the two directions
     know proves the least number of steps; only the tiles that they touch are read. If there is no
     way, it is known when the smaller side is exhausted. Of more than one pair first the components
     are found in which their ends lie, in one pass over the raster that writes nothing, and only
@@ -216,7 +216,7 @@ def st_connected(
 
 @dataclass(frozen=True)
 class ReachJob(Job[Reach]):
-    """The question about some pairs; its answer is no store."""
+    """Search for some pairs, whose result is no store."""
 
     ends: Cells
     connectivity: int
@@ -255,13 +255,13 @@ class _PairSearch:
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Answer all pairs; there is nothing whose attributes could be returned."""
         try:
-            self._answer(client, cancelled)
+            self._search(client, cancelled)
         except BaseException:
             cancelled.set()  # other threads need not go on
             raise
         return {}
 
-    def _answer(self, client: Client | None, cancelled: Event) -> None:
+    def _search(self, client: Client | None, cancelled: Event) -> None:
         query = self.query
         connected = np.ones(len(query.ends), np.bool_)
         if len(query.ends) > 1:
@@ -291,7 +291,7 @@ class _PairSearch:
         return {}
 
     def progress(self) -> Progress:
-        """Return how many pairs are answered."""
+        """Return the number of pairs that are finished."""
         known = 0 if self.connected is None else int((~self.connected).sum())
         return Progress(known + len(self.found), len(self.query.ends))
 

@@ -108,7 +108,7 @@ class EndPair:
         return BidirectionalVisit((first, second), least, midway)
 
     def _meet(self, state: PairState) -> tuple[float, int]:
-        """The least sum of the two fields and the first cell midway that has it."""
+        """Return the least sum of the two fields and the first cell midway that has it."""
         first, second = (inner_of(field.state.dist, self.halo_width) for field in state.fields)
         unreached = state.fields[0].state.unreached  # their sum stays below 2**63
         total = first + second

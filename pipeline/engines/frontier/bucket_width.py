@@ -1,8 +1,10 @@
-"""How far ahead of the front tiles are worked on: delta of delta-stepping, chosen as a run goes.
+"""Bucket width of delta-stepping, chosen as a run goes.
 
-A wide window settles cells that will be settled again; a narrow one visits tiles for little. Both
-are counted in cells, a visit or a task's way as what a kernel could have settled meanwhile, and
-delta is moved towards where they cost the same. Workers with nothing to do widen it.
+A wide bucket settles cells that will be settled again; a narrow one visits tiles for little. Both
+are counted in cells, a visit or the transfer of a task as the cells that a kernel could have
+settled meanwhile, and the width is moved towards where they cost the same: by a factor that grows
+with their ratio, so that a first guess that is far off does not last. Workers with nothing to do
+widen it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
 STEP = 1.5
+LARGEST_STEP = 8.0
 
 
 @stored("delta")
@@ -37,7 +40,7 @@ class BucketWidth:
     _first_time: int = 0
 
     def above(self, front: float) -> float:
-        """Where visits stop while the least open value is ``front``."""
+        """Return the upper bound of the bucket whose least key is ``front``."""
         return front + self.bucket_width if self.bucket_width else math.inf
 
     def count(self, key: float, visit: Visit, first_time: int) -> None:
@@ -46,9 +49,9 @@ class BucketWidth:
         self._settled += visit.settled
         self._first_time += max(first_time, 0)
         if self.bucket_width == 0.0:
-            ways = sorted(value - key for value in visit.outward if math.isfinite(value))
-            if ways:
-                self.bucket_width = ways[len(ways) // 2] / 2
+            # towards the farthest neighbour: the source may lie beside the others
+            ways = [value - key for value in visit.outward if math.isfinite(value)]
+            self.bucket_width = max(ways, default=0.0) / 2
 
     def adapt(self) -> None:
         """Widen or narrow the window, if enough has been seen."""
@@ -57,7 +60,14 @@ class BucketWidth:
             return
         again = self._settled - self._first_time
         if again > visits and again > self._first_time // 4:
-            self.bucket_width /= STEP
-        elif self.starved > self._visits // 2 or visits > 2 * again:
+            self.bucket_width /= _step(again, visits)
+        elif visits > 2 * again:
+            self.bucket_width *= _step(visits, 2 * again)
+        elif self.starved > self._visits // 2:
             self.bucket_width *= STEP
         self.starved = self.tasks = self._visits = self._settled = self._first_time = 0
+
+
+def _step(more: int, less: int) -> float:
+    """Return the factor of a change, given two counts that should be equal."""
+    return min(max(math.sqrt(more / max(less, 1)), STEP), LARGEST_STEP)

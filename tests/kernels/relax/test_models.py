@@ -115,6 +115,7 @@ if sys.argv[1]:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)  # kernels are compiled anew
 def test_one_model_more_is_a_row_and_a_formula(tmp_path: Path) -> None:
     section = section_of(ROOT / "docs/extending.md", "Add a cost model")

@@ -201,19 +201,25 @@ def test_any_tiling_of_any_grid_gives_the_oracles_distance(data: st.DataObject) 
     # a tile of 1 is drawn too; on the largest grids it is 2 or more, to keep the suite short
     least = 1 + int((problem["shape"][0] * problem["shape"][1] / 200) ** 0.5)
     tile = data.draw(st.integers(min(least, side), side), label="tile")
-    result = og.cost_distance(**sent, tile=tile)
+    field = data.draw(st.sampled_from([0, tile, 2 * tile, 5 * tile, 2048]), label="field")
+    with og.config.set(field=field):
+        result = og.cost_distance(**sent, tile=tile)
     assert_is(result, problem["steps"], problem["sources"], sent["max_cost"])
     assert_same(og.cost_distance(**sent, tile=side), result)
 
 
-@given(problems(), st.integers(3, 20), st.sampled_from([1, 2]))
+@given(problems(), st.integers(3, 20), st.sampled_from([1, 2]), st.sampled_from([0, 8, 2048]))
 @settings(ours, max_examples=10)
 def test_any_tiling_on_disk_gives_the_oracles_distance(
-    tmp_path_factory: pytest.TempPathFactory, problem: dict[str, Any], tile: int, threads: int
+    tmp_path_factory: pytest.TempPathFactory,
+    problem: dict[str, Any],
+    tile: int,
+    threads: int,
+    field: int,
 ) -> None:
     out = tmp_path_factory.mktemp("drawn") / "cost.zarr"
     sent = problem["told"]
-    with og.config.set(threads=threads):
+    with og.config.set(threads=threads, field=field):
         result = og.cost_distance(**sent, tile=tile, out=out)
     assert_is(result, problem["steps"], problem["sources"], sent["max_cost"])
     assert_same(og.open(out), result)

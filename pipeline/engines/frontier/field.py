@@ -1,0 +1,55 @@
+"""Joining tiles into larger ones, where the threads of one process do all the work.
+
+A border between two tiles costs visits: a path that follows it wakes both in turn, and a visit ends
+at the bound of a bucket though nothing beyond the border could improve the tile. In one memory such
+borders are needless. So the tiles of a node of the quadtree become one tile of the run: as large as
+`config["field"]` cells a side, or as many cells in a narrow grid, unless too few would be left for
+the threads. Reading and writing still go by the tiles of the store. The result does not depend on
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orograph.execution.context import RunContext
+from orograph.settings import config
+from orograph.tiles.grid.quadtree import Node, Quadtree
+from orograph.tiles.store.sink import ArraySink
+
+
+def join_tiles(context: RunContext) -> RunContext:
+    """Return the context of a run over larger tiles, or the same one.
+
+    A run that is resumed keeps the tiles that it had, whatever works on it now.
+    """
+    tree, saved = context.tree, context.checkpoints.load("field", context.tree.root)
+    assert isinstance(tree, Quadtree)
+    level: int = _level(context, tree) if saved is None else saved
+    if saved is None:
+        context.checkpoints.save("field", tree.root, level)
+    if level == 0:
+        return context
+    return replace(
+        context,
+        tree=Quadtree(tree.shape, tree.tile << level),
+        shard_level=max(context.shard_level - level, 0),
+    )
+
+
+def _level(context: RunContext, tree: Quadtree) -> int:
+    """Return the level of the nodes that become tiles."""
+    if not context.threads:
+        return 0
+    # a shard is written by one task, from whole tiles; memory is written by any number of tasks
+    in_memory = isinstance(context.sink, ArraySink)
+    highest = tree.root.level if in_memory else context.shard_level
+    level = 0
+    while level < highest:
+        large = tree.window(Node(level + 1, 0)).size > config.get("field") ** 2
+        # a front crosses as many as the square root of all
+        few = 4 * tree.count(level + 1) < context.threads**2
+        if large or few:
+            break
+        level += 1
+    return level

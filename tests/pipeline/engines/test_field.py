@@ -1,0 +1,98 @@
+"""Tiles that are joined into larger ones, where one process does all the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from watched_raster import Gate, WatchedRaster, wait_until
+
+import orograph as og
+from orograph.engines.frontier.field import join_tiles
+from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.execution.context import RunContext
+from orograph.tiles.errors import Cancelled
+from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.sink import ArraySink, StoreSink
+
+SIDE = 100
+
+
+def context_of(
+    shape: tuple[int, int],
+    tile: int,
+    threads: int = 1,
+    out: Path | None = None,
+    level: int = 2,
+    checkpoints: CheckpointStore | None = None,
+) -> RunContext:
+    sink = ArraySink({}) if out is None else StoreSink(out)
+    checkpoints = MemoryCheckpoints() if checkpoints is None else checkpoints
+    return RunContext(Quadtree(shape, tile), level, checkpoints, sink, "token", threads)
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile", "threads", "expected"),
+    [
+        ((SIDE, SIDE), 8, 1, 128),  # the whole grid
+        ((SIDE, SIDE), 200, 1, 200),
+        ((10 * SIDE, 10 * SIDE), 8, 1, 64),  # 128 a side would be more cells than SIDE**2
+        ((1, SIDE**2), 8, 1, 2**14),  # as many cells, however narrow the grid is
+        ((SIDE, SIDE), 8, 4, 64),  # four tiles for four threads
+        ((SIDE, SIDE), 8, 8, 32),
+        ((SIDE, SIDE), 8, 0, 8),  # a cluster
+    ],
+)
+def test_tiles_are_joined_as_far_as_it_pays(
+    shape: tuple[int, int], tile: int, threads: int, expected: int
+) -> None:
+    with og.config.set(field=SIDE):
+        joined = join_tiles(context_of(shape, tile, threads))
+    assert joined.tree == Quadtree(shape, expected)
+    assert joined.shard_level == max(2 - (expected // tile).bit_length() + 1, 0)
+
+
+def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:
+    with og.config.set(field=SIDE):
+        joined = join_tiles(context_of((SIDE, SIDE), 8, out=tmp_path / "out.zarr"))
+    assert joined.tree == Quadtree((SIDE, SIDE), 32)
+    assert joined.shard_level == 0
+
+
+def test_a_run_keeps_its_tiles_whoever_goes_on_with_it() -> None:
+    checkpoints = MemoryCheckpoints()
+    with og.config.set(field=SIDE):
+        first = join_tiles(context_of((SIDE, SIDE), 8, 4, checkpoints=checkpoints))
+    again = [
+        join_tiles(context_of((SIDE, SIDE), 8, threads, checkpoints=checkpoints))
+        for threads in (0, 1, 8)
+    ]
+    assert first.tree.window(first.tree.root).shape == (SIDE, SIDE)
+    assert {context.tree for context in again} == {first.tree} == {Quadtree((SIDE, SIDE), 64)}
+
+
+@pytest.mark.parametrize("before", [0, 16], ids=["tiles", "joined tiles"])
+@pytest.mark.parametrize("after", [0, 16, 2048], ids=["tiles", "joined", "one"])
+def test_a_run_is_resumed_over_other_tiles_to_the_same_bits(
+    tmp_path: Path, gate: Gate, before: int, after: int
+) -> None:
+    friction = np.random.default_rng(3).uniform(1, 9, (60, 50))
+    out, options = tmp_path / "cost.zarr", {"tile": 4, "shard": 16}
+    og.ingest(friction, tmp_path / "friction.zarr", tile=4)
+    with og.config.set(field=before):
+        watched = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary", gate=gate)
+        gate.shut(after=3)
+        run = og.cost_distance(watched, [(25.0, 30.0)], out=out, wait=False, **options)
+        wait_until(gate.held)
+        run.cancel()
+        gate.open()
+        with pytest.raises(Cancelled):
+            run.result()
+    with og.config.set(field=after):
+        found = og.cost_distance(
+            StoreRaster(tmp_path / "friction.zarr"), [(25.0, 30.0)], out=out, resume=True, **options
+        )
+    expected = og.cost_distance(friction, [(25.0, 30.0)])
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)

@@ -64,7 +64,7 @@ class Query:
     def _hops_from(self, row: int, column: int) -> Hops:
         end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))
         nodata = {"friction": self.mask.nodata}
-        return Hops.on_mask(self.context.tree.shape, nodata, self.connectivity, sources=end)
+        return Hops.on_mask(self.context.quadtree.shape, nodata, self.connectivity, sources=end)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
         """Search for some pairs, one after the other, here."""

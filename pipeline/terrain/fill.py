@@ -15,8 +15,9 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable

@@ -16,10 +16,11 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import RasterJob, raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice
+from orograph.execution.options import RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in
 from orograph.terrain.water import compile_kernels
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -107,7 +108,8 @@ class PassJob(RasterJob):
                 group[end] = both
         heights = decode_keys(attributes["key"], raster.dtype).astype(np.float64)
         place = raster.georeference
-        at = coordinates_of(*np.divmod(attributes["cell"], raster.shape[1]), place)
+        rows, columns = np.divmod(attributes["cell"], raster.shape[1])
+        at = coordinates_of(rows, columns, place)
         ends = coordinates_of(problem.rows, problem.columns, place)
         dims = ("point", "target")
         return xr.Dataset(

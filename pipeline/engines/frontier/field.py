@@ -23,8 +23,7 @@ def join_tiles(context: RunContext) -> RunContext:
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.
     """
-    tree, saved = context.tree, context.checkpoints.load("field", context.tree.root)
-    assert isinstance(tree, Quadtree)
+    tree, saved = context.quadtree, context.checkpoints.load("field", context.tree.root)
     level: int = _level(context, tree) if saved is None else saved
     if saved is None:
         context.checkpoints.save("field", tree.root, level)

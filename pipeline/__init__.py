@@ -38,10 +38,14 @@ if TYPE_CHECKING:
     from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.fill import fill_depressions
+    from orograph.terrain.flood import flood_level
+    from orograph.terrain.passes import pass_elevation
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
         DamagedChunkError,
+        DamagedStoreError,
         InputError,
         NegativeCycle,
         OrographError,
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
@@ -76,12 +81,16 @@ _HOMES = {
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.fill": ("fill_depressions",),
+    "orograph.terrain.flood": ("flood_level",),
+    "orograph.terrain.passes": ("pass_elevation",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
         "BackendError",
         "Cancelled",
         "DamagedChunkError",
+        "DamagedStoreError",
         "InputError",
         "NegativeCycle",
         "OrographError",
@@ -89,6 +98,7 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
     "orograph.tiles.vector.layer": ("VectorLayer",),
@@ -101,6 +111,7 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DamagedStoreError",
     "DistanceIndex",
     "InputError",
     "LeastCostPath",
@@ -114,6 +125,7 @@ __all__ = [
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "StoreReport",
     "VectorLayer",
     "all_pairs",
     "cluster",
@@ -122,18 +134,22 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "fill_depressions",
+    "flood_level",
     "forest_lines",
     "hop_distance",
     "ingest",
     "least_cost_path",
     "minimum_spanning_forest",
     "open",
+    "pass_elevation",
     "path_mask",
     "plan",
     "plot",
     "rasterize",
     "st_connected",
     "to_geotiff",
+    "verify",
 ]
 
 

@@ -1,42 +1,57 @@
-"""The command line: ``orograph demo``, ``ingest``, ``info``, ``plan``, ``mst``, ``cost``, ..."""
+"""The command line: ``orograph demo``, ``ingest``, ``info``, ``verify``, ``plan``, ``mst``, ..."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
 from orograph.cli.distances import add_distances, add_sources, source_options
 from orograph.cli.files import add_files
 from orograph.cli.plan import add_plan
+from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import absolute_path, check_integer, check_path
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit status: 2 for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        status: int = options.command(options) or 0
+    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
+        print(f"orograph: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
-    return 0
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
@@ -55,11 +70,16 @@ def _parser() -> argparse.ArgumentParser:
     ingest.add_argument("--nodata", type=float, default=None)
     ingest.add_argument("--band", type=int, default=None)
     ingest.add_argument("--overwrite", action="store_true")
+    ingest.add_argument("--takeover", action="store_true", help="take the place of another writer")
     ingest.set_defaults(command=_ingest)
 
     info = commands.add_parser("info", help="what a store holds")
     info.add_argument("store")
     info.set_defaults(command=_info)
+
+    verify = commands.add_parser("verify", help="compare all that stores hold with its checksums")
+    verify.add_argument("store", nargs="+")
+    verify.set_defaults(command=_verify)
 
     add_plan(commands)
 
@@ -139,14 +159,17 @@ def _parser() -> argparse.ArgumentParser:
     add_files(commands)
 
     from orograph.cli.index import add_index
+    from orograph.cli.terrain import add_terrain
 
-    add_index(commands, _client)
+    add_index(commands, client_of)
+    add_terrain(commands, _add_run_options, _run)
     return parser
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     workers = parser.add_mutually_exclusive_group()
@@ -157,11 +180,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: argparse.Namespace) -> None:
     from orograph.cli.demo import demo
 
-    demo(options.folder, workers=options.workers)
+    folder = check_path("--folder", options.folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise og.InputError(f"--folder: {folder} is no folder; give another name")
+    demo(folder, workers=check_integer("--workers", options.workers, 1, MOST_WORKERS))
 
 
 def _ingest(options: argparse.Namespace) -> None:
-    given = {"tile": options.tile} if options.tile else {}
+    given = {} if options.tile is None else {"tile": options.tile}
     og.ingest(
         options.source,
         options.store,
@@ -169,6 +195,7 @@ def _ingest(options: argparse.Namespace) -> None:
         nodata=options.nodata,
         band=options.band,
         overwrite=options.overwrite,
+        takeover=options.takeover,
         **given,
     )
     _info(options)
@@ -176,6 +203,21 @@ def _ingest(options: argparse.Namespace) -> None:
 
 def _info(options: argparse.Namespace) -> None:
     print(og.open(options.store))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Print what is damaged; return 1 if anything is."""
+    status = 0
+    for store in options.store:
+        try:
+            report = og.verify(store)
+        except og.OrographError as error:
+            print(f"orograph: {error}", file=sys.stderr)
+            status = 1
+            continue
+        print(report)
+        status |= not report.ok
+    return status
 
 
 def _mst(options: argparse.Namespace) -> None:
@@ -209,9 +251,12 @@ def _cost(options: argparse.Namespace) -> None:
 
 
 def _components(options: argparse.Namespace) -> None:
-    if options.picture:
+    if options.picture is not None:
         from orograph.plotting.labels import components_picture, image_writer
 
+        parent = os.path.dirname(absolute_path("--picture", options.picture))
+        if not os.path.isdir(parent):
+            raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
         image_writer()  # if it is not installed, better say so before the run
     result = _run(
         og.connected_components,
@@ -225,7 +270,7 @@ def _components(options: argparse.Namespace) -> None:
         classes = open_raster(options.classes, nodata=options.nodata)
         og.component_table(result, classes).to_csv(options.table)
         print(f"table: {options.table}")
-    if options.picture:
+    if options.picture is not None:
         classes = open_raster(options.classes, nodata=options.nodata)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
 
@@ -262,9 +307,10 @@ def _run(
             tile=options.tile,
             out=options.out,
             overwrite=options.overwrite,
+            takeover=options.takeover,
             resume=options.resume,
             backend=options.backend,
-            client=stack.enter_context(_client(options)),
+            client=client_of(options, stack),
             wait=False,
         )
         result = _watch(run, operation.__name__)
@@ -273,12 +319,23 @@ def _run(
     return result
 
 
-def _client(options: argparse.Namespace) -> Any:
-    if options.scheduler:
-        from distributed import Client
+def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
+    """Return a client of the scheduler that is named, or one of a cluster of this machine.
 
-        return Client(options.scheduler)
-    return og.cluster(n_workers=options.workers)
+    The latter starts when all arguments are known to be right, and both end with ``stack``.
+    """
+    if options.scheduler is None:
+        return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
+    from distributed import Client
+
+    try:
+        client: Client = stack.enter_context(Client(options.scheduler))
+        return client
+    except (OSError, ValueError, TypeError) as error:
+        raise og.InputError(
+            f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "
+            "a running Dask scheduler, such as tcp://127.0.0.1:8786"
+        ) from None
 
 
 def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:

@@ -19,6 +19,7 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.arguments import (
     DTYPES,
+    check_outputs,
     check_starts,
     check_whole_lengths,
     model_coefficients,
@@ -32,10 +33,10 @@ from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster
@@ -129,6 +130,7 @@ def cost_distance(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -196,7 +198,7 @@ def cost_distance(
     band, variable : int and str, optional
         Which raster of friction (of elevation, where friction is None), if it holds several: the
         number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -243,26 +245,20 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    check_choice("cost", cost, tuple(MODELS))
-    check_choice("direction", direction, ("from", "to"))
-    check_choice("connectivity", connectivity, (4, 8, 16))
-    # NumPy takes None for float64
-    check_choice("dtype", dtype if dtype is None else str(np.dtype(dtype)), DTYPES)
-    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-    for name in wanted:
-        check_choice("outputs", name, OUTPUTS)
-    if not wanted:
-        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
-    if not max_cost >= 0:
-        raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
-
+    cost = check_choice("cost", cost, tuple(MODELS))
+    direction = check_choice("direction", direction, ("from", "to"))
+    connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    wanted = check_outputs(outputs, OUTPUTS)
+    max_cost = check_number("max_cost", max_cost, 0)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-    check_starts(initial_cost, np.dtype(dtype))
+    initial_cost = check_starts(initial_cost, np.dtype(dtype))
     cells, source_raster, targets = parse_sources(
         sources, first, initial_cost, snap, target_values, label=label, all_touched=all_touched
     )
@@ -275,14 +271,13 @@ def cost_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Distance.on_rasters(
         named,
         CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
         np.dtype(dtype),
         connectivity,
         lengths,
-        max_cost=float(max_cost),
+        max_cost=max_cost,
         sources=cells,
         targets=targets,
         backend=choose_backend("open_tile", rasters, options),
@@ -320,4 +315,4 @@ def cost_distance(
             compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
 from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.plotting import html
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -25,6 +26,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
@@ -215,7 +217,7 @@ def least_cost_path(
     >>> path.coordinates.tolist()
     [[2.0, 1.0], [2.0, 2.0], [1.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
     """
-    dataset = open_dataset(result) if isinstance(result, str | os.PathLike) else result
+    dataset = _as_dataset(result)
     for name in ("cost", "back_direction"):
         if name not in dataset:
             raise InputError(
@@ -245,6 +247,16 @@ def least_cost_path(
     return paths
 
 
+def _as_dataset(result: Any) -> xr.Dataset:
+    import xarray as xr
+
+    if isinstance(result, str | os.PathLike):
+        result = open_dataset(open_storage(result, "result"))
+    if not isinstance(result, xr.Dataset):
+        raise InputError(f"result: {shown(result)}; give what cost_distance returns, or its path")
+    return result
+
+
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
     """Return a raster of the number of paths through each cell.
 
@@ -272,10 +284,18 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
 
     if isinstance(like, xr.DataArray):
         raster = like
+    elif not isinstance(like, xr.Dataset):
+        raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
         raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
     place = Georeference.from_dataarray(raster)
     count = np.zeros(raster.shape, np.uint32)
+    if isinstance(paths, Mapping) or not isinstance(paths, Iterable):
+        raise InputError(f"paths: {shown(paths)}; give a list of what least_cost_path returns")
+    paths = list(paths)
+    for number, path in enumerate(paths):
+        if not isinstance(path, LeastCostPath):
+            raise InputError(f"paths: {shown(path)} at {number}; give what least_cost_path returns")
     for number, path in enumerate(paths):
         _check_on_grid(number, path, place, count.shape)
         np.add.at(count, (path.cells[:, 0], path.cells[:, 1]), 1)
@@ -346,6 +366,9 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     """
     import xarray as xr
 
+    for name, given in (("a", a), ("b", b)):
+        if not isinstance(given, xr.Dataset) or "cost" not in given:
+            raise InputError(f"{name}: {shown(given)}; give what cost_distance returns")
     first, second = a["cost"], b["cost"]
     ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -17,9 +18,10 @@ import xarray as xr
 
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, run_layout
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version, version_of
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.sink import ArraySink
@@ -68,6 +70,15 @@ class Job(ABC, Generic[T]):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return what decides the result, in JSON types: runs of one identity are the same."""
+
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """The versions of the inputs when the run began."""
+        return self.versions()
+
+    def versions(self) -> list[Version | None]:
+        """Return the versions of the inputs that there are now."""
+        return [version_of(raster) for raster in self.rasters]
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -159,7 +170,9 @@ class RasterJob(DatasetJob):
     problem: Any
     parameters: Mapping[str, Any]
     compile_kernels: Callable[[], None] | None
-    join_tiles: Callable[[RunContext], RunContext] = field(default=lambda context: context)
+    join_tiles: Callable[[RunContext], RunContext] = field(
+        default=lambda context: context, kw_only=True
+    )
     """Makes larger tiles of those of the layout, where that is quicker."""
 
     @property
@@ -183,7 +196,10 @@ class RasterJob(DatasetJob):
         return {
             "operation": self.problem.name,
             **self.parameters,
-            "input": [raster.fingerprint() for raster in self.rasters],
+            "input": [
+                version.fingerprint if version else raster.fingerprint()
+                for raster, version in zip(self.rasters, self.first_versions, strict=True)
+            ],
             "tile": self.layout.tile,
             "shard": self.layout.shard,
         }
@@ -230,7 +246,7 @@ def raster_job(
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
     """
     first = rasters[0]
-    tile = options.tile if options.tile is not None else first.tile or config.get("tile")
+    tile = options.tile if options.tile is not None else first.tile or setting("tile")
     side = max(Layout(tile, tile).tile, least_tile)
     layout = run_layout(first.shape, side, options.shard)
     return RasterJob(

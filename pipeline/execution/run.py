@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from orograph.execution.feedback import (
@@ -22,6 +22,7 @@ from orograph.execution.feedback import (
 from orograph.execution.watch import Watch
 from orograph.plotting import html
 from orograph.settings import thread_count
+from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -182,11 +183,15 @@ class Run(Generic[T]):
         ------
         TimeoutError
             If the run is still going on after ``timeout``; it is not stopped by that.
+        InputError
+            If ``timeout`` is no number of seconds.
         Cancelled
             If the run was cancelled.
         Exception
             Whatever made the run fail.
         """
+        if timeout is not None:
+            timeout = check_number("timeout", timeout, 0, TIMEOUT_MAX, "seconds, or None for ever")
         try:
             if timeout is None and not self._ended.wait(SECONDS_OF_SILENCE) and shows_progress():
                 show_progress(self.progress, self._ended)

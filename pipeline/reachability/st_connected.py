@@ -20,11 +20,12 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice, run_layout
+from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
-from orograph.settings import config
+from orograph.settings import setting
+from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
@@ -208,17 +209,18 @@ def st_connected(
     >>> reach.paths[0].coordinates.tolist()
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, client=client, backend=backend, shard=shard)
-    raster = open_raster(mask, nodata=nodata, band=band, variable=variable)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    hops, path = check_flag("hops", hops), check_flag("path", path)
+    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
+    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
-    side = tile if tile is not None else raster.tile or config.get("tile")
+    side = tile if tile is not None else raster.tile or setting("tile")
     layout = run_layout(raster.shape, side, shard)
     with_path = hops and path
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 @dataclass(frozen=True)

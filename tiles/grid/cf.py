@@ -15,6 +15,7 @@ from orograph.tiles.grid.georeference import (
     Georeference,
     GeoTransform,
     check_upright,
+    parse_wkt,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def georeference_of(array: xr.DataArray) -> Georeference:
         transform = None  # stale: the array has been sliced or reprojected since
     y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
+    if wkt is not None:
+        parse_wkt(wkt)  # else it would be found when the result is made
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
 
 

@@ -21,6 +21,7 @@ Indices = npt.NDArray[np.int64]
 
 MOST_LISTED = 5
 READ_SIDE = 512
+_NO_NUMBERS = str | bytes | bool | np.bool_
 
 
 def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
@@ -91,11 +92,14 @@ def _as_numbers(given: Any, name: str) -> Coordinates:
         )
     try:
         array = np.atleast_2d(np.asarray(given))
-        if array.dtype.kind in "biufO":
+        # of objects NumPy would take text and truth for numbers
+        text = array.dtype.kind == "O" and any(isinstance(v, _NO_NUMBERS) for v in array.flat)
+        if array.dtype.kind in "iufO" and not text:
             return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: {error}; give numbers, each point as (x, y)") from None
-    raise InputError(f"{name}: they are {array.dtype}; give real numbers, each point as (x, y)")
+    kind = "text or bool" if text else array.dtype
+    raise InputError(f"{name}: they are {kind}; give real numbers, each point as (x, y)")
 
 
 def cells_of(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 
 # Coordinates of rows and columns are kept in memory: 1 GiB each at this length, which is the
@@ -71,11 +71,12 @@ def parse_window(
         return Window(0, 0, *shape)
     given = (window.y, window.x, *window.shape) if isinstance(window, Window) else window
     try:
-        part = Window(*(operator.index(n) for n in given))
-    except TypeError:
+        numbers = [check_integer("window", n, -LONGEST_SIDE, LONGEST_SIDE) for n in given]
+        part = Window(*numbers)
+    except (InputError, TypeError):
         raise InputError(
-            f"window: {window!r}; give its first row, first column, rows and columns, as whole "
-            "numbers"
+            f"window: {shown(window)}; give its first row, first column, rows and columns, as "
+            "whole numbers"
         ) from None
     if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(shape) != part:
         raise InputError(

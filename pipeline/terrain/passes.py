@@ -87,7 +87,7 @@ class Passes(BasinTree):
 class PassJob(RasterJob):
     """The passes from some points to others; the result is no store."""
 
-    points: int
+    points: int = 0
     """How many of the problem's cells are points; the others are targets."""
 
     stored = False

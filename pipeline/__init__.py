@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from orograph.planning.plan import Plan, plan
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.depressions import depressions
     from orograph.terrain.fill import fill_depressions
     from orograph.terrain.flood import flood_level
     from orograph.terrain.passes import pass_elevation
+    from orograph.terrain.peaks import peaks
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -56,9 +58,11 @@ _HOMES = {
     "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.depressions": ("depressions",),
     "orograph.terrain.fill": ("fill_depressions",),
     "orograph.terrain.flood": ("flood_level",),
     "orograph.terrain.passes": ("pass_elevation",),
+    "orograph.terrain.peaks": ("peaks",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -100,6 +104,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "depressions",
     "fill_depressions",
     "flood_level",
     "hop_distance",
@@ -109,6 +114,7 @@ __all__ = [
     "open",
     "pass_elevation",
     "path_mask",
+    "peaks",
     "plan",
     "st_connected",
     "to_geotiff",

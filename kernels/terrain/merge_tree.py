@@ -129,7 +129,8 @@ def merge_tree(
     died, up = np.empty((count, 3), np.int64), np.empty((count, 3), np.int64)
     first, second = first.astype(np.int64), second.astype(np.int64)
     dead, passed = _merge(first, second, order, age, open_.copy(), keep, died, up)
-    return Merged(*died[:dead].T.copy(), np.flatnonzero(keep), up[:passed, 0], up[:passed, 1:])
+    lost, heir, saddle = died[:dead].T.copy()
+    return Merged(lost, heir, saddle, np.flatnonzero(keep), up[:passed, 0], up[:passed, 1:])
 
 
 def spread_levels(

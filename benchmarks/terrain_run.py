@@ -110,7 +110,8 @@ def main() -> None:
                     if turn:
                         spent[who].append(time.process_time() - start)
                 for answer in answers[1:]:
-                    np.testing.assert_array_equal(answers[0], answer)
+                    # pyflwdir adds differences to heights, which rounds
+                    np.testing.assert_allclose(answers[0], answer, rtol=1e-6)
             ours = statistics.median(spent["orograph"])
             for who, times in spent.items():
                 took = statistics.median(times)

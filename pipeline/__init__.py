@@ -2,7 +2,8 @@
 
 >>> import orograph as og
 
-Public names are imported when they are first used, so ``import orograph`` is quick.
+Public names are imported when they are first used; xarray at once, to which an accessor is added:
+``raster.orograph.cost_distance(sources)``.
 """
 
 from __future__ import annotations
@@ -11,19 +12,30 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import orograph.accessor  # noqa: F401  (registers it)
+
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
+    from orograph.component_table import component_table
     from orograph.components import connected_components
     from orograph.dense_paths.all_pairs import all_pairs
     from orograph.distance.cost_distance import cost_distance
     from orograph.distance.hop_distance import hop_distance
-    from orograph.distance.paths import LeastCostPath, corridor, least_cost_path, path_mask
+    from orograph.distance.paths import (
+        LeastCostPath,
+        LeastCostPaths,
+        corridor,
+        least_cost_path,
+        path_mask,
+    )
     from orograph.execution.clusters import cluster
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
+    from orograph.forest_lines import forest_lines
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
+    from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
     from orograph.terrain.depressions import depressions
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
         BackendError,
         Cancelled,
         DamagedChunkError,
+        DamagedStoreError,
         InputError,
         NegativeCycle,
         OrographError,
@@ -42,21 +55,33 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
+    from orograph.tiles.vector.layer import VectorLayer
+    from orograph.tiles.vector.rasterize import rasterize
 
 _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
     "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
+    "orograph.component_table": ("component_table",),
     "orograph.components": ("connected_components",),
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.distance.hop_distance": ("hop_distance",),
     "orograph.index.distance_index": ("DistanceIndex",),
-    "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
+    "orograph.distance.paths": (
+        "LeastCostPath",
+        "LeastCostPaths",
+        "corridor",
+        "least_cost_path",
+        "path_mask",
+    ),
+    "orograph.forest_lines": ("forest_lines",),
     "orograph.planning.plan": ("Plan", "plan"),
+    "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
     "orograph.terrain.depressions": ("depressions",),
     "orograph.terrain.fill": ("fill_depressions",),
@@ -69,6 +94,7 @@ _HOMES = {
         "BackendError",
         "Cancelled",
         "DamagedChunkError",
+        "DamagedStoreError",
         "InputError",
         "NegativeCycle",
         "OrographError",
@@ -76,8 +102,11 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
+    "orograph.tiles.vector.layer": ("VectorLayer",),
+    "orograph.tiles.vector.rasterize": ("rasterize",),
 }
 _TRUE_NAME = {"open": "open_dataset"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -86,9 +115,11 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DamagedStoreError",
     "DistanceIndex",
     "InputError",
     "LeastCostPath",
+    "LeastCostPaths",
     "NegativeCycle",
     "OrographError",
     "Plan",
@@ -98,8 +129,11 @@ __all__ = [
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "StoreReport",
+    "VectorLayer",
     "all_pairs",
     "cluster",
+    "component_table",
     "config",
     "connected_components",
     "corridor",
@@ -107,6 +141,7 @@ __all__ = [
     "depressions",
     "fill_depressions",
     "flood_level",
+    "forest_lines",
     "hop_distance",
     "ingest",
     "least_cost_path",
@@ -116,8 +151,11 @@ __all__ = [
     "path_mask",
     "peaks",
     "plan",
+    "plot",
+    "rasterize",
     "st_connected",
     "to_geotiff",
+    "verify",
 ]
 
 
@@ -130,4 +168,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

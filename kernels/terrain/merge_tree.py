@@ -129,8 +129,8 @@ def merge_tree(
     died, up = np.empty((count, 3), np.int64), np.empty((count, 3), np.int64)
     first, second = first.astype(np.int64), second.astype(np.int64)
     dead, passed = _merge(first, second, order, age, open_.copy(), keep, died, up)
-    lost, heir, saddle = died[:dead].T.copy()
-    return Merged(lost, heir, saddle, np.flatnonzero(keep), up[:passed, 0], up[:passed, 1:])
+    gone, heir, saddle = died[:dead].T.copy()
+    return Merged(gone, heir, saddle, np.flatnonzero(keep), up[:passed, 0], up[:passed, 1:])
 
 
 def spread_levels(

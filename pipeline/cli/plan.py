@@ -8,6 +8,14 @@ from typing import Any
 import orograph as og
 from orograph.kernels.relax.models import MODELS
 
+SHORT = {
+    "mst": "minimum_spanning_forest",
+    "cost": "cost_distance",
+    "hops": "hop_distance",
+    "components": "connected_components",
+    "reach": "st_connected",
+    "index": "distance_index",
+}
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
     "sparsify", "memory_limit", "pits",
@@ -17,7 +25,7 @@ OPTIONS = (
 def add_plan(commands: Any) -> None:
     """Add the command."""
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
-    plan.add_argument("operation", help="such as minimum_spanning_forest or distance_index")
+    plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")
     plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
     plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
@@ -51,7 +59,7 @@ def _plan(options: argparse.Namespace) -> None:
         raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
     print(
         og.plan(
-            options.operation,
+            SHORT.get(options.operation, options.operation),
             options.raster if options.shape is None else tuple(options.shape),
             dtype=options.dtype,
             tile=options.tile,

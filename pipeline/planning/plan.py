@@ -10,15 +10,17 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.clusters import current_client
-from orograph.execution.options import check_choice, run_layout
-from orograph.settings import config
+from orograph.execution.feedback import compilations
+from orograph.execution.options import run_layout
+from orograph.plotting import html
+from orograph.settings import check_settings, setting
+from orograph.tiles.arguments import check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.nodata import supported_dtype
@@ -26,6 +28,7 @@ from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
 
 MIB = 2**20
+MOST_WORKERS = 2**20
 INDEX = "distance_index"
 ESTIMATES = {
     "minimum_spanning_forest": "orograph.forest:estimate_forest",
@@ -140,6 +143,19 @@ class Plan:
             )
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return html.table(title, dict(_named(line.strip()) for line in lines))
+
+
+def _named(line: str) -> tuple[str, str]:
+    """Return a line of a plan as a name and a value."""
+    name, colon, value = line.partition(": ")
+    if colon:
+        return name, value
+    count, _, rest = line.partition(" ")
+    return rest.partition(" ")[0], f"{count} {rest}"
+
 
 def _size(count: int) -> str:
     for unit in ("B", "KiB", "MiB"):
@@ -224,9 +240,9 @@ def plan(
     (256, 72.6)
     """
     name = _name_of(operation)
-    check_choice("operation", name, tuple(ESTIMATES))
-    if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
-        raise InputError(f"workers: {workers!r}; it must be a whole number, at least 1")
+    name = check_choice("operation", name, tuple(ESTIMATES))
+    workers = check_integer("workers", workers, 1, MOST_WORKERS)
+    check_settings()
     estimate = _estimate_of(name)
     known = _options_of(name)
     for option in options.keys() - set(known):
@@ -235,13 +251,17 @@ def plan(
             f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
             + "".join(f"; it is one of {other}" for other in others)
         )
+    compilations()  # says so, if a plan needs kernels
     found: Plan = estimate(raster, dtype=dtype, tile=tile, workers=workers, **options)
     return found
 
 
 def _name_of(operation: Any) -> Any:
     """Return the name of a public function of ours; anything else as it is."""
-    if not callable(operation) or not str(operation.__module__).startswith("orograph."):
+    module = str(getattr(operation, "__module__", ""))
+    if not (inspect.isroutine(operation) or isinstance(operation, type)) or (
+        not module.startswith("orograph.")
+    ):
         return operation
     name = operation.__qualname__
     return INDEX if name in ("DistanceIndex", "DistanceIndex.build") else name
@@ -311,29 +331,35 @@ class Grid:
 
 def open_grid(raster: Any, dtype: npt.DTypeLike | None, tile: int | None) -> Grid:
     """Return a raster, or the shape of one, as a run will cut it."""
-    opened = None
+    opened, cell = None, _cell_type(dtype)
     if isinstance(raster, tuple):
-        shape, cell = check_shape(raster), _cell_type(dtype)
+        shape = check_shape(raster)
     else:
-        opened = open_raster(raster)
+        opened = open_raster(raster, argument="raster")
         shape, cell = opened.shape, opened.dtype
         tile = opened.tile if tile is None else tile
-    layout = run_layout(shape, config.get("tile") if tile is None else tile)
+    layout = run_layout(shape, setting("tile") if tile is None else tile)
     return Grid(shape, cell, layout, opened)
 
 
 def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     try:
         return supported_dtype(np.float32 if dtype is None else dtype, "dtype")
-    except TypeError:
-        raise InputError(f"dtype: {dtype!r} is none; give one such as 'float32'") from None
+    except (TypeError, ValueError, SyntaxError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"dtype: {shown(dtype)} is none; give one such as 'float32'") from None
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Refuse what is no shape of a grid."""
-    if len(shape) != 2 or min(shape) < 1:
-        raise InputError(f"shape: {shape}; give rows and columns, at least 1 each")
-    return int(shape[0]), int(shape[1])
+    try:
+        rows, columns = (check_integer("side", side, 1) for side in shape)
+    except ValueError:  # InputError is one
+        raise InputError(
+            f"raster: shape: {shown(shape)}; give rows and columns, at least 1 each"
+        ) from None
+    return rows, columns
 
 
 def limit_of_worker(memory_limit: int | str | None) -> int:
@@ -346,12 +372,13 @@ def _bytes_of(memory_limit: int | str) -> int:
     from dask.utils import parse_bytes
 
     try:
-        limit = parse_bytes(memory_limit)
-    except (ValueError, TypeError, AttributeError):
+        limit = parse_bytes(memory_limit or 0)
+    except (ValueError, TypeError, AttributeError, OverflowError):
         limit = 0
-    if limit < 1:
+    if isinstance(memory_limit, bool) or not 1 <= limit < 2**63:
         raise InputError(
-            f"memory_limit: {memory_limit!r}; give bytes, at least 1, or a size such as '4 GiB'"
+            f"memory_limit: {shown(memory_limit)}; give bytes, at least 1, or a size such as "
+            "'4 GiB'"
         )
     return limit
 

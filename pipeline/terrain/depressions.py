@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -16,7 +15,7 @@ from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys, order_keys
 from orograph.terrain.basin_tree import (
     OUTSIDE,
@@ -32,7 +31,7 @@ from orograph.terrain.basin_tree import (
 from orograph.terrain.fates import Fates, FateTree, TableJob, TableSweep, resolve_fates
 from orograph.terrain.hierarchy import Hierarchy, Pits
 from orograph.terrain.water import compile_kernels
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Place
@@ -236,6 +235,7 @@ def depressions(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -259,7 +259,7 @@ def depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -303,14 +303,11 @@ def depressions(
     >>> found["parent"].values, found["spills_into"].values
     (array([ 1, -1,  1]), array([ 2, -1,  0]))
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    for name, value in (("min_depth", min_depth), ("min_area", min_area)):
-        if not (isinstance(value, Real) and value >= 0):
-            raise InputError(f"{name}: {value!r}; it must be 0 or more")
-    raster = open_raster(elevation, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    least = check_number("min_depth", min_depth, 0), check_number("min_area", min_area, 0)
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     chosen = choose_backend("tile_basins", (raster,), options)
-    least = float(min_depth), float(min_area)
     problem = Depressions(
         raster.nodata, connectivity, chosen, raster.dtype, *least, _cell_area(raster.georeference)
     )
@@ -322,4 +319,4 @@ def depressions(
     warm_up = partial(compile_kernels, raster.dtype)
     job = raster_job(DepressionSweep, problem, (raster,), parameters, warm_up, options)
     run = launch(TableJob(**{f.name: getattr(job, f.name) for f in fields(job)}), options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.options import check_choice
 from orograph.kernels.terrain.basins import tile_basins
 from orograph.planning.plan import (
     CLIENT_BYTES,
@@ -20,6 +19,7 @@ from orograph.planning.plan import (
     Plan,
     open_grid,
 )
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster

@@ -15,8 +15,9 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
@@ -71,6 +72,7 @@ def fill_depressions(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -97,7 +99,7 @@ def fill_depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -140,7 +142,7 @@ def fill_depressions(
     >>> filled["depth"].values[1], filled["depression"].values[1]
     (array([0., 5., 2., 0.]), array([0, 6, 6, 0]))
     """
-    check_choice("connectivity", connectivity, (4, 8))
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
     wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
     for name in wanted:
         check_choice("outputs", name, OUTPUTS)
@@ -148,12 +150,12 @@ def fill_depressions(
         raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
     if max_depth is not None and not (isinstance(max_depth, Real) and max_depth >= 0):
         raise InputError(f"max_depth: {max_depth!r}; it must be a height, 0 or more")
-    raster = open_raster(elevation, nodata=nodata)
-    points, marked = None, None
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    points, marked, targets = None, None, None
     if outlets is not None:
-        points, marked = parse_sources(outlets, raster, 0, False, None, name="outlets")
+        points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     problem = WaterLevel(
         raster.nodata,
         connectivity,
@@ -162,6 +164,7 @@ def fill_depressions(
         tuple(variable for variable in _variables(raster) if variable.name in wanted),
         points,
         None if marked is None else marked.nodata,
+        targets,
         outlets is None,
         np.inf if max_depth is None else float(max_depth),
     )
@@ -176,7 +179,7 @@ def fill_depressions(
         QuadtreePass, problem, rasters, parameters, partial(compile_kernels, raster.dtype), options
     )
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:

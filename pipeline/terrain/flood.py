@@ -13,8 +13,9 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Variable
 
@@ -63,6 +64,7 @@ def flood_level(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -87,7 +89,7 @@ def flood_level(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -125,11 +127,11 @@ def flood_level(
            [0, 4, 3, 6],
            [0, 5, 3, 3]])
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    raster = open_raster(elevation, nodata=nodata)
-    points, marked = parse_sources(sources, raster, 0, snap, None)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    points, marked, targets = parse_sources(sources, raster, 0, snap, None)
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     dry = raster.nodata
     if dry is None:
         dry = np.nan if raster.dtype.kind == "f" else int(np.iinfo(raster.dtype).max)
@@ -142,6 +144,7 @@ def flood_level(
         (Variable("level", raster.dtype, dry, attributes),),
         points,
         None if marked is None else marked.nodata,
+        targets,
         dry=dry,
     )
     parameters = {
@@ -153,4 +156,4 @@ def flood_level(
         QuadtreePass, problem, rasters, parameters, partial(compile_kernels, raster.dtype), options
     )
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

@@ -16,10 +16,11 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import RasterJob, raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice
+from orograph.execution.options import RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
 from orograph.terrain.water import compile_kernels
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import Raster, open_raster

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -16,12 +15,12 @@ from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
 from orograph.terrain.fates import Fates, FateTree, TableJob, TableSweep, resolve_fates
 from orograph.terrain.water import compile_kernels
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
 
@@ -157,6 +156,7 @@ def peaks(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -177,7 +177,7 @@ def peaks(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -219,13 +219,12 @@ def peaks(
     >>> found["col_elevation"].values
     array([ 2., nan,  4.])
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    if not (isinstance(min_prominence, Real) and min_prominence >= 0):
-        raise InputError(f"min_prominence: {min_prominence!r}; it must be a height, 0 or more")
-    raster = open_raster(elevation, nodata=nodata)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    least = check_number("min_prominence", min_prominence, 0)
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     chosen = choose_backend("tile_basins", (raster,), options)
-    problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, float(min_prominence))
+    problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
     parameters = {
         "connectivity": connectivity,
         "nodata": repr(raster.nodata),
@@ -234,4 +233,4 @@ def peaks(
     warm_up = partial(compile_kernels, raster.dtype)
     job = raster_job(PeakSweep, problem, (raster,), parameters, warm_up, options)
     run = launch(TableJob(**{f.name: getattr(job, f.name) for f in fields(job)}), options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

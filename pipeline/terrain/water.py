@@ -62,7 +62,9 @@ class WaterLevel(BasinTree):
     points: Sources | None = None
     """Cells that drain."""
     marked_nodata: float | int | None = None
-    """Nodata of a second raster, whose cells drain that are not 0."""
+    """Nodata of a second raster, whose cells drain."""
+    marked_values: tuple[float, ...] | None = None
+    """The values of that raster that drain; None: all but 0."""
     nodata_drains: bool = False
     """Whether the cells at the edge and beside nodata drain."""
     max_depth: float = np.inf
@@ -76,7 +78,7 @@ class WaterLevel(BasinTree):
         elif self.points is not None:
             cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
         else:
-            marked = is_source(others[0], self.marked_nodata, None)
+            marked = is_source(others[0], self.marked_nodata, self.marked_values)
             cells = np.flatnonzero(marked & (labels > 0))
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 

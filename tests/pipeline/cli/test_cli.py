@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
+from orograph.cli.main import main
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Pat
     assert np.array_equal(found["edges"].values, expected["edges"].values)
 
     again = orograph("mst", "dem.zarr", "forest.zarr", "--workers", 1, folder=tmp_path)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "pass overwrite=True to replace it" in again.stderr
     assert "Traceback" not in again.stderr
 
@@ -164,7 +165,7 @@ def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) 
     barred = orograph(
         "reach", "wall.tif", "--from", *near, "--to", 500_615, 4_999_985, folder=tmp_path
     )
-    assert barred.returncode == 1
+    assert barred.returncode == 2
     assert "t: point 0 (x=500615, y=4.99998e+06) lies on cells that are not" in barred.stderr
     assert "Traceback" not in barred.stderr
 
@@ -176,3 +177,18 @@ def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:
         assert said in ended.stdout
     picture = tmp_path / "shown" / "forest.png"
     assert picture.stat().st_size > 100_000
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stores = [str(tmp_path / name) for name in ("one.zarr", "two.zarr")]
+    for store in stores:
+        og.ingest(np.eye(9), store, tile=4, shard=4)
+    assert main(["verify", *stores]) == 0
+    assert capsys.readouterr().out.count("whole; 9 files match") == 2
+    shard = tmp_path / "one.zarr/elevation/c/1/2"
+    shard.write_bytes(shard.read_bytes()[:-9])
+    assert main(["verify", str(tmp_path), *stores]) == 1
+    said = capsys.readouterr()
+    assert f"{shard}: shard (1, 2) of elevation cannot be read" in said.out
+    assert f"{stores[1]}: whole" in said.out
+    assert "is no store of orograph" in said.err

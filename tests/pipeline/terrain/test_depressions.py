@@ -111,7 +111,7 @@ def test_flat_and_empty_ground_has_no_depression() -> None:
     ("options", "says"),
     [
         ({"connectivity": 6}, "connectivity: 6 is unknown"),
-        ({"min_depth": -1}, "min_depth: -1; it must be 0 or more"),
+        ({"min_depth": -1}, "min_depth: -1; it must be a number, at least 0"),
         ({"min_area": np.nan}, "min_area: nan"),
         ({"min_area": "large"}, "min_area: 'large'"),
     ],

@@ -78,7 +78,7 @@ def test_no_cell_no_peak() -> None:
     ("options", "says"),
     [
         ({"connectivity": 6}, "connectivity: 6 is unknown"),
-        ({"min_prominence": -1}, "min_prominence: -1; it must be a height, 0 or more"),
+        ({"min_prominence": -1}, "min_prominence: -1; it must be a number, at least 0"),
         ({"min_prominence": np.nan}, "min_prominence: nan"),
         ({"min_prominence": "high"}, "min_prominence: 'high'"),
     ],

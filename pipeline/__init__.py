@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.depressions import depressions
     from orograph.terrain.fill import fill_depressions
     from orograph.terrain.flood import flood_level
     from orograph.terrain.passes import pass_elevation
+    from orograph.terrain.peaks import peaks
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -81,9 +83,11 @@ _HOMES = {
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.depressions": ("depressions",),
     "orograph.terrain.fill": ("fill_depressions",),
     "orograph.terrain.flood": ("flood_level",),
     "orograph.terrain.passes": ("pass_elevation",),
+    "orograph.terrain.peaks": ("peaks",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -134,6 +138,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "depressions",
     "fill_depressions",
     "flood_level",
     "forest_lines",
@@ -144,6 +149,7 @@ __all__ = [
     "open",
     "pass_elevation",
     "path_mask",
+    "peaks",
     "plan",
     "plot",
     "rasterize",

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import orograph as og
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+GALLERY = sorted((EXAMPLES / "gallery").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda path: path.stem)
+def test_the_gallery_runs(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_habitat_network(shared_data: Path, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"\.py$",
     "download_all_examples": False,
+    "capture_repr": (),
     "show_memory": False,
     "show_signature": False,
     "abort_on_example_error": True,

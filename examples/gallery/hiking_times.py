@@ -30,7 +30,7 @@ back = og.cost_distance(None, [valley], **model, direction="to")
 hours = there["cost"] / 3600
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 hours.plot.contourf(
-    ax=axes, levels=range(17), cmap="magma_r", cbar_kwargs={"label": "hours from the valley"}
+    ax=axes, levels=range(9), cmap="magma_r", cbar_kwargs={"label": "hours from the valley"}
 )
 axes.plot(*valley, "*", color="white", markeredgecolor="black", markersize=16)
 axes.set_title("Walking times")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search"})
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "tile_basins"})
 """Stages that no other backend does."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -26,15 +27,17 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice, where_to_work
+from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[True] = ...,
     backend: str | None = ...,
     client: Client | None = ...,
@@ -77,6 +81,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[False],
     backend: str | None = ...,
     client: Client | None = ...,
@@ -94,6 +99,7 @@ def all_pairs(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -124,7 +130,7 @@ def all_pairs(
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, wait, backend, client
+    out, overwrite, resume, takeover, wait, backend, client
         As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
         be larger than memory. ``dijkstra`` has no CUDA kernel.
 
@@ -167,10 +173,12 @@ def all_pairs(
     >>> og.all_pairs(lengths).distance.values.tolist()
     [[0.0, 3.0, 1.0], [inf, 0.0, inf], [inf, 2.0, 0.0]]
     """
-    check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
-    check_choice("dtype", dtype, DTYPES)
-    options = RunOptions(tile, out, overwrite, resume, client, backend)
-    where_to_work((), options)  # a client that is none is refused before the edges are looked at
+    method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    predecessors = check_flag("predecessors", predecessors)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+    )
     matrix = open_edges(graph, dtype, no_edge)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)
@@ -180,7 +188,7 @@ def all_pairs(
     shape = matrix.n, matrix.n
     job = MatrixJob((), shape, Layout(side, side), chosen, matrix, method, predecessors)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def usual_tile(n: int, method: str) -> int:
@@ -269,6 +277,15 @@ class MatrixJob(DatasetJob):
             "input": [stats.least, stats.greatest, stats.checksum],
         }
 
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """What the edges were when they were first looked at."""
+        return [Version("graph", str(self.matrix.statistics))]
+
+    def versions(self) -> list[Version | None]:
+        """Return what the edges are now; all of them are read again for it."""
+        return [Version("graph", str(replace(self.matrix).statistics))]
+
     def warm_up(self) -> None:
         """Compile the product and the closure."""
         if not may_use_numba(self.backend) or self.method == DIJKSTRA:
@@ -315,9 +332,9 @@ class _MatrixEngine:
             work.begin(matrix)
             from_sources(steps)
             return self.job.attributes
-        if work.whole_generation(work.count + 64) < 0:
-            here = replace(work.context, cancelled=cancelled)
-            replace(work, context=here).begin(matrix)
+        whole = work.whole_generation(work.count + 64) >= 0
+        here = replace(work.context, cancelled=cancelled)
+        replace(work, context=here).begin(matrix, whole)
         generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))

@@ -20,11 +20,12 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice, run_layout
+from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
-from orograph.settings import config
+from orograph.settings import setting
+from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
@@ -91,6 +92,8 @@ def st_connected(
     path: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[True] = ...,
@@ -110,6 +113,8 @@ def st_connected(
     path: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[False],
@@ -128,6 +133,8 @@ def st_connected(
     path: bool = True,
     snap: bool | int = False,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     wait: bool = True,
@@ -142,9 +149,8 @@ def st_connected(
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
     s, t : points
-        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
-        anything with a ``geometry`` of points, brought to the CRS of the mask. One point may be
-        paired with many.
+        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or a
+        vector layer of points, brought to the CRS of the mask. One point may be paired with many.
     connectivity : {8, 4}
         8 or 4 neighbours.
     hops : bool
@@ -156,6 +162,8 @@ def st_connected(
         number of cells.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile, shard, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
@@ -201,17 +209,18 @@ def st_connected(
     >>> reach.paths[0].coordinates.tolist()
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, client=client, backend=backend, shard=shard)
-    raster = open_raster(mask, nodata=nodata)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    hops, path = check_flag("hops", hops), check_flag("path", path)
+    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
+    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
-    side = tile if tile is not None else raster.tile or config.get("tile")
+    side = tile if tile is not None else raster.tile or setting("tile")
     layout = run_layout(raster.shape, side, shard)
     with_path = hops and path
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 @dataclass(frozen=True)
@@ -282,7 +291,8 @@ class _PairSearch:
             if message.cells is not None:
                 rows, columns = message.cells.T
                 coordinates = coordinates_of(rows, columns, self.georeference)
-                paths[pair] = LeastCostPath(message.cells, coordinates, float(message.hops))
+                crs, steps = self.georeference.map_crs, float(message.hops)
+                paths[pair] = LeastCostPath(message.cells, coordinates, steps, crs)
         connected = self.connected & (hops >= 0) if self.found else self.connected
         return Reach(connected, hops if query.hops else None, paths if query.path else None, tiles)
 

@@ -62,6 +62,10 @@ def setting(name: str) -> Any:
         return check_integer(what, value, 0, MOST_THREADS)
     if name == "field":
         return check_integer(what, value, 0, LONGEST_SIDE, "cells")
+    if name == "progress":
+        if not isinstance(value, bool) and value != "auto":
+            raise InputError(f"{what}: {shown(value)}; it must be 'auto', True or False")
+        return value
     if value in ("", None):
         return None
     folder = absolute_path(what, value)
@@ -80,7 +84,7 @@ def check_settings() -> None:
     InputError
         If one is unknown, or its value cannot be used.
     """
-    known = ("backend", "tile", "threads", "field", "scratch")
+    known = ("backend", "tile", "threads", "field", "progress", "scratch")
     for name in config.config.keys() - {*known, *_OF_DONFIG}:
         raise InputError(
             f"config[{name!r}] is unknown; unset OROGRAPH_{str(name).upper()}, or take it out of "

@@ -42,6 +42,7 @@ autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True  # members are described once, by their own docstrings
+napoleon_attr_annotations = False
 toc_object_entries = False
 
 sphinx_gallery_conf = {

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from threading import Event, Thread
 from typing import Any
 
-from orograph.settings import config
+from orograph.settings import setting
 
 SECONDS_OF_SILENCE = 2.0
 REFRESH_SECONDS = 0.25
@@ -25,7 +25,7 @@ class _Compilations:
 
     def on_start(self, event: Any) -> None:
         self.running += 1
-        if not self._said and config.get("progress") is not False:
+        if not self._said and setting("progress") is not False:
             self._said = True
             print(
                 "orograph: compiling kernels once, about 20 s (`orograph compile` does it "
@@ -53,7 +53,7 @@ def compilations() -> _Compilations:
 
 def shows_progress() -> bool:
     """Return whether a person watches: on a terminal or in a notebook, unless settings say."""
-    chosen = config.get("progress")
+    chosen = setting("progress")
     if chosen != "auto":
         return bool(chosen)
     return sys.stderr.isatty() or in_notebook()

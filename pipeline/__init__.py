@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orograph.execution.clusters import cluster
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
+    from orograph.graphs.shortest_paths import shortest_paths
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
     from orograph.reachability.st_connected import Reach, st_connected
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.graph.graph import Graph
+    from orograph.tiles.graph.read import read_graph
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
@@ -49,6 +52,7 @@ _HOMES = {
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.distance.hop_distance": ("hop_distance",),
+    "orograph.graphs.shortest_paths": ("shortest_paths",),
     "orograph.index.distance_index": ("DistanceIndex",),
     "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
     "orograph.planning.plan": ("Plan", "plan"),
@@ -66,6 +70,8 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.graph.graph": ("Graph",),
+    "orograph.tiles.graph.read": ("read_graph",),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
 }
@@ -77,6 +83,7 @@ __all__ = [
     "Cancelled",
     "DamagedChunkError",
     "DistanceIndex",
+    "Graph",
     "InputError",
     "LeastCostPath",
     "NegativeCycle",
@@ -101,6 +108,8 @@ __all__ = [
     "open",
     "path_mask",
     "plan",
+    "read_graph",
+    "shortest_paths",
     "st_connected",
     "to_geotiff",
 ]

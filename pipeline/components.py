@@ -33,12 +33,13 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -440,6 +441,7 @@ def connected_components(
     *,
     connectivity: int = ...,
     min_size: int = ...,
+    method: str = ...,
     nodata: float | int | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
@@ -452,6 +454,7 @@ def connected_components(
     *,
     connectivity: int = ...,
     min_size: int = ...,
+    method: str = ...,
     nodata: float | int | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
@@ -463,6 +466,7 @@ def connected_components(
     *,
     connectivity: int = 8,
     min_size: int = 1,
+    method: str = "auto",
     nodata: float | int | None = None,
     tile: int | None = None,
     shard: int | None = None,
@@ -480,13 +484,16 @@ def connected_components(
 
     Parameters
     ----------
-    classes : raster
+    classes : raster or Graph
         Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
         are background. What may be given is as for `minimum_spanning_forest`.
     connectivity : {8, 4}
         8 or 4 neighbours.
     min_size : int
         Components of fewer cells become background and have no number.
+    method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
+        Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
+        edges.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
     tile, shard, out, overwrite, resume, wait, backend, client
@@ -498,7 +505,8 @@ def connected_components(
         ``labels``, int64, shape (y, x), 0 for background. Beside them a table with one row for each
         component, in the order of the labels: ``component_size`` (cells) and ``component_box``
         (top, left, bottom, right in rows and columns of the raster, the last two not included).
-        Attribute ``component_count``.
+        Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), numbered by the first
+        vertex of each component, and ``component_size``.
 
     Raises
     ------
@@ -527,8 +535,18 @@ def connected_components(
     check_choice("connectivity", connectivity, (4, 8))
     if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
         raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
-    raster = open_raster(classes, nodata=nodata)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    if isinstance(classes, Graph):
+        from orograph.graphs.components import components_run
+
+        of_rasters = {"nodata": nodata, "tile": tile, "shard": shard}
+        refuse_arguments(
+            "a graph", of_rasters, connectivity=connectivity != 8, min_size=min_size != 1
+        )
+        run = components_run(classes, method, options)
+        return run.result() if wait else run
+    refuse_arguments("a raster", {}, method=method != "auto")
+    raster = open_raster(classes, nodata=nodata)
     chosen = choose_backend("label_tile", (raster,), options)
     problem = Components(raster.nodata, connectivity, int(min_size), chosen)
     parameters = {

@@ -26,7 +26,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles
 from orograph.kernels.forest import tile as forest
@@ -35,6 +35,7 @@ from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -331,7 +332,7 @@ def minimum_spanning_forest(
 
     Parameters
     ----------
-    elevation : raster
+    elevation : raster or Graph
         Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
         NumPy array, the path of a store made by `ingest`, or the path of any raster file.
     weight : {"max", "absolute_difference", "mean"}
@@ -369,7 +370,8 @@ def minimum_spanning_forest(
         bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
         row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
         (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
-        ``edge_count``, ``tree_count``.
+        ``edge_count``, ``tree_count``. Of a `Graph` ``in_forest`` (edge), bool, in the order of its
+        source; its edges are ordered by weight, then by their number.
 
     Raises
     ------
@@ -407,8 +409,17 @@ def minimum_spanning_forest(
     """
     check_choice("weight", weight, WEIGHTS)
     check_choice("connectivity", connectivity, (4, 8))
-    raster = open_raster(elevation, nodata=nodata)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    if isinstance(elevation, Graph):
+        from orograph.graphs.forest import forest_run
+
+        of_rasters = {"nodata": nodata, "tile": tile, "shard": shard}
+        refuse_arguments(
+            "a graph", of_rasters, weight=weight != "max", connectivity=connectivity != 8
+        )
+        run = forest_run(elevation, options)
+        return run.result() if wait else run
+    raster = open_raster(elevation, nodata=nodata)
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}

@@ -19,9 +19,10 @@ from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
 from orograph.kernels.backends import may_use_numba
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster
 
@@ -45,6 +46,7 @@ def hop_distance(
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
     snap: bool | int = ...,
+    predecessors: bool = ...,
     nodata: float | int | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
@@ -60,6 +62,7 @@ def hop_distance(
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
     snap: bool | int = ...,
+    predecessors: bool = ...,
     nodata: float | int | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
@@ -74,6 +77,7 @@ def hop_distance(
     max_hops: int | None = None,
     target_values: Sequence[float] | None = None,
     snap: bool | int = False,
+    predecessors: bool = False,
     nodata: float | int | None = None,
     tile: int | None = None,
     shard: int | None = None,
@@ -88,7 +92,7 @@ def hop_distance(
 
     Parameters
     ----------
-    mask : raster
+    mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
     sources, target_values, snap
         As for `cost_distance`.
@@ -96,6 +100,9 @@ def hop_distance(
         8 or 4 neighbours.
     max_hops : int, optional
         Cells farther away stay unreached.
+    predecessors : bool
+        Of graphs alone: return the vertex before the last on a shortest way too, the first in the
+        order of the source.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
     tile, shard, out, overwrite, resume, wait, backend, client
@@ -105,7 +112,9 @@ def hop_distance(
     -------
     xarray.Dataset
         ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 where unreached.
-        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``.
+        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``. Of a `Graph`
+        ``hops`` (vertex) and ``predecessor`` (vertex), places along ``vertex`` or -9999; sources
+        are ids of vertices.
 
     Raises
     ------
@@ -133,6 +142,17 @@ def hop_distance(
         raise InputError(
             f"max_hops: {max_hops!r}; it must be a whole number, 0 to {MOST_HOPS}, or be left out"
         )
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    if isinstance(mask, Graph):
+        from orograph.graphs.hops import hops_run
+
+        of_rasters = {
+            "target_values": target_values, "nodata": nodata, "tile": tile, "shard": shard
+        }  # fmt: skip
+        refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
+        run = hops_run(mask, sources, max_hops, predecessors, options)
+        return run.result() if wait else run
+    refuse_arguments("a raster", {}, predecessors=predecessors)
     raster = open_raster(mask, nodata=nodata)
     targets = parse_targets(target_values)
     cells, source_raster = parse_sources(
@@ -142,7 +162,6 @@ def hop_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Hops.on_mask(
         raster.shape,
         {name: r.nodata for name, r in named.items()},

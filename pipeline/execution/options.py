@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -50,6 +51,14 @@ def check_choice(name: str, value: Any, known: tuple[Any, ...]) -> None:
     if value not in known:
         listed = ", ".join(repr(k) for k in known)
         raise InputError(f"{name}: {value!r} is unknown; use one of {listed}")
+
+
+def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
+    """Refuse arguments that are of no use for ``what``: those not None, and those that are true."""
+    names = [name for name, value in optional.items() if value is not None]
+    names += [name for name, used in given.items() if used]
+    if names:
+        raise InputError(f"{names[0]}: of no use for {what}; leave it out")
 
 
 def stays_in_memory(rasters: tuple[Raster, ...], options: RunOptions) -> bool:

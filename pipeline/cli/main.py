@@ -130,9 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
 
+    from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
 
     add_index(commands, _client)
+    add_graph(commands)
     return parser
 
 

@@ -31,7 +31,10 @@ from terrain import Heights, fractal, mirrored_store, noise
 
 import orograph as og
 
-OPERATIONS = ("minimum_spanning_forest", "connected_components", "cost_distance", "hop_distance")
+OPERATIONS = (
+    "minimum_spanning_forest", "connected_components", "cost_distance", "hop_distance",
+    "fill_depressions",
+)  # fmt: skip
 SURFACES = ("terrain", "noise", "checkerboard", "classes")
 
 

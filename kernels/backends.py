@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_forest"})
+NUMBA_ONLY = frozenset(
+    {"dijkstra", "bidirectional_search", "near_far", "graph_forest", "tile_basins"}
+)
 """Stages that no other backend does."""
 
 

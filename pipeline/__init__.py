@@ -2,7 +2,8 @@
 
 >>> import orograph as og
 
-Public names are imported when they are first used, so ``import orograph`` is quick.
+Public names are imported when they are first used; xarray at once, to which an accessor is added:
+``raster.orograph.cost_distance(sources)``.
 """
 
 from __future__ import annotations
@@ -11,26 +12,41 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import orograph.accessor  # noqa: F401  (registers it)
+
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
+    from orograph.component_table import component_table
     from orograph.components import connected_components
     from orograph.dense_paths.all_pairs import all_pairs
     from orograph.distance.cost_distance import cost_distance
     from orograph.distance.hop_distance import hop_distance
-    from orograph.distance.paths import LeastCostPath, corridor, least_cost_path, path_mask
+    from orograph.distance.paths import (
+        LeastCostPath,
+        LeastCostPaths,
+        corridor,
+        least_cost_path,
+        path_mask,
+    )
     from orograph.execution.clusters import cluster
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
+    from orograph.forest_lines import forest_lines
     from orograph.graphs.shortest_paths import shortest_paths
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
+    from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.fill import fill_depressions
+    from orograph.terrain.flood import flood_level
+    from orograph.terrain.passes import pass_elevation
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
         DamagedChunkError,
+        DamagedStoreError,
         InputError,
         NegativeCycle,
         OrographError,
@@ -40,29 +56,45 @@ if TYPE_CHECKING:
     )
     from orograph.tiles.graph.graph import Graph
     from orograph.tiles.graph.read import read_graph
+    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
     from orograph.tiles.store.ingest import ingest
+    from orograph.tiles.vector.layer import VectorLayer
+    from orograph.tiles.vector.rasterize import rasterize
 
 _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
     "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
+    "orograph.component_table": ("component_table",),
     "orograph.components": ("connected_components",),
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.distance.hop_distance": ("hop_distance",),
     "orograph.graphs.shortest_paths": ("shortest_paths",),
     "orograph.index.distance_index": ("DistanceIndex",),
-    "orograph.distance.paths": ("LeastCostPath", "corridor", "least_cost_path", "path_mask"),
+    "orograph.distance.paths": (
+        "LeastCostPath",
+        "LeastCostPaths",
+        "corridor",
+        "least_cost_path",
+        "path_mask",
+    ),
+    "orograph.forest_lines": ("forest_lines",),
     "orograph.planning.plan": ("Plan", "plan"),
+    "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.fill": ("fill_depressions",),
+    "orograph.terrain.flood": ("flood_level",),
+    "orograph.terrain.passes": ("pass_elevation",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
         "BackendError",
         "Cancelled",
         "DamagedChunkError",
+        "DamagedStoreError",
         "InputError",
         "NegativeCycle",
         "OrographError",
@@ -72,8 +104,11 @@ _HOMES = {
     ),
     "orograph.tiles.graph.graph": ("Graph",),
     "orograph.tiles.graph.read": ("read_graph",),
+    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
+    "orograph.tiles.vector.layer": ("VectorLayer",),
+    "orograph.tiles.vector.rasterize": ("rasterize",),
 }
 _TRUE_NAME = {"open": "open_dataset"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -82,10 +117,12 @@ __all__ = [
     "BackendError",
     "Cancelled",
     "DamagedChunkError",
+    "DamagedStoreError",
     "DistanceIndex",
     "Graph",
     "InputError",
     "LeastCostPath",
+    "LeastCostPaths",
     "NegativeCycle",
     "OrographError",
     "Plan",
@@ -95,23 +132,33 @@ __all__ = [
     "RunError",
     "StorageFullError",
     "StoreExistsError",
+    "StoreReport",
+    "VectorLayer",
     "all_pairs",
     "cluster",
+    "component_table",
     "config",
     "connected_components",
     "corridor",
     "cost_distance",
+    "fill_depressions",
+    "flood_level",
+    "forest_lines",
     "hop_distance",
     "ingest",
     "least_cost_path",
     "minimum_spanning_forest",
     "open",
+    "pass_elevation",
     "path_mask",
     "plan",
+    "plot",
+    "rasterize",
     "read_graph",
     "shortest_paths",
     "st_connected",
     "to_geotiff",
+    "verify",
 ]
 
 
@@ -124,4 +171,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(["__version__", *__all__])

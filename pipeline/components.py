@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
 
@@ -33,16 +32,16 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.memory import empty
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.codec import stored
@@ -443,6 +442,8 @@ def connected_components(
     min_size: int = ...,
     method: str = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -456,6 +457,8 @@ def connected_components(
     min_size: int = ...,
     method: str = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -468,11 +471,14 @@ def connected_components(
     min_size: int = 1,
     method: str = "auto",
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -496,7 +502,9 @@ def connected_components(
         edges.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -532,29 +540,34 @@ def connected_components(
     >>> lakes["component_size"].values
     array([1, 3])
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    if isinstance(min_size, bool) or not isinstance(min_size, Integral) or min_size < 1:
-        raise InputError(f"min_size: {min_size!r}; it must be a whole number of cells, at least 1")
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    min_size = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells")
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     if isinstance(classes, Graph):
         from orograph.graphs.components import components_run
 
-        of_rasters = {"nodata": nodata, "tile": tile, "shard": shard}
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
         refuse_arguments(
             "a graph", of_rasters, connectivity=connectivity != 8, min_size=min_size != 1
         )
         run = components_run(classes, method, options)
-        return run.result() if wait else run
+        return run.result() if options.wait else run
     refuse_arguments("a raster", {}, method=method != "auto")
-    raster = open_raster(classes, nodata=nodata)
+    raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
     chosen = choose_backend("label_tile", (raster,), options)
-    problem = Components(raster.nodata, connectivity, int(min_size), chosen)
+    problem = Components(raster.nodata, connectivity, min_size, chosen)
     parameters = {
         "connectivity": connectivity,
-        "min_size": int(min_size),
+        "min_size": min_size,
         "nodata": repr(raster.nodata),
     }
     warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

@@ -26,7 +26,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles
 from orograph.kernels.forest import tile as forest
@@ -35,6 +35,7 @@ from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
@@ -292,6 +293,8 @@ def minimum_spanning_forest(
     weight: str = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -304,6 +307,8 @@ def minimum_spanning_forest(
     weight: str = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -315,11 +320,14 @@ def minimum_spanning_forest(
     weight: str = "max",
     connectivity: int = 8,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -343,6 +351,8 @@ def minimum_spanning_forest(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells are never vertices.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
@@ -355,6 +365,9 @@ def minimum_spanning_forest(
         May ``out`` be replaced if it exists?
     resume
         Go on with a run that was killed or cancelled, from what it left in ``out.partial``.
+    takeover
+        Take the place of another writer that is at work on ``out``; that one ends with an error.
+        A writer that was killed is in nobody's way.
     wait
         False returns at once, with a `Run` to watch, wait for or cancel.
     backend
@@ -378,7 +391,10 @@ def minimum_spanning_forest(
     InputError
         If an argument or the raster is not what is asked for; nothing has been started then.
     StoreExistsError
-        If ``out`` exists and ``overwrite`` is False.
+        If ``out`` exists and ``overwrite`` is False, or another writer is at work on it.
+    RunError
+        If the run could not finish: the cluster failed, an input was replaced meanwhile, or another
+        writer took its place.
     BackendError
         If the backend is not to be had here.
 
@@ -407,26 +423,34 @@ def minimum_spanning_forest(
            [12,  0,  6],
            [ 0,  0,  0]], dtype=uint8)
     """
-    check_choice("weight", weight, WEIGHTS)
-    check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    weight = check_choice("weight", weight, WEIGHTS)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     if isinstance(elevation, Graph):
         from orograph.graphs.forest import forest_run
 
-        of_rasters = {"nodata": nodata, "tile": tile, "shard": shard}
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
         refuse_arguments(
             "a graph", of_rasters, weight=weight != "max", connectivity=connectivity != 8
         )
         run = forest_run(elevation, options)
-        return run.result() if wait else run
-    raster = open_raster(elevation, nodata=nodata)
+        return run.result() if options.wait else run
+    raster = open_raster(
+        elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
+    )
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def estimate_forest(

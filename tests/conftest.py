@@ -11,6 +11,15 @@ from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from watched_raster import Gate
 
 from orograph.settings import config
+from orograph.tiles import patience
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_pauses() -> Iterator[None]:
+    """Wait for a missing shard some milliseconds here, in place of seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(patience, "PAUSES", (0.001,) * len(patience.PAUSES))
+        yield
 
 
 @pytest.fixture(scope="session")

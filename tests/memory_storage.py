@@ -112,12 +112,29 @@ class MemoryStorage:
     def create(self, key: str, *parts: Any) -> None:
         BUCKET.put(self._address(key), b"".join(bytes(part) for part in parts), if_absent=True)
 
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        with BUCKET.lock:  # one PUT with If-Match
+            if self.state(key) != state:
+                return False
+            self.put(key, *parts)
+            return True
+
+    def delete_if(self, key: str, state: State) -> bool:
+        with BUCKET.lock:
+            if self.state(key) != state:
+                return False
+            self.delete(key)
+            return True
+
     def move(self, key: str, target: str) -> None:
         self.put(target, self.get(key))
         self.delete(key)
 
     def delete(self, key: str) -> None:
         BUCKET.delete(self._address(key))
+
+    def sync(self, *keys: str) -> None:
+        """Do nothing: what is put is there."""
 
     def names(self, prefix: str = "") -> list[str]:
         above = self._address(prefix)

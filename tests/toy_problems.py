@@ -120,5 +120,8 @@ class NoSink:
     def close(self) -> None:
         pass
 
+    def intact(self, variable: str, window: Window) -> bool:
+        return True
+
     def written(self, variable: str, window: Window) -> bool:
         return True

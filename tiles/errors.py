@@ -46,8 +46,19 @@ class StoreExistsError(OrographError, FileExistsError):
     """
 
 
-class DamagedChunkError(OrographError, OSError):
-    """Stored cells cannot be read: a checksum does not match, or a shard is missing.
+class DamagedStoreError(OrographError, OSError):
+    """A store, or metadata of it, is not as it was written; the message names the file.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> issubclass(og.DamagedStoreError, OSError)
+    True
+    """
+
+
+class DamagedChunkError(DamagedStoreError):
+    """Stored values cannot be read: a checksum does not match, or a file is missing.
 
     Examples
     --------

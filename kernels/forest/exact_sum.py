@@ -71,7 +71,8 @@ def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
     values = np.empty(w)
     for y in range(h):
         above, row = padded[(y + 1) % 2], padded[y % 2]
-        row[1 : w + 1] = mask[y]
+        for x in range(w):  # assigning slices compiles for seconds: their error message
+            row[x + 1] = mask[y, x]
         u0, u1, u2 = keys[y, 0:w], keys[y, 1 : w + 1], keys[y, 2 : w + 2]
         c0, c1, c2 = keys[y + 1, 0:w], keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2]
         d0, d1, d2 = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]

@@ -34,9 +34,15 @@ def order_keys(values: Values) -> Keys:
 
 def key_values(keys: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
     """Return the values, as float64, of the keys that ``order_keys`` gives for ``dtype``."""
-    kind = np.dtype(dtype).kind
-    if kind == "u":
-        return keys.astype(np.float64)
-    if kind == "i":
-        return (keys ^ _TOP_BIT).view(np.int64).astype(np.float64)
-    return np.where(keys & _TOP_BIT, keys & ~_TOP_BIT, ~keys).view(np.float64)
+    return decode_keys(keys, dtype).astype(np.float64)
+
+
+def decode_keys(keys: Keys, dtype: npt.DTypeLike) -> Values:
+    """Return the values of ``dtype`` that have these keys, exactly; 0.0 for that of -0.0."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "u":
+        return keys.astype(dtype)
+    if dtype.kind == "i":
+        return (keys ^ _TOP_BIT).view(np.int64).astype(dtype)
+    values = np.where(keys & _TOP_BIT, keys & ~_TOP_BIT, ~keys).view(np.float64)
+    return values.astype(dtype)

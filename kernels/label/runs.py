@@ -235,7 +235,8 @@ def write_labels(starts, edges, base, labels, size, box):
     width = np.uint64(w)
     for y in range(h - 1, -1, -1):
         runs = base[y + 1] - base[y]
-        names[:runs] = flat[base[y] : base[y + 1]]
+        for i in range(runs):  # assigning slices compiles for seconds: their error message
+            names[i] = flat[base[y] + i]
         run = ZERO
         begin = ZERO
         label = np.uint32(0)
@@ -262,4 +263,5 @@ def write_labels(starts, edges, base, labels, size, box):
             write_rest(row, begin, width, label)
             if label:
                 measure(size, box, label, begin, width, bottom)
-        labels[y] = row[:w]
+        for i in range(w):
+            labels[y, i] = row[i]

@@ -52,6 +52,8 @@ class Model:
     """Whether a step costs the same in both directions."""
     integers: bool
     """Whether costs of whole numbers are whole, so that int64 is allowed."""
+    units: str = ""
+    """Units of costs, if they do not depend on those of the rasters."""
     neutral_friction: float | None = None
     """Friction where none is given; None: friction is needed, or plays no part."""
     coefficients: Mapping[str, float] = field(default_factory=dict)
@@ -100,6 +102,7 @@ MODELS = {
         needs=("elevation",),
         symmetric=False,
         integers=False,
+        units="s",
         neutral_friction=1.0,
         coefficients={"pace": 0.6},
         check=_check_pace,
@@ -110,6 +113,7 @@ MODELS = {
         needs=("elevation",),
         symmetric=False,
         integers=False,
+        units="s",
         neutral_friction=0.0,
         coefficients={
             "a": 0.72, "b": 6.0, "c": 1.9998, "d": -1.9998, "slope_factor": -0.2125, "lambda": 1.0,

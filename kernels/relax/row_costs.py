@@ -161,9 +161,11 @@ def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
     lengths = TRANSPOSED_LENGTHS if transposed else 0
     f = FRICTION_PLANE + (1 if transposed else 0)
     z = ELEVATION + (1 if transposed else 0)
+    # constants for LLVM, and none for Numba: see sweeps.py
+    west, east = np.int64(0), np.int64(LANES)
     for row in range(first, last):
         if not (transposed or rules.uniform):
-            fill_lengths(ws, False, top + row, rules)
+            fill_lengths(ws, transposed, top + row, rules)
         if quick:
             for k in range(rules.steps):
                 out = at(weights + k, row)
@@ -173,10 +175,10 @@ def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
                 else:
                     weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
         else:
-            _weigh_lanes(ws, transposed, row, 0, LANES, mean, rules)
+            _weigh_lanes(ws, transposed, row, west, east, mean, rules)
         if row >= count and not transposed:
-            _weigh_lanes(ws, transposed, row, -rules.reach, 0, mean, rules)
-            _weigh_lanes(ws, transposed, row, LANES, LANES + rules.reach, mean, rules)
+            _weigh_lanes(ws, transposed, row, -rules.reach, west, mean, rules)
+            _weigh_lanes(ws, transposed, row, east, east + rules.reach, mean, rules)
         if rules.reach == 2 and width < LANES and not transposed:
             _bar_beyond(ws, row, count, width, rules)
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))

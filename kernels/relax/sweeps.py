@@ -9,6 +9,9 @@ equations", doi:10.1090/S0025-5718-04-01678-3.
 
 Masks of rows and lanes are int64; bit HALO is row 0. Values only fall, each to a sum along a real
 path, so sweeps end, and their order changes no bit.
+
+Numba compiles a function anew for each constant among its arguments: YES, NO and what goes through
+`np.int64` are none for it, which halves the time of compiling, while LLVM still sees them.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from orograph.kernels.relax.lanes import (
 )
 from orograph.kernels.relax.row_costs import fill_lengths, weigh_rows
 
+YES, NO = np.bool_(True), np.bool_(False)
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 
 
@@ -59,8 +63,8 @@ def make_workspace(like, rules):
     # nothing, but whole numbers need a barrier there
     ws[2 * PLANE : (PLANES if rules.integer else LENGTHS) * PLANE] = rules.barrier
     if rules.uniform:
-        fill_lengths(ws, False, 0, rules)
-        fill_lengths(ws, True, 0, rules)
+        fill_lengths(ws, NO, np.int64(0), rules)
+        fill_lengths(ws, YES, np.int64(0), rules)
     return ws
 
 
@@ -266,15 +270,14 @@ def _probe_side(ws, transposed, forward, count, rules):
         )
         if rules.reach == 2:
             row = count + 1
-            best = min(
-                best, _probe_far(ws, transposed, True, row, (weights, row), row - 2, nothing)
-            )
+            best = min(best, _probe_far(ws, transposed, YES, row, (weights, row), row - 2, nothing))
         return best
     if not rules.symmetric:
         weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
     best = probe_backward(ws, rules.steps, at(plane, -1), at(plane, 0), at(weights, 0), nothing)
     if rules.reach == 2:
-        best = min(best, _probe_far(ws, transposed, False, -2, (weights, 0), 0, nothing))
+        row = np.int64(-2)
+        best = min(best, _probe_far(ws, transposed, NO, row, (weights, row + 2), row + 2, nothing))
     return best
 
 
@@ -290,13 +293,13 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
     again = np.int64(0)
     if ahead:
         rows, lanes, ready, work = _sweep(
-            ws, transposed, True, ahead, count, ready, mean, rules, place
+            ws, transposed, YES, ahead, count, ready, mean, rules, place
         )
         back |= rows
         tally[2] += work
     if back:
         again, more, ready, work = _sweep(
-            ws, transposed, False, back, count, ready, mean, rules, place
+            ws, transposed, NO, back, count, ready, mean, rules, place
         )
         rows |= again
         lanes |= more
@@ -327,7 +330,7 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
     while down | up | rightward | leftward:
         tally[1] += 1
         rows, columns, ready, down = _sweep_both_ways(
-            ws, False, down, up, height, ready, mean, rules, place, tally
+            ws, NO, down, up, height, ready, mean, rules, place, tally
         )
         up = np.int64(0)
         if rows:
@@ -338,7 +341,7 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
             rightward |= columns
             leftward |= columns
         columns, rows, ready_transposed, rightward = _sweep_both_ways(
-            ws, True, rightward, leftward, width, ready_transposed, mean, rules, place, tally
+            ws, YES, rightward, leftward, width, ready_transposed, mean, rules, place, tally
         )
         leftward = np.int64(0)
         if columns:
@@ -358,19 +361,19 @@ def _probe_border(ws, changed_rows, changed_columns, height, width, rules, keys)
     reach = rules.reach
     edge_rows = (np.int64(1) << reach) - 1
     if changed_rows & (edge_rows << HALO):
-        keys[NORTH_WEST] = _probe_corner(ws, False, False, height, width, rules)
-        keys[NORTH_EAST] = _probe_corner(ws, False, True, height, width, rules)
+        keys[NORTH_WEST] = _probe_corner(ws, NO, NO, height, width, rules)
+        keys[NORTH_EAST] = _probe_corner(ws, NO, YES, height, width, rules)
         _spare_corner(ws, -reach, width, reach)
-        keys[NORTH] = _probe_side(ws, False, False, height, rules)
+        keys[NORTH] = _probe_side(ws, NO, NO, height, rules)
     if changed_rows & (edge_rows << (HALO + height - reach)):
-        keys[SOUTH_WEST] = _probe_corner(ws, True, False, height, width, rules)
-        keys[SOUTH_EAST] = _probe_corner(ws, True, True, height, width, rules)
+        keys[SOUTH_WEST] = _probe_corner(ws, YES, NO, height, width, rules)
+        keys[SOUTH_EAST] = _probe_corner(ws, YES, YES, height, width, rules)
         _spare_corner(ws, height, width, reach)
-        keys[SOUTH] = _probe_side(ws, False, True, height, rules)
+        keys[SOUTH] = _probe_side(ws, NO, YES, height, rules)
     if changed_columns & (edge_rows << HALO):
-        keys[WEST] = _probe_side(ws, True, False, width, rules)
+        keys[WEST] = _probe_side(ws, YES, NO, width, rules)
     if changed_columns & (edge_rows << (HALO + width - reach)):
-        keys[EAST] = _probe_side(ws, True, True, width, rules)
+        keys[EAST] = _probe_side(ws, YES, YES, width, rules)
 
 
 @compiled
@@ -386,13 +389,15 @@ def solve_block(ws, mean, rasters, box, fresh, rules, keys, tally):
     dist, friction, elevation = rasters
     top, left, height, width = box
     reach = rules.reach
-    _load(ws, DISTANCE, dist, top, left, height, width, reach, rules.unreached)
+    _load(ws, np.int64(DISTANCE), dist, top, left, height, width, reach, rules.unreached)
     if rules.has_friction:
-        _load(ws, FRICTION_PLANE, friction, top, left, height, width, reach, rules.barrier)
+        _load(
+            ws, np.int64(FRICTION_PLANE), friction, top, left, height, width, reach, rules.barrier
+        )
     if rules.has_elevation:
-        _load(ws, ELEVATION, elevation, top, left, height, width, reach, rules.barrier)
+        _load(ws, np.int64(ELEVATION), elevation, top, left, height, width, reach, rules.barrier)
     if not rules.uniform:
-        fill_lengths(ws, True, top + reach, rules)
+        fill_lengths(ws, YES, top + reach, rules)
     swept = _sweep_block(ws, mean, top, height, width, fresh, rules, tally)
     settled, found, rows, columns = _store(
         ws, dist, top + reach, left + reach, width, swept[0], reach, rules.limit, rules.unreached

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 import orograph as og
+from orograph.cli.files import compile_kernels_of
 from orograph.plotting.results import cost_picture, forest_picture
 from orograph.tiles.errors import OrographError
 
@@ -81,6 +82,9 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     say(f"ingested         {store}: tiles of 16 x 16 cells, shards of 64 x 64, in z-order")
     print(og.plan("minimum_spanning_forest", store))
 
+    compile_kernels_of("minimum_spanning_forest", str(source.dtype))
+    compile_kernels_of("cost_distance", "float64", ["friction"])
+    say("kernels          compiled, or found where an earlier run has left them")
     with og.cluster(n_workers=workers) as client:
         say(f"cluster          {workers} workers; dashboard at {client.dashboard_link}")
         start = time.perf_counter()

@@ -7,15 +7,20 @@ import csv
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import orograph as og
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import check_path
+from orograph.tiles.store.export import check_file
+from orograph.tiles.store.publish import check_target
+from orograph.tiles.store.storage import open_storage
 
 
-def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> None:
+def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
     """Add the command; ``client`` makes the cluster that a build runs on."""
     index = commands.add_parser("index", help="a distance index: made once, asked many times")
     kinds = index.add_subparsers(required=True, metavar="what")
@@ -34,6 +39,7 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace], Any]) -> Non
         "--sparsify", action="store_true", help="leave out entries that are sums of two others"
     )
     build.add_argument("--overwrite", action="store_true")
+    build.add_argument("--takeover", action="store_true", help="take the place of another writer")
     build.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
     workers = build.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: threads, one a core")
@@ -71,7 +77,7 @@ def _points(options: argparse.Namespace) -> Any:
         return options.point
     try:
         return np.loadtxt(options.points, ndmin=2, delimiter=_delimiter(options.points))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise og.InputError(
             f"points: {options.points}: {error}; give x and y in each line"
         ) from None
@@ -82,12 +88,14 @@ def _delimiter(path: str) -> str | None:
         return "," if "," in lines.readline() else None
 
 
-def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], Any]) -> None:
+def _build(
+    options: argparse.Namespace, client: Callable[[argparse.Namespace, ExitStack], Any]
+) -> None:
     sides = {"block": options.block, "levels": options.levels}
     with ExitStack() as stack:
         cluster = None
-        if options.workers or options.scheduler:
-            cluster = stack.enter_context(client(options))
+        if options.workers is not None or options.scheduler is not None:
+            cluster = client(options, stack)
         index = og.DistanceIndex.build(
             None if options.friction == "-" else options.friction,
             options.store,
@@ -98,6 +106,7 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
             cell_size=options.cell_size,
             sparsify=options.sparsify,
             overwrite=options.overwrite,
+            takeover=options.takeover,
             resume=options.resume,
             client=cluster,
             **{name: value for name, value in sides.items() if value is not None},
@@ -109,10 +118,15 @@ def _build(options: argparse.Namespace, client: Callable[[argparse.Namespace], A
 
 
 def _query(options: argparse.Namespace) -> None:
+    to_file = options.out.lower().endswith((".tif", ".tiff"))
+    if to_file:
+        check_file(Path(check_path("out", options.out)), overwrite=False)
+    else:
+        check_target(open_storage(options.out, "out"), overwrite=False)
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
     field = index.query(_points(options), window, snap=options.snap)["cost"]
-    if options.out.lower().endswith((".tif", ".tiff")):
+    if to_file:
         og.to_geotiff(field, options.out)
     else:
         og.ingest(field, options.out)

@@ -1,39 +1,57 @@
-"""The command line: ``orograph demo``, ``ingest``, ``info``, ``plan``, ``mst``, ``cost``, ..."""
+"""The command line: ``orograph demo``, ``ingest``, ``info``, ``verify``, ``plan``, ``mst``, ..."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
+from orograph.cli.distances import add_distances, add_sources, source_options
+from orograph.cli.files import add_files
 from orograph.cli.plan import add_plan
+from orograph.execution.clusters import MOST_WORKERS, LateClient
+from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import absolute_path, check_integer, check_path
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
+    from distributed import Client
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit status: 2 for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        status: int = options.command(options) or 0
+    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
+        print(f"orograph: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
-    return 0
+    return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
@@ -52,30 +70,36 @@ def _parser() -> argparse.ArgumentParser:
     ingest.add_argument("--nodata", type=float, default=None)
     ingest.add_argument("--band", type=int, default=None)
     ingest.add_argument("--overwrite", action="store_true")
+    ingest.add_argument("--takeover", action="store_true", help="take the place of another writer")
     ingest.set_defaults(command=_ingest)
 
     info = commands.add_parser("info", help="what a store holds")
     info.add_argument("store")
     info.set_defaults(command=_info)
 
+    verify = commands.add_parser("verify", help="compare all that stores hold with its checksums")
+    verify.add_argument("store", nargs="+")
+    verify.set_defaults(command=_verify)
+
     add_plan(commands)
 
-    mst = commands.add_parser("mst", help="minimum spanning forest")
+    mst = commands.add_parser(
+        "minimum_spanning_forest", aliases=["mst"], help="minimum spanning forest"
+    )
     mst.add_argument("elevation", help="store or raster file")
     mst.add_argument("out", help="Zarr store to write")
     mst.add_argument("--weight", choices=WEIGHTS, default="max")
     mst.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     mst.add_argument("--nodata", type=float, default=None)
-    mst.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     _add_run_options(mst)
     mst.set_defaults(command=_mst)
 
-    cost = commands.add_parser("cost", help="least-cost distance from sources")
+    cost = commands.add_parser(
+        "cost_distance", aliases=["cost"], help="least-cost distance from sources"
+    )
     cost.add_argument("friction", help="store or raster file; '-' for models that go without")
-    cost.add_argument("out", help="Zarr store to write")
-    where = cost.add_mutually_exclusive_group(required=True)
-    where.add_argument("--sources", help="raster of labels")
-    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
+    cost.add_argument("out", help="Zarr store to write, or a GeoTIFF with --outputs cost")
+    add_sources(cost)
     cost.add_argument("--elevation", help="store or raster file")
     cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
     cost.add_argument("--direction", choices=("from", "to"), default="from")
@@ -87,30 +111,31 @@ def _parser() -> argparse.ArgumentParser:
         "--outputs",
         nargs="+",
         choices=("cost", "back_direction", "allocation"),
-        default=("cost", "back_direction"),
+        help="default: cost and back_direction; of a GeoTIFF cost",
     )
-    cost.add_argument("--snap", action="store_true", help="move points on nodata to a valid cell")
     _add_run_options(cost)
     cost.set_defaults(command=_cost)
 
-    path = commands.add_parser("path", help="least-cost paths back to their sources")
-    path.add_argument("result", help="store that 'orograph cost' has written")
-    path.add_argument(
-        "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), required=True
+    components = commands.add_parser(
+        "connected_components", aliases=["components"], help="connected components"
     )
-    path.set_defaults(command=_path)
-
-    components = commands.add_parser("components", help="connected components")
     components.add_argument("classes", help="store or raster file")
     components.add_argument("out", help="Zarr store to write")
     components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
     components.add_argument("--nodata", type=float, default=None)
+    components.add_argument(
+        "--table", metavar="FILE", help="CSV with class, cells, area and centroid of each"
+    )
     components.add_argument("--picture", metavar="FILE", help="draw the labels, such as to a PNG")
     _add_run_options(components)
     components.set_defaults(command=_components)
 
-    reach = commands.add_parser("reach", help="are points connected, at how many steps, and how")
+    reach = commands.add_parser(
+        "st_connected",
+        aliases=["reach"],
+        help="are points connected, at how many steps, and how",
+    )
     reach.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
     for name, help_text in (("from", "where to begin"), ("to", "where to end")):
         reach.add_argument(
@@ -130,10 +155,15 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
 
+    add_distances(commands, _add_run_options, _run)
+    add_files(commands)
+
     from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
+    from orograph.cli.terrain import add_terrain
 
-    add_index(commands, _client)
+    add_index(commands, client_of)
+    add_terrain(commands, _add_run_options, _run)
     add_graph(commands)
     return parser
 
@@ -141,7 +171,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
+    parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: one a core or GPU")
     workers.add_argument("--scheduler", help="address of a running Dask scheduler")
@@ -150,11 +182,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _demo(options: argparse.Namespace) -> None:
     from orograph.cli.demo import demo
 
-    demo(options.folder, workers=options.workers)
+    folder = check_path("--folder", options.folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise og.InputError(f"--folder: {folder} is no folder; give another name")
+    demo(folder, workers=check_integer("--workers", options.workers, 1, MOST_WORKERS))
 
 
 def _ingest(options: argparse.Namespace) -> None:
-    given = {"tile": options.tile} if options.tile else {}
+    given = {} if options.tile is None else {"tile": options.tile}
     og.ingest(
         options.source,
         options.store,
@@ -162,6 +197,7 @@ def _ingest(options: argparse.Namespace) -> None:
         nodata=options.nodata,
         band=options.band,
         overwrite=options.overwrite,
+        takeover=options.takeover,
         **given,
     )
     _info(options)
@@ -169,6 +205,21 @@ def _ingest(options: argparse.Namespace) -> None:
 
 def _info(options: argparse.Namespace) -> None:
     print(og.open(options.store))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    """Print what is damaged; return 1 if anything is."""
+    status = 0
+    for store in options.store:
+        try:
+            report = og.verify(store)
+        except og.OrographError as error:
+            print(f"orograph: {error}", file=sys.stderr)
+            status = 1
+            continue
+        print(report)
+        status |= not report.ok
+    return status
 
 
 def _mst(options: argparse.Namespace) -> None:
@@ -179,12 +230,12 @@ def _mst(options: argparse.Namespace) -> None:
         weight=options.weight,
         connectivity=options.connectivity,
         nodata=options.nodata,
-        backend=options.backend,
     )
 
 
 def _cost(options: argparse.Namespace) -> None:
     friction = None if options.friction == "-" else options.friction
+    usual = ("cost",) if options.out.lower().endswith(SUFFIXES) else ("cost", "back_direction")
     _run(
         og.cost_distance,
         (friction, options.sources or options.point),
@@ -196,22 +247,18 @@ def _cost(options: argparse.Namespace) -> None:
         max_cost=options.max_cost,
         cell_size=options.cell_size,
         dtype=options.dtype,
-        outputs=options.outputs,
-        snap=options.snap,
+        outputs=options.outputs or usual,
+        **source_options(options),
     )
 
 
-def _path(options: argparse.Namespace) -> None:
-    for number, path in enumerate(og.least_cost_path(options.result, options.point)):
-        print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")
-        for x, y in path.coordinates.tolist():
-            print(f"{x:.10g} {y:.10g}")
-
-
 def _components(options: argparse.Namespace) -> None:
-    if options.picture:
+    if options.picture is not None:
         from orograph.plotting.labels import components_picture, image_writer
 
+        parent = os.path.dirname(absolute_path("--picture", options.picture))
+        if not os.path.isdir(parent):
+            raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
         image_writer()  # if it is not installed, better say so before the run
     result = _run(
         og.connected_components,
@@ -221,7 +268,11 @@ def _components(options: argparse.Namespace) -> None:
         min_size=options.min_size,
         nodata=options.nodata,
     )
-    if options.picture:
+    if options.table:
+        classes = open_raster(options.classes, nodata=options.nodata)
+        og.component_table(result, classes).to_csv(options.table)
+        print(f"table: {options.table}")
+    if options.picture is not None:
         classes = open_raster(options.classes, nodata=options.nodata)
         print(f"picture: {components_picture(result, options.picture, classes=classes)}")
 
@@ -258,8 +309,10 @@ def _run(
             tile=options.tile,
             out=options.out,
             overwrite=options.overwrite,
+            takeover=options.takeover,
             resume=options.resume,
-            client=stack.enter_context(_client(options)),
+            backend=options.backend,
+            client=client_of(options, stack),
             wait=False,
         )
         result = _watch(run, operation.__name__)
@@ -268,12 +321,23 @@ def _run(
     return result
 
 
-def _client(options: argparse.Namespace) -> Any:
-    if options.scheduler:
-        from distributed import Client
+def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
+    """Return a client of the scheduler that is named, or one of a cluster of this machine.
 
-        return Client(options.scheduler)
-    return og.cluster(n_workers=options.workers)
+    The latter starts when all arguments are known to be right, and both end with ``stack``.
+    """
+    if options.scheduler is None:
+        return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
+    from distributed import Client
+
+    try:
+        client: Client = stack.enter_context(Client(options.scheduler))
+        return client
+    except (OSError, ValueError, TypeError) as error:
+        raise og.InputError(
+            f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "
+            "a running Dask scheduler, such as tcp://127.0.0.1:8786"
+        ) from None
 
 
 def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:

@@ -8,16 +8,24 @@ from typing import Any
 import orograph as og
 from orograph.kernels.relax.models import MODELS
 
+SHORT = {
+    "mst": "minimum_spanning_forest",
+    "cost": "cost_distance",
+    "hops": "hop_distance",
+    "components": "connected_components",
+    "reach": "st_connected",
+    "index": "distance_index",
+}
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
-    "sparsify", "memory_limit",
+    "sparsify", "memory_limit", "pits",
 )  # fmt: skip
 
 
 def add_plan(commands: Any) -> None:
     """Add the command."""
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
-    plan.add_argument("operation", help="such as minimum_spanning_forest or distance_index")
+    plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")
     plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
     plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
@@ -25,6 +33,8 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--workers", type=int, default=2)
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
+    terrain = plan.add_argument_group("fill_depressions, flood_level, pass_elevation")
+    terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
     distances = plan.add_argument_group("cost_distance, hop_distance")
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
     index = plan.add_argument_group("distance_index")
@@ -47,7 +57,7 @@ def _plan(options: argparse.Namespace) -> None:
         raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
     print(
         og.plan(
-            options.operation,
+            SHORT.get(options.operation, options.operation),
             options.raster if options.shape is None else tuple(options.shape),
             dtype=options.dtype,
             tile=options.tile,

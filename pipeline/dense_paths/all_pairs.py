@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -22,7 +23,7 @@ from orograph.dense_paths.blocked import (
     write,
 )
 from orograph.dense_paths.edge_matrix import DTYPES, EdgeMatrix, open_edges
-from orograph.dense_paths.graphs import RowsOfPairs, labelled, refuse_large_table
+from orograph.dense_paths.graphs import labelled, refuse_large_table
 from orograph.dense_paths.negative_cycle import (
     MaskedPairs,
     find_negative_cycle,
@@ -32,20 +33,17 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import (
-    RunOptions,
-    check_choice,
-    stays_in_memory,
-    where_to_work,
-)
+from orograph.execution.options import RunOptions, stays_in_memory
 from orograph.execution.run import Progress
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
 from orograph.tiles.store.sink import ArraySink
 
@@ -73,6 +71,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[True] = ...,
     backend: str | None = ...,
     client: Client | None = ...,
@@ -93,6 +92,7 @@ def all_pairs(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[False],
     backend: str | None = ...,
     client: Client | None = ...,
@@ -112,6 +112,7 @@ def all_pairs(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -150,7 +151,7 @@ def all_pairs(
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, wait, backend, client
+    out, overwrite, resume, takeover, wait, backend, client
         As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
         be larger than memory. ``dijkstra`` has no CUDA kernel.
 
@@ -195,16 +196,20 @@ def all_pairs(
     >>> og.all_pairs(lengths).distance.values.tolist()
     [[0.0, 3.0, 1.0], [inf, 0.0, inf], [inf, 2.0, 0.0]]
     """
-    check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
-    check_choice("dtype", dtype, DTYPES)
-    check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
-    options = RunOptions(tile, out, overwrite, resume, client, backend)
-    where_to_work((), options)  # a client that is none is refused before the edges are looked at
+    method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    negative_cycles = check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
+    predecessors = check_flag("predecessors", predecessors)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+    )
     graph, labels = labelled(graph)
     if sources is not None:
+        from orograph.dense_paths.rows import RowsOfPairs
+
         rows = RowsOfPairs(graph, labels, dtype, no_edge, predecessors, method, negative_cycles)
         run = rows.run(sources, options)
-        return run.result() if wait else run
+        return run.result() if options.wait else run
     matrix = open_edges(graph, dtype, no_edge)
     masked = None
     if negative_cycles == "mask":
@@ -222,7 +227,7 @@ def all_pairs(
     layout = Layout(side, side)
     job = MatrixJob((), shape, layout, chosen, matrix, method, predecessors, labels, masked)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def usual_tile(n: int, method: str) -> int:
@@ -322,6 +327,15 @@ class MatrixJob(DatasetJob):
             return found
         return found.assign_coords(source=self.labels, target=self.labels)
 
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """What the edges were when they were first looked at."""
+        return [Version("graph", str(self.matrix.statistics))]
+
+    def versions(self) -> list[Version | None]:
+        """Return what the edges are now; all of them are read again for it."""
+        return [Version("graph", str(replace(self.matrix).statistics))]
+
     def warm_up(self) -> None:
         """Compile the product and the closure."""
         if not may_use_numba(self.backend) or self.method == DIJKSTRA:
@@ -368,9 +382,9 @@ class _MatrixEngine:
             work.begin(matrix)
             from_sources(steps)
             return self.job.attributes
-        if work.whole_generation(work.count + 64) < 0:
-            here = replace(work.context, cancelled=cancelled)
-            replace(work, context=here).begin(matrix)
+        whole = work.whole_generation(work.count + 64) >= 0
+        here = replace(work.context, cancelled=cancelled)
+        replace(work, context=here).begin(matrix, whole)
         generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))

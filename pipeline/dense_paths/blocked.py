@@ -36,6 +36,7 @@ from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
 from orograph.kernels.minplus.product import NO_VERTEX
+from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 
@@ -83,19 +84,24 @@ class Blocks:
         """Return a tile of a generation, which the caller may modify."""
         tile: Tile | None = self.context.checkpoints.load(_kind(generation), self.node(i, j))
         if tile is None:
-            raise RuntimeError(f"tile ({i}, {j}) of generation {generation} is gone or damaged")
+            raise RunError(
+                f"all pairs: tile ({i}, {j}) of generation {generation} is gone or damaged; "
+                "resume=True makes it again"
+            )
         return tile
 
     def keep(self, generation: int, i: int, j: int, tile: Tile) -> None:
         """Keep a tile."""
         self.context.checkpoints.save(_kind(generation), self.node(i, j), tile)
+        self.context.checkpoints.sync(_kind(generation), 0, self.node(i, j).z)
 
     def has(self, generation: int, i: int, j: int) -> bool:
-        """Return whether a tile of this generation exists."""
-        return self.context.checkpoints.has(_kind(generation), self.node(i, j))
+        """Return whether a tile of this generation exists and can be read back."""
+        return self.context.checkpoints.load(_kind(generation), self.node(i, j)) is not None
 
     def drop(self, generation: int) -> None:
-        """Forget a generation."""
+        """Forget a generation; all of the next is there."""
+        self.context.checkpoints.sync(_kind(generation + 1), 0)
         for i, j in self.places():
             self.context.checkpoints.drop(_kind(generation), self.node(i, j))
 
@@ -104,17 +110,21 @@ class Blocks:
         return ((i, j) for i in range(self.count) for j in range(self.count))
 
     def whole_generation(self, most: int) -> int:
-        """Return the last generation of which every tile exists, -1 if there is none."""
+        """Return the last generation of which every tile can be read back, -1 if there is none."""
         for generation in range(most, -1, -1):
-            if self.context.checkpoints.count(_kind(generation), 0) == self.count**2:
+            if self.context.checkpoints.count(_kind(generation), 0) == self.count**2 and all(
+                self.has(generation, i, j) for i, j in self.places()
+            ):
                 return generation
         return -1
 
-    def begin(self, graph: EdgeMatrix) -> None:
-        """Make generation 0 of a graph's edges."""
+    def begin(self, graph: EdgeMatrix, whole: bool) -> None:
+        """Make what is missing of the edges and, if no generation is ``whole``, of generation 0."""
+        checkpoints = self.context.checkpoints
         for i, j in self.places():
             self.context.stop_if_cancelled()
-            if self.has(0, i, j):
+            kept = whole or self.has(0, i, j)
+            if kept and not (self.traced and checkpoints.load("edges", self.node(i, j)) is None):
                 continue
             lengths = np.ascontiguousarray(graph.block(self.span(i), self.span(j)))
             before = None
@@ -123,8 +133,9 @@ class Blocks:
                 edge = graph.reach(lengths)
                 edge &= vertex[self.span(i), None] != vertex[None, self.span(j)]
                 before = np.where(edge, vertex[self.span(i), None], np.int32(NO_VERTEX))
-                self.context.checkpoints.save("edges", self.node(i, j), lengths.copy())
-            self.keep(0, i, j, (lengths, before))
+                checkpoints.save("edges", self.node(i, j), lengths.copy())
+            if not kept:
+                self.keep(0, i, j, (lengths, before))
 
     def lower(self, c: Tile, a: Tile, b: Tile) -> None:
         """Lower a tile by the product of two others."""
@@ -375,7 +386,7 @@ class Sources:
         """The edges, read once by each worker."""
         edges = self.context.checkpoints.load("graph", Node(0, 0))
         if edges is None:
-            raise RuntimeError("the edges of the graph are gone or damaged")
+            raise RunError("all pairs: the edges are gone or damaged; resume=True saves them again")
         return sparse.csr_array(edges, shape=(self.n, self.n))
 
     def task_sources(self, i: int) -> None:
@@ -388,7 +399,10 @@ class Sources:
             Window(begin, x, end - begin, min(self.side, self.n - x))
             for x in range(0, self.n, self.side)
         ]
-        if self.context.checkpoints.has("rows", Node(0, i)):
+        names = ("distance", "predecessor") if self.traced else ("distance",)
+        if self.context.checkpoints.has("rows", Node(0, i)) and all(
+            self.context.sink.intact(name, window) for name in names for window in windows
+        ):
             return
         found = dijkstra(self.graph, indices=np.arange(begin, end), return_predecessors=self.traced)
         distance, before = found if self.traced else (found, None)

@@ -6,7 +6,9 @@ where there is no edge and 0 on the diagonal, unless a loop is negative.
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from orograph.kernels.minplus.lanes import BARRIER
+from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -171,11 +174,10 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     InputError
         If it is no square matrix of numbers.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"dtype: {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
-    if isinstance(no_edge, bool) or not isinstance(no_edge, (int, float, np.number)):
+    no_edge = as_plain(no_edge)
+    if not is_number(no_edge) or sys.float_info.max < abs(no_edge) < math.inf:  # an int may be
         raise InputError(
-            f"no_edge: {no_edge!r}; it must be a number, such as 0, or inf to make zeros edges"
+            f"no_edge: {shown(no_edge)}; it must be a number, such as 0, or inf to make zeros edges"
         )
     values = graph
     if hasattr(values, "to_numpy") and not hasattr(values, "dtype"):
@@ -186,7 +188,7 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
         values = _shortest_of_parallel(values)
     else:
         values = getattr(values, "data", values) if hasattr(values, "dims") else values
-        values = values if hasattr(values, "shape") else np.asarray(values)
+        values = values if hasattr(values, "shape") else _as_array(values)
     if len(values.shape) != 2 or values.shape[0] != values.shape[1] or values.shape[0] == 0:
         raise InputError(
             f"graph: shape {tuple(values.shape)}; a matrix of lengths from each vertex to each is "
@@ -198,10 +200,23 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     return EdgeMatrix(values, int(values.shape[0]), np.dtype(dtype), none)
 
 
+def _as_array(values: Any) -> Array:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"graph: {shown(values)}: {error}; give a square matrix") from None
+
+
 def _open_array(path: str | os.PathLike[str]) -> Any:
     import zarr
 
-    found = zarr.open(os.fspath(path), mode="r")
+    text = check_path("graph", path)
+    try:
+        found = zarr.open(text, mode="r")
+    except Exception as error:  # stores and codecs raise exceptions of their own
+        raise InputError(
+            f"graph: {shown(text)} cannot be opened as a Zarr array ({error}); is the path right?"
+        ) from None
     if isinstance(found, zarr.Array):
         return found
     arrays = [array for _, array in found.arrays() if len(array.shape) == 2]

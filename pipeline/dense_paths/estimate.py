@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ from scipy import sparse
 from orograph.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
 from orograph.dense_paths.blocked import METHODS
 from orograph.dense_paths.edge_matrix import DTYPES, open_edges
-from orograph.execution.options import check_choice
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, check_shape
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.create import Layout
 
@@ -33,11 +32,9 @@ def estimate_all_pairs(
 
     Edges of a dense matrix are not counted: for them ``"auto"`` stands for Floyd-Warshall.
     """
-    check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
-    name: Any = "float64" if dtype is None else dtype
-    with suppress(TypeError):
-        name = str(np.dtype(name))
-    check_choice("dtype", name, DTYPES)
+    method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
+    predecessors = check_flag("predecessors", predecessors)
+    name = check_dtype("dtype", "float64" if dtype is None else dtype, DTYPES)
     itemsize = np.dtype(name).itemsize
     if isinstance(graph, tuple):
         n, columns = check_shape(graph)

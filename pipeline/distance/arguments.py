@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,13 @@ import numpy.typing as npt
 from orograph.distance.checks import check_friction
 from orograph.distance.sources import check_same_grid
 from orograph.kernels.relax.models import BARRIER, MODELS
+from orograph.tiles.arguments import as_plain, check_choice, check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 
 DTYPES = ("float64", "float32", "int64")
+LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,26 @@ class Surface:
             check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest)
 
 
-def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int | None) -> Surface:
+def open_surface(
+    friction: Any,
+    elevation: Any,
+    cost: str,
+    nodata: float | int | None,
+    band: int | None = None,
+    variable: str | None = None,
+) -> Surface:
     model = MODELS[cost]
+    which: dict[str, Any] = {"band": band, "variable": variable}
     given = {"friction": friction, "elevation": elevation}
     for name in model.needs:
         if given[name] is None:
             raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
+    by_friction = friction is not None and "friction" in model.takes
     surface = Surface(
-        open_raster(friction, nodata=nodata)
-        if friction is not None and "friction" in model.takes
+        open_raster(friction, nodata=nodata, argument="friction", **which) if by_friction else None,
+        open_raster(elevation, argument="elevation", **({} if by_friction else which))
+        if "elevation" in model.takes
         else None,
-        open_raster(elevation) if "elevation" in model.takes else None,
     )
     for raster in surface.rasters[1:]:
         check_same_grid("elevation", raster, surface.first)
@@ -69,15 +79,19 @@ def open_surface(friction: Any, elevation: Any, cost: str, nodata: float | int |
 
 def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
     names = MODELS[cost].coefficients
-    unknown = sorted(set(given or ()) - set(names))
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(
+            f"coefficients: {shown(given)}; it must be a dict of numbers by name, such as "
+            f"{names or {}}"
+        )
+    unknown = sorted(map(str, set(given or ()) - set(names)))
     if unknown:
         raise InputError(
             f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
             f"{', '.join(names) or 'none'}"
         )
     for name, value in (given or {}).items():
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise InputError(f"coefficients: {name} is {value!r}; it must be a finite number")
+        check_number(f"coefficients: {name}", value, -LARGEST, LARGEST)
     chosen = tuple(float(value) for value in {**names, **(given or {})}.values())
     check = MODELS[cost].check
     try:
@@ -88,14 +102,36 @@ def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[fl
     return chosen
 
 
-def check_starts(initial_cost: float | Sequence[float], dtype: np.dtype[Any]) -> None:
-    """Refuse initial costs that the dtype of distances does not hold."""
-    starts = np.asarray(initial_cost)
+def check_outputs(outputs: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the outputs; refuse none, and unknown ones."""
+    given = (outputs,) if isinstance(outputs, str) else outputs
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"outputs: {shown(outputs)}; give one or more of {', '.join(known)}")
+    wanted = tuple(check_choice("outputs", name, known) for name in given)
+    if not wanted:
+        raise InputError(f"outputs: none; give at least one of {', '.join(known)}")
+    return wanted
+
+
+def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float]:
+    """Return the initial cost, or a list of one for each point, if the dtype of costs holds it."""
+    initial_cost = as_plain(initial_cost)
+    several = isinstance(initial_cost, Iterable) and not isinstance(initial_cost, str | bytes)
+    if isinstance(initial_cost, Mapping):
+        raise InputError(
+            f"initial_cost: {shown(initial_cost)}; give one number, or a list of one for each point"
+        )
+    checked = [
+        check_number("initial_cost", start, 0, LARGEST)
+        for start in (initial_cost if several else [initial_cost])
+    ]
+    starts = np.array(checked)
     if dtype.kind == "i" and (starts % 1).any():
         raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
-    if (np.isfinite(starts) & (starts > most)).any():
+    if (starts > most).any():
         raise InputError(f"initial_cost: {initial_cost}; in {dtype} it must be at most {most:g}")
+    return checked if several else checked[0]
 
 
 def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:

@@ -19,6 +19,7 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.arguments import (
     DTYPES,
+    check_outputs,
     check_starts,
     check_whole_lengths,
     model_coefficients,
@@ -26,16 +27,16 @@ from orograph.distance.arguments import (
 )
 from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance, warm_up
-from orograph.distance.sources import is_source, parse_sources, parse_targets
+from orograph.distance.sources import is_source, parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster
@@ -62,11 +63,15 @@ def cost_distance(
     max_cost: float = ...,
     cell_size: float | tuple[float, float] | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     initial_cost: float | Sequence[float] = ...,
     snap: bool | int = ...,
     dtype: str = ...,
     outputs: Sequence[str] = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -85,11 +90,15 @@ def cost_distance(
     max_cost: float = ...,
     cell_size: float | tuple[float, float] | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     initial_cost: float | Sequence[float] = ...,
     snap: bool | int = ...,
     dtype: str = ...,
     outputs: Sequence[str] = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -107,16 +116,21 @@ def cost_distance(
     max_cost: float = math.inf,
     cell_size: float | tuple[float, float] | None = None,
     target_values: Sequence[float] | None = None,
+    label: str | None = None,
+    all_touched: bool = False,
     initial_cost: float | Sequence[float] = 0.0,
     snap: bool | int = False,
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -132,11 +146,14 @@ def cost_distance(
         Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
         barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
         takes 1 everywhere, ``"walk"`` 0.
-    sources : raster or points
+    sources : raster, points or vector layer
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
-        their labels; or points in map coordinates, shape (n, 2), x and y, or anything with a
-        ``geometry`` of points, labelled 0, 1, ... in their order. A vector layer is brought to the
-        CRS of the raster; a raster must be in it.
+        their labels; or points in map coordinates, shape (n, 2), x and y; or a vector layer: a
+        GeoDataFrame, a GeoSeries, shapely geometries, anything with ``__geo_interface__``, or the
+        path of a vector file. A layer is brought to the CRS of the raster; a raster must be in it.
+        Geometries and points are labelled 0, 1, ... in their order. Lines take every cell that
+        they pass, areas those whose centre lies in them; of geometries that share a cell the
+        smaller label counts, and what of them lies on nodata is left out.
     elevation : raster, optional
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
     cost : str
@@ -158,7 +175,12 @@ def cost_distance(
         Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
         Degrees become metres along the WGS 84 ellipsoid, row by row.
     target_values : sequence of float, optional
-        Values of a raster of sources that count; by default all but 0.
+        Values of a raster of sources, or labels of lines and areas, that count; by default all,
+        of a raster all but 0.
+    label : str, optional
+        Column of a vector layer that holds the labels of its geometries, whole numbers.
+    all_touched : bool
+        Take all cells that areas touch.
     initial_cost : float or sequence of float
         Cost at the sources: one number, or one for each point.
     snap : bool or int
@@ -173,7 +195,10 @@ def cost_distance(
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    band, variable : int and str, optional
+        Which raster of friction (of elevation, where friction is None), if it holds several: the
+        number of its band, from 1, or its name.
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -220,28 +245,23 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    check_choice("cost", cost, tuple(MODELS))
-    check_choice("direction", direction, ("from", "to"))
-    check_choice("connectivity", connectivity, (4, 8, 16))
-    # NumPy takes None for float64
-    check_choice("dtype", dtype if dtype is None else str(np.dtype(dtype)), DTYPES)
-    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-    for name in wanted:
-        check_choice("outputs", name, OUTPUTS)
-    if not wanted:
-        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
-    if not max_cost >= 0:
-        raise InputError(f"max_cost: {max_cost}; it must be 0 or more")
-
-    surface = open_surface(friction, elevation, cost, nodata)
+    cost = check_choice("cost", cost, tuple(MODELS))
+    direction = check_choice("direction", direction, ("from", "to"))
+    connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    wanted = check_outputs(outputs, OUTPUTS)
+    max_cost = check_number("max_cost", max_cost, 0)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-    check_starts(initial_cost, np.dtype(dtype))
-    targets = parse_targets(target_values)
-    cells, source_raster = parse_sources(sources, first, initial_cost, snap, targets)
+    initial_cost = check_starts(initial_cost, np.dtype(dtype))
+    cells, source_raster, targets = parse_sources(
+        sources, first, initial_cost, snap, target_values, label=label, all_touched=all_touched
+    )
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
@@ -251,14 +271,13 @@ def cost_distance(
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
     problem = Distance.on_rasters(
         named,
         CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
         np.dtype(dtype),
         connectivity,
         lengths,
-        max_cost=float(max_cost),
+        max_cost=max_cost,
         sources=cells,
         targets=targets,
         backend=choose_backend("open_tile", rasters, options),
@@ -296,4 +315,4 @@ def cost_distance(
             compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -13,15 +12,15 @@ import numpy.typing as npt
 
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
-from orograph.distance.sources import parse_sources, parse_targets
+from orograph.distance.sources import parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunKeywords, RunOptions, check_choice, refuse_arguments
+from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster
@@ -45,9 +44,13 @@ def hop_distance(
     connectivity: int = ...,
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     snap: bool | int = ...,
     predecessors: bool = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[True] = ...,
     **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
@@ -61,9 +64,13 @@ def hop_distance(
     connectivity: int = ...,
     max_hops: int | None = ...,
     target_values: Sequence[float] | None = ...,
+    label: str | None = ...,
+    all_touched: bool = ...,
     snap: bool | int = ...,
     predecessors: bool = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     wait: Literal[False],
     **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
@@ -76,14 +83,19 @@ def hop_distance(
     connectivity: int = 8,
     max_hops: int | None = None,
     target_values: Sequence[float] | None = None,
+    label: str | None = None,
+    all_touched: bool = False,
     snap: bool | int = False,
     predecessors: bool = False,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -94,7 +106,7 @@ def hop_distance(
     ----------
     mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
-    sources, target_values, snap
+    sources, target_values, label, all_touched, snap
         As for `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.
@@ -105,7 +117,9 @@ def hop_distance(
         order of the source.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
-    tile, shard, out, overwrite, resume, wait, backend, client
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -133,30 +147,30 @@ def hop_distance(
            [ 1, -1,  5],
            [ 2,  3,  4]], dtype=int32)
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    if max_hops is not None and (
-        isinstance(max_hops, bool)
-        or not isinstance(max_hops, Integral)
-        or not 0 <= max_hops <= MOST_HOPS
-    ):
-        raise InputError(
-            f"max_hops: {max_hops!r}; it must be a whole number, 0 to {MOST_HOPS}, or be left out"
-        )
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    if max_hops is not None:
+        max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     if isinstance(mask, Graph):
         from orograph.graphs.hops import hops_run
 
         of_rasters = {
-            "target_values": target_values, "nodata": nodata, "tile": tile, "shard": shard
-        }  # fmt: skip
+            "target_values": target_values,
+            "label": label,
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
         run = hops_run(mask, sources, max_hops, predecessors, options)
-        return run.result() if wait else run
+        return run.result() if options.wait else run
     refuse_arguments("a raster", {}, predecessors=predecessors)
-    raster = open_raster(mask, nodata=nodata)
-    targets = parse_targets(target_values)
-    cells, source_raster = parse_sources(
-        sources, MaskRaster(raster), 0.0, snap, targets, "cells that are not passable"
+    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
+    what = "cells that are not passable"
+    cells, source_raster, targets = parse_sources(
+        sources, MaskRaster(raster), 0.0, snap, target_values, what, label, all_touched
     )
     named = {"friction": raster}
     if source_raster is not None:
@@ -180,4 +194,4 @@ def hop_distance(
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
     run = launch(replace(job, join_tiles=join_tiles), options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run

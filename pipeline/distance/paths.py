@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +16,18 @@ from orograph.distance.sources import check_same_place, snap_cells
 from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
 from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
+from orograph.plotting import html
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.storage import open_storage
+from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,9 +35,11 @@ if TYPE_CHECKING:
 READ_SIDE = 512
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LeastCostPath:
     """A path from a point to the source that serves it.
+
+    Two paths are equal if they pass the same cells at the same places, at the same cost.
 
     Attributes
     ----------
@@ -40,13 +49,17 @@ class LeastCostPath:
         Map coordinates (x, y) of their centres, shape (n, 2).
     cost
         Cost at the point.
+    crs
+        Coordinate reference system of the coordinates in well-known text, None if there is none.
 
     Examples
     --------
     >>> import numpy as np
     >>> import orograph as og
     >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
-    >>> (path,) = og.least_cost_path(result, [(2, 0)])
+    >>> og.least_cost_path(result, [(2, 0)])[0]
+    <orograph.LeastCostPath: cost 2, 3 cells, length 2, from (2, 0) to (0, 0)>
+    >>> path = og.least_cost_path(result, [(2, 0)])[0]
     >>> path.cost, path.cells.tolist()
     (2.0, [[0, 2], [0, 1], [0, 0]])
     """
@@ -54,6 +67,19 @@ class LeastCostPath:
     cells: npt.NDArray[np.int64]
     coordinates: npt.NDArray[np.float64]
     cost: float
+    crs: str | None = field(default_factory=lambda: None)
+
+    @cached_property
+    def length(self) -> float:
+        """Its length in units of the CRS; metres along the WGS 84 ellipsoid where it has degrees.
+
+        Of a grid without coordinates, in cells.
+        """
+        if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
+            from pyproj import Geod
+
+            return float(Geod(ellps="WGS84").line_length(*self.coordinates.T))
+        return float(np.hypot(*np.diff(self.coordinates, axis=0).T).sum())
 
     @property
     def geometry(self) -> Any:
@@ -64,10 +90,95 @@ class LeastCostPath:
             return Point(self.coordinates[0])
         return LineString(self.coordinates)
 
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The path as a GeoJSON feature, in its own CRS."""
+        points = [tuple(point) for point in self.coordinates.tolist()]
+        body: dict[str, Any] = {"type": "LineString", "coordinates": points}
+        if len(points) == 1:
+            body = {"type": "Point", "coordinates": points[0]}
+        properties = {"cost": self.cost, "length": self.length}
+        return {"type": "Feature", "geometry": body, "properties": properties}
+
+    def to_geodataframe(self) -> Any:
+        """Return the path as a ``geopandas.GeoDataFrame`` of one row: cost, length, geometry."""
+        return LeastCostPaths([self]).to_geodataframe()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LeastCostPath):
+            return NotImplemented
+        return (
+            (self.cost, self.crs) == (other.cost, other.crs)
+            and np.array_equal(self.cells, other.cells)
+            and np.array_equal(self.coordinates, other.coordinates)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.cost, self.cells.tobytes(), self.coordinates.tobytes()))
+
+    def __repr__(self) -> str:
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        return (
+            f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
+            f"{self.length:g}, from ({x:.10g}, {y:.10g}) to ({end_x:.10g}, {end_y:.10g})>"
+        )
+
+    def _repr_html_(self) -> str:
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
+        rows = {
+            "cost": f"{self.cost:g}",
+            "length": f"{self.length:g}",
+            "cells": len(self.cells),
+            "from": f"{x:.10g}, {y:.10g}",
+            "to": f"{end_x:.10g}, {end_y:.10g}",
+            "CRS": crs,
+        }
+        return html.table("Least-cost path", rows, html.sketch(self.coordinates))
+
+
+class LeastCostPaths(list[LeastCostPath]):
+    """A list of paths, which is a vector layer too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
+    >>> paths = og.least_cost_path(result, [(2, 0), (1, 0)])
+    >>> len(paths), paths.layer.columns["cost"].tolist()
+    (2, [2.0, 1.0])
+    """
+
+    @property
+    def layer(self) -> VectorLayer:
+        """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``."""
+        columns = {
+            "path": np.arange(len(self)),
+            "cost": np.array([path.cost for path in self]),
+            "length": np.array([path.length for path in self]),
+        }
+        geometry = np.empty(len(self), object)
+        geometry[:] = [path.geometry for path in self]
+        return VectorLayer(geometry, columns, self[0].crs if self else None)
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The paths as a GeoJSON FeatureCollection, in their own CRS."""
+        return self.layer.__geo_interface__
+
+    def to_geodataframe(self) -> Any:
+        """Return the paths as a ``geopandas.GeoDataFrame``, a row each."""
+        return self.layer.to_geodataframe()
+
+    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the paths to a vector file; see `VectorLayer.to_file`."""
+        return self.layer.to_file(path, overwrite=overwrite)
+
 
 def least_cost_path(
     result: xr.Dataset | str | os.PathLike[str], points: Any, *, snap: bool | int = False
-) -> list[LeastCostPath]:
+) -> LeastCostPaths:
     """Trace the least-cost paths from points back to the sources that serve them.
 
     Parameters
@@ -76,16 +187,17 @@ def least_cost_path(
         What `cost_distance` has returned with ``"back_direction"`` among its outputs, or the path
         of its store. Only the tiles that paths cross are read.
     points : points
-        In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points; a
-        vector layer is brought to the CRS of the result.
+        In map coordinates, shape (n, 2), x and y, or a vector layer of points (a GeoDataFrame,
+        geometries, the path of a file), which is brought to the CRS of the result.
     snap : bool or int
         Move points that nothing has reached to the nearest cell that was: True within 10 cells,
         or a number of cells.
 
     Returns
     -------
-    list of LeastCostPath
-        One for each point.
+    LeastCostPaths
+        A list with a path for each point, which can be written to a file (`LeastCostPaths.to_file`)
+        and become a GeoDataFrame.
 
     Raises
     ------
@@ -105,17 +217,17 @@ def least_cost_path(
     >>> path.coordinates.tolist()
     [[2.0, 1.0], [2.0, 2.0], [1.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
     """
-    dataset = open_dataset(result) if isinstance(result, str | os.PathLike) else result
+    dataset = _as_dataset(result)
     for name in ("cost", "back_direction"):
         if name not in dataset:
             raise InputError(
                 f"result: it has no {name}; compute it with outputs=('cost', 'back_direction')"
             )
     codes = dataset["back_direction"]
-    if codes.dtype != np.uint8:
+    if codes.dtype != np.uint8 and codes.dtype.kind != "f":
         raise InputError(
-            f"result: back_direction is {codes.dtype}, not uint8; open a stored result with "
-            "og.open(...), or with mask_and_scale=False"
+            f"result: back_direction is {codes.dtype}, not uint8 nor a float that xarray has made "
+            "of it (NaN where unreached); give what cost_distance has returned"
         )
     directions = open_raster(codes, nodata=NO_DIRECTION)
     costs = open_raster(dataset["cost"])
@@ -126,13 +238,23 @@ def least_cost_path(
     what = "cells that were not reached: barriers, or beyond barriers or max_cost"
     rows, columns = snap_to_valid(rows, columns, directions, where, reach, "points", what)
     reader = _Reader(directions)
-    paths = []
+    paths = LeastCostPaths()
     for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         cells = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-        paths.append(LeastCostPath(cells, coordinates, float(cost)))
+        paths.append(LeastCostPath(cells, coordinates, float(cost), place.map_crs))
     return paths
+
+
+def _as_dataset(result: Any) -> xr.Dataset:
+    import xarray as xr
+
+    if isinstance(result, str | os.PathLike):
+        result = open_dataset(open_storage(result, "result"))
+    if not isinstance(result, xr.Dataset):
+        raise InputError(f"result: {shown(result)}; give what cost_distance returns, or its path")
+    return result
 
 
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
@@ -162,10 +284,18 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
 
     if isinstance(like, xr.DataArray):
         raster = like
+    elif not isinstance(like, xr.Dataset):
+        raise InputError(f"like: {shown(like)}; give a DataArray or a Dataset of the same grid")
     else:
         raster = like["cost" if "cost" in like else choose_variable(like, "like", None)]
     place = Georeference.from_dataarray(raster)
     count = np.zeros(raster.shape, np.uint32)
+    if isinstance(paths, Mapping) or not isinstance(paths, Iterable):
+        raise InputError(f"paths: {shown(paths)}; give a list of what least_cost_path returns")
+    paths = list(paths)
+    for number, path in enumerate(paths):
+        if not isinstance(path, LeastCostPath):
+            raise InputError(f"paths: {shown(path)} at {number}; give what least_cost_path returns")
     for number, path in enumerate(paths):
         _check_on_grid(number, path, place, count.shape)
         np.add.at(count, (path.cells[:, 0], path.cells[:, 1]), 1)
@@ -236,6 +366,9 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     """
     import xarray as xr
 
+    for name, given in (("a", a), ("b", b)):
+        if not isinstance(given, xr.Dataset) or "cost" not in given:
+            raise InputError(f"{name}: {shown(given)}; give what cost_distance returns")
     first, second = a["cost"], b["cost"]
     ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
@@ -317,5 +450,8 @@ class _Reader:
                 self._kept.pop(next(iter(self._kept)))
             window = Window(name[0] * self._side, name[1] * self._side, self._side, self._side)
             window = window.clip(self._directions.shape)
-            self._kept[name] = window, self._directions.read(window)
+            codes = self._directions.read(window)
+            if codes.dtype != np.uint8:  # xarray has made NaN of the code of unreached cells
+                codes = np.nan_to_num(codes, nan=NO_DIRECTION).astype(np.uint8)
+            self._kept[name] = window, codes
         return self._kept[name]

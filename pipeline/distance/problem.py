@@ -95,7 +95,12 @@ class Distance:
     def outputs(self) -> tuple[Variable, ...]:
         """What is written."""
         integer = self.dtype.kind == "i"
-        attrs = {"long_name": "least cost from the nearest source"}
+        way = "to" if self.model.reverse else "from"
+        units = MODELS[self.model.name].units
+        attrs = {
+            "long_name": f"{'time' if units == 's' else 'least cost'} {way} the nearest source",
+            **({"units": units} if units else {}),
+        }
         return (Variable("cost", self.dtype, -1 if integer else math.nan, attrs),)
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arguments import as_plain, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
+from orograph.tiles.vector.layer import read_layer
+from orograph.tiles.vector.raster import LayerRaster
 
 SNAP_CELLS = 10
 
@@ -56,8 +59,11 @@ def snap_cells(snap: bool | int) -> int:
     """Return how many cells away a point may be moved, of the argument ``snap``."""
     if isinstance(snap, bool | np.bool_):
         return SNAP_CELLS if snap else 0
-    if not isinstance(snap, Integral) or snap < 0:
-        raise InputError(f"snap: {snap!r}; it must be True, False or a whole number of cells")
+    if not isinstance(snap, Integral) or not 0 <= snap <= LONGEST_SIDE:
+        raise InputError(
+            f"snap: {shown(snap)}; it must be True, False or a whole number of cells, 0 to "
+            f"{LONGEST_SIDE}"
+        )
     return int(snap)
 
 
@@ -65,13 +71,17 @@ def parse_targets(target_values: Sequence[float] | None) -> tuple[float, ...] | 
     """Return the values of a raster of sources that count, whole numbers as exact integers."""
     if target_values is None:
         return None
-    if not np.iterable(target_values):
-        raise InputError(f"target_values: {target_values!r}; give a list of numbers")
-    for value in target_values:
+    target_values = as_plain(target_values)
+    if isinstance(target_values, str | bytes | Mapping) or not isinstance(target_values, Iterable):
+        raise InputError(f"target_values: {shown(target_values)}; give a list of numbers")
+    values = tuple(as_plain(value) for value in target_values)
+    if not values:
+        raise InputError("target_values: none; give at least one, or leave it out")
+    for value in values:
         # no cell holds what is beyond float64
-        if not isinstance(value, Real) or not abs(value) <= sys.float_info.max:
-            raise InputError(f"target_values: {value!r}; they must be finite numbers")
-    return tuple(int(v) if isinstance(v, Integral) else float(v) for v in target_values)
+        if not is_number(value) or not abs(value) <= sys.float_info.max:
+            raise InputError(f"target_values: {shown(value)}; they must be finite numbers")
+    return tuple(int(v) if isinstance(v, Integral) else float(v) for v in values)
 
 
 def check_same_grid(name: str, raster: Raster, first: Raster) -> None:
@@ -112,54 +122,107 @@ def check_same_place(
             )
 
 
+class Origin(NamedTuple):
+    """Where distances are counted from: single cells, or a raster."""
+
+    cells: Sources | None
+    raster: Raster | None
+    targets: tuple[float, ...] | None
+    """The values of the raster that are sources; None: all but 0."""
+
+
 def parse_sources(
     sources: Any,
     first: Raster,
     initial_cost: float | Sequence[float],
     snap: bool | int,
-    targets: tuple[float, ...] | None,
+    target_values: Sequence[float] | None,
     barriers: str = "nodata",
-) -> tuple[Sources | None, Raster | None]:
+    label: str | None = None,
+    all_touched: bool = False,
+    name: str = "sources",
+) -> Origin:
     """Return sources as cells, or as a raster that is looked at tile by tile.
 
-    ``barriers`` says what the cells are on which no source may lie, for the message.
+    ``barriers`` says what the cells are on which no source may lie, and ``name`` what the argument
+    is called, for the message.
     """
     starts = np.asarray(initial_cost, np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
-    if _is_raster(sources, first.shape):
-        raster = open_raster(sources)
-        check_same_grid("sources", raster, first)
-        if starts.ndim or starts:
-            raise InputError(
-                "initial_cost: it is for points; with a raster of sources leave it at 0"
-            )
-        if isinstance(raster, ArrayRaster):
-            values = raster.read(Window(0, 0, *raster.shape))
-            if not is_source(values, raster.nodata, targets).any():
-                raise InputError(
-                    "sources: the raster has no source; cells that are not 0 or nodata"
-                    + (f" and have one of the values {list(targets)}" if targets else "")
-                    + " are sources"
-                )
-        return None, raster
+    targets = parse_targets(target_values)
+    layer = read_layer(sources, name)
+    if layer is None and label is not None:
+        raise InputError(
+            f"label: {label!r}; it is a column of a vector layer of sources; leave it out"
+        )
+    if layer is not None and layer.has_extent():
+        raster = LayerRaster.of_layer(
+            layer, first.georeference, first.shape, name, label, all_touched
+        )
+        _check_no_starts(starts, "lines and areas")
+        return Origin(None, raster, _known_labels(targets, raster))
+    if layer is None and _is_raster(sources, first.shape):
+        return Origin(None, _source_raster(sources, first, starts, targets, name), targets)
     if isinstance(sources, np.ndarray) and sources.ndim == 2 and sources.shape[1] != 2:
         raise InputError(
-            f"sources: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
+            f"{name}: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
             "of points, (n, 2); bring the raster to the grid first"
         )
     if targets is not None:
         raise InputError("target_values: they are for a raster of sources; leave them out")
     reach = snap_cells(snap)
-    points = as_points(sources, "sources", first.georeference)
-    if starts.ndim and starts.shape != (len(points),):
+    if layer is None:
+        points = as_points(sources, name, first.georeference)
+        labels = number = np.arange(len(points))
+    else:
+        points, number = layer.on_grid(first.georeference, name).points()
+        labels = layer.labels(label, name)[number]
+    count = int(number[-1]) + 1
+    if starts.ndim and starts.shape != (count,):
         raise InputError(
-            f"initial_cost: shape {starts.shape} for {len(points)} points; give one each, or one"
+            f"initial_cost: shape {starts.shape} for {count} points; give one each, or one"
         )
-    rows, columns = cells_of(points, first.georeference, first.shape, "sources")
-    rows, columns = snap_to_valid(rows, columns, first, points, reach, "sources", barriers)
-    labels = np.arange(len(points))
-    return Sources(rows, columns, np.broadcast_to(starts, rows.shape).copy(), labels), None
+    rows, columns = cells_of(points, first.georeference, first.shape, name)
+    rows, columns = snap_to_valid(rows, columns, first, points, reach, name, barriers)
+    costs = np.broadcast_to(starts, count)[number]
+    return Origin(Sources(rows, columns, costs, labels), None, None)
+
+
+def _source_raster(
+    sources: Any, first: Raster, starts: Array, targets: tuple[float, ...] | None, name: str
+) -> Raster:
+    """Return a raster of sources, checked."""
+    raster = open_raster(sources)
+    check_same_grid(name, raster, first)
+    _check_no_starts(starts, "a raster of sources")
+    if isinstance(raster, ArrayRaster):
+        values = raster.read(Window(0, 0, *raster.shape))
+        if not is_source(values, raster.nodata, targets).any():
+            raise InputError(
+                f"{name}: the raster has none; cells that are not 0 or nodata"
+                + (f" and have one of the values {list(targets)}" if targets else "")
+                + f" are {name}"
+            )
+    return raster
+
+
+def _check_no_starts(starts: Array, what: str) -> None:
+    if starts.ndim or starts:
+        raise InputError(f"initial_cost: it is for points; with {what} leave it at 0")
+
+
+def _known_labels(targets: tuple[float, ...] | None, raster: LayerRaster) -> tuple[float, ...]:
+    """Return the labels of a layer that are sources."""
+    if targets is None:
+        return raster.labels
+    known = tuple(label for label in raster.labels if label in set(targets))
+    if not known:
+        raise InputError(
+            f"target_values: {list(targets)}; no geometry has one of these labels, which are "
+            f"{list(raster.labels[:10])}{' ...' if len(raster.labels) > 10 else ''}"
+        )
+    return known
 
 
 def _is_raster(sources: Any, shape: tuple[int, int]) -> bool:

@@ -13,7 +13,8 @@ the tiles. Both are one static Dask graph:
 Only summaries and messages travel through Dask, and those are O(border). What a node needs again in
 the downward sweep, its saved state, goes to the checkpoint store of the run. A task that finds its
 result in the checkpoint store returns it instead of computing it again: so the loss of a worker
-costs a read, and a run that was killed continues from where it was.
+costs a read, and a run that was killed continues from where it was. A shard of an earlier run
+counts as written once all its bytes match their checksums.
 """
 
 from __future__ import annotations
@@ -113,6 +114,18 @@ class Tabulated(Protocol):
         """
 
 
+@runtime_checkable
+class Rereading(Protocol):
+    """A problem that reads its rasters a second time, on the way down."""
+
+    def reread(self, place: Place, saved: Any, *cells: Array) -> Any:
+        """Return the saved state of a tile together with its cells.
+
+        ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved
+        state.
+        """
+
+
 @dataclass(frozen=True)
 class QuadtreePass:
     """Run of a problem over rasters: everything that a task needs."""
@@ -173,7 +186,13 @@ class QuadtreePass:
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
         """Yield the rows that nodes saved."""
         for node in nodes:
-            yield from self.context.checkpoints.load("rows", node)
+            rows = self.context.checkpoints.load("rows", node)
+            if rows is None:
+                raise RunError(
+                    f"{self.problem.name}: the rows of {node} have been lost since they were "
+                    "saved; resume=True makes them again"
+                )
+            yield from rows
 
     def task_tiles(self, node: Node) -> Any:
         """Return the summary of a shard."""
@@ -181,7 +200,7 @@ class QuadtreePass:
         if known is not None:
             return known
         summary, saved = self._climb(node)
-        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("downward-state", node, saved)
         self.context.checkpoints.save("summary", node, summary)
         return summary
 
@@ -191,7 +210,7 @@ class QuadtreePass:
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place = self.tree.place(node)
         summary, saved = self.problem.merge(place, list(zip(children, summaries, strict=True)))
-        self.context.checkpoints.save("residue", node, saved)
+        self.context.checkpoints.save("downward-state", node, saved)
         self.context.checkpoints.save("summary", node, summary)
         return summary
 
@@ -221,7 +240,7 @@ class QuadtreePass:
 
     def task_write(self, node: Node, message: Any) -> None:
         """Finish the tiles of a shard and write it."""
-        if self._written(node):
+        if self._intact(node):
             return
         whole = self.tree.window(node)
         writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
@@ -234,7 +253,7 @@ class QuadtreePass:
         if tables:
             self.context.checkpoints.save("rows", node, tables)
         self.context.checkpoints.save("done", node, True)
-        self.context.checkpoints.drop("residue", node)
+        self.context.checkpoints.drop("downward-state", node)
 
     def _written(self, node: Node) -> bool:
         """Return whether a shard has been written, and still exists."""
@@ -243,15 +262,27 @@ class QuadtreePass:
             self.context.sink.written(variable.name, window) for variable in self.problem.outputs
         )
 
+    def _intact(self, node: Node) -> bool:
+        """Return whether an earlier run wrote a shard, and all of it can be read back."""
+        window, checkpoints = self.tree.window(node), self.context.checkpoints
+        return (
+            checkpoints.load("done", node) is not None
+            and (
+                not isinstance(self.problem, Tabulated)
+                or checkpoints.load("rows", node) is not None
+            )
+            and all(self.context.sink.intact(v.name, window) for v in self.problem.outputs)
+        )
+
     def _climbed(self, node: Node) -> bool:
         """Return whether an earlier run saved all of a node that is still needed."""
-        kept = self.context.checkpoints.has("residue", node) or (
+        kept = self.context.checkpoints.has("downward-state", node) or (
             node.level == self.context.shard_level and self._written(node)
         )
         return kept and self.context.checkpoints.has("summary", node)
 
     def _saved(self, node: Node) -> Any:
-        saved = self.context.checkpoints.load("residue", node)
+        saved = self.context.checkpoints.load("downward-state", node)
         if saved is not None:
             return saved
         # lost or damaged on disk: compute it again, since everything it depends on still exists
@@ -264,7 +295,7 @@ class QuadtreePass:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
-            return self.problem.leaf(place, *(r.read(place.window) for r in self.rasters))
+            return self.problem.leaf(place, *self._cells(place))
         below = [
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
         ]
@@ -277,6 +308,8 @@ class QuadtreePass:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
+            if isinstance(self.problem, Rereading):
+                saved = self.problem.reread(place, saved, *self._cells(place))
             if isinstance(self.problem, Tabulated):
                 tables.append(self.problem.rows_of_tile(place, saved, message))
             yield place, self.problem.finish(place, saved, message)
@@ -288,6 +321,9 @@ class QuadtreePass:
         messages = self.problem.down(place, own, message, [self.tree.place(c) for c in children])
         for child, child_saved, child_message in zip(children, below, messages, strict=True):
             yield from self._descend(child, child_saved, child_message, tables)
+
+    def _cells(self, place: Place) -> Iterator[Array]:
+        return (raster.read(place.window) for raster in self.rasters)
 
     def progress(self) -> Progress:
         """Return the number of tasks that have saved their result, and of all tasks."""
@@ -315,7 +351,9 @@ class QuadtreePass:
         return list(self.tree.nodes(self.context.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """Return the tasks still to do, the key of the root, and the keys of the writes.
+        """Return the tasks of the run, the key of the root, and the keys of the writes.
+
+        What an earlier run saved is not computed again: summaries are recalled, shards verified.
 
         Tasks are in the order of execution: depth first, so that summaries are merged as soon as
         possible, and messages likewise.
@@ -339,8 +377,8 @@ class QuadtreePass:
 
         def down(node: Node, message: Key, index: int) -> None:
             if node.level == self.context.shard_level:
-                if not self._written(node):
-                    writes.append(add("write", node, TaskRef(message), index))
+                # a shard that is there is verified by this task
+                writes.append(add("write", node, TaskRef(message), index))
                 return
             # messages are not computed far ahead of the shards that need them
             gate = [TaskRef(writes[-AHEAD])] if len(writes) >= AHEAD else []

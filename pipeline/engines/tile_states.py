@@ -104,7 +104,7 @@ class TileStates:
         window = place.window
         frame = Window(
             window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
-        ).clip(self.context.tree.shape)
+        ).clip(self.context.quadtree.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         try:
             self.problem.check(cells, frame)
@@ -135,7 +135,7 @@ class TileStates:
 
     def _check_from_the_first_row(self, frame: Window) -> None:
         """Raise for the first cell of the grid: which tile finds a fault is chance."""
-        shape = self.context.tree.shape
+        shape = self.context.quadtree.shape
         rows = max(1, CELLS_A_BAND // shape[1])
         for y in range(0, frame.y + frame.height, rows):
             band = Window(y, 0, rows, shape[1]).clip(shape)

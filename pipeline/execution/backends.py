@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from orograph.execution.clusters import LateClient
 from orograph.execution.options import RunOptions, where_to_work
+from orograph.execution.workers import check_workers
 from orograph.kernels.backends import missing_gpu, resolve_backend
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.raster.raster import Raster
 
 
@@ -21,7 +21,15 @@ def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions)
     InputError, BackendError
         As `orograph.kernels.backends.resolve_backend`.
     """
-    backend = options.backend or config.get("backend")
+    backend = options.backend or setting("backend")
     client = where_to_work(rasters, options)
-    ask = None if client is None else partial(client.run, missing_gpu)
+    # workers that are not started yet will be processes of this machine, as this one is
+    if client is None or isinstance(client, LateClient):
+        return resolve_backend(stage, backend, None)
+
+    def ask() -> dict[str, str | None]:
+        check_workers(client)  # others would not understand the question
+        missing: dict[str, str | None] = client.run(missing_gpu)
+        return missing
+
     return resolve_backend(stage, backend, ask)

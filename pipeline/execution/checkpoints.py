@@ -1,23 +1,21 @@
-"""Where a run keeps what its tasks must find again: in memory, or on disk as its checkpoints.
+"""Where a run keeps what its tasks must find again: in memory, or in a storage as its checkpoints.
 
 An entry is written whole or not at all, and writing it twice does no harm, so tasks may be run
-again at any time. On disk every entry carries a checksum and its name; a damaged one, or that of
-another node, counts as absent, and the task that made it is simply done again. What an entry may
-hold, and that reading one runs no code, is said in `orograph.tiles.store.codec`.
+again at any time. In a storage every entry carries a checksum and its name; a damaged one, or that
+of another node or part of the run, counts as absent, and the task that made it is simply done
+again. What an entry may hold, and that reading one runs no code, is said in
+`orograph.tiles.store.codec`.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from orograph.tiles.errors import report_full_storage
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.codec import decode_entry, encode_entry
-from orograph.tiles.store.publish import replace_file
+from orograph.tiles.store.storage import Location, open_storage
 
 
 class CheckpointStore(Protocol):
@@ -32,6 +30,9 @@ class CheckpointStore(Protocol):
     def has(self, kind: str, node: Node) -> bool:
         """Is there an entry of this name? (It may turn out damaged when it is loaded.)"""
 
+    def sync(self, kind: str, level: int, z: int | None = None) -> None:
+        """Return when the bytes of an entry, or the names of a level's, would survive a crash."""
+
     def drop(self, kind: str, node: Node) -> None:
         """Forget an entry, if it is there."""
 
@@ -40,6 +41,9 @@ class CheckpointStore(Protocol):
 
     def part(self, name: str) -> CheckpointStore:
         """A checkpoint store within this one, for a part of the run."""
+
+    def clear(self) -> None:
+        """Forget all entries."""
 
 
 class MemoryCheckpoints:
@@ -57,6 +61,9 @@ class MemoryCheckpoints:
     def has(self, kind: str, node: Node) -> bool:
         return (kind, node) in self._entries
 
+    def sync(self, kind: str, level: int, z: int | None = None) -> None:
+        """Do nothing: all is lost with the process."""
+
     def drop(self, kind: str, node: Node) -> None:
         self._entries.pop((kind, node), None)
 
@@ -66,51 +73,53 @@ class MemoryCheckpoints:
     def part(self, name: str) -> CheckpointStore:
         return MemoryCheckpoints()
 
+    def clear(self) -> None:
+        self._entries.clear()
 
-class FolderCheckpoints:
-    """A checkpoint store in a folder that all workers see: the checkpoints of a run."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+class StoredCheckpoints:
+    """A checkpoint store in a storage that all workers can reach: the checkpoints of a run.
 
-    def _path(self, kind: str, node: Node) -> Path:
-        return self.folder / _name(kind, node)
+    ``prefix`` is made of the names of the parts of the run, each followed by ``/``.
+    """
+
+    def __init__(self, place: Location, prefix: str = "") -> None:
+        self.storage = open_storage(place)
+        self.prefix = prefix
+
+    def _key(self, kind: str, node: Node) -> str:
+        return f"{self.prefix}{kind}-{node.level}/{node.z}"
 
     def save(self, kind: str, node: Node, entry: Any) -> None:
-        path = self._path(kind, node)
-        parts = encode_entry(entry, _name(kind, node))
-        with report_full_storage(path):
-            # not its parents: if those are gone, so is the run, and this task is a straggler
-            path.parent.mkdir(exist_ok=True)
-            replace_file(path, *parts)
+        # a root that is gone is not made again: the run has been removed, this task is a straggler
+        key = self._key(kind, node)
+        self.storage.put(key, *encode_entry(entry, key))
 
     def load(self, kind: str, node: Node) -> Any:
+        key = self._key(kind, node)
         try:
-            content = np.fromfile(self._path(kind, node), np.uint8)
-        except FileNotFoundError:
-            return None
-        try:
-            return decode_entry(content, _name(kind, node))
-        except ValueError:
+            with self.storage.open(key) as reader:
+                content = reader.range(0, reader.state.size)
+            # parts of an entry are views of these bytes, and tasks may change them
+            return decode_entry(np.require(content, requirements="W"), key)
+        except (FileNotFoundError, ValueError):
             return None
 
     def has(self, kind: str, node: Node) -> bool:
-        return self._path(kind, node).is_file()
+        return self.storage.state(self._key(kind, node)) is not None
+
+    def sync(self, kind: str, level: int, z: int | None = None) -> None:
+        self.storage.sync(f"{self.prefix}{kind}-{level}" + ("" if z is None else f"/{z}"))
 
     def drop(self, kind: str, node: Node) -> None:
-        self._path(kind, node).unlink(missing_ok=True)
+        self.storage.delete(self._key(kind, node))
 
     def count(self, kind: str, level: int) -> int:
-        try:
-            names = os.listdir(self.folder / f"{kind}-{level}")
-        except FileNotFoundError:
-            return 0
+        names = self.storage.names(f"{self.prefix}{kind}-{level}")
         return sum(name.isdigit() for name in names)
 
     def part(self, name: str) -> CheckpointStore:
-        self.folder.joinpath(name).mkdir(exist_ok=True)
-        return FolderCheckpoints(self.folder / name)
+        return StoredCheckpoints(self.storage, f"{self.prefix}{name}/")
 
-
-def _name(kind: str, node: Node) -> str:
-    return f"{kind}-{node.level}/{node.z}"
+    def clear(self) -> None:
+        self.storage.delete_all(self.prefix.rstrip("/"))

@@ -6,12 +6,14 @@ import ast
 import inspect
 import multiprocessing
 import sys
-from numbers import Integral
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from orograph.kernels.backends import missing_gpu
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 GPU_THREADS = 4
 LOOPBACK = "127.0.0.1"
+MOST_WORKERS = 1024  # processes of one machine
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
@@ -60,10 +63,8 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     ...     len(client.scheduler_info()["workers"])
     1
     """
-    if n_workers is not None and (
-        isinstance(n_workers, bool) or not isinstance(n_workers, Integral) or n_workers < 1
-    ):
-        raise InputError(f"n_workers: {n_workers!r}; it must be a whole number, at least 1")
+    if n_workers is not None:
+        n_workers = check_integer("n_workers", n_workers, 1, MOST_WORKERS)
     from distributed import Client, LocalCluster
 
     class OwningClient(Client):
@@ -80,6 +81,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
         kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
     # else it would be heard on all addresses of this machine
+    given = dict(options)
     options = {**own, "dashboard_address": f"{LOOPBACK}:8787", **options}
     _check_options(kind, options)
     if options.get("processes", True):
@@ -87,6 +89,8 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     try:
         local = kind(n_workers=n_workers, **options)
         return OwningClient(local)  # type: ignore[no-untyped-call]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{', '.join(given)}: {shown(given)}; {error}") from error
     except (RuntimeError, TimeoutError) as error:
         raise RunError(
             f"the cluster did not start ({error}); what its workers said is above: often there is "
@@ -164,16 +168,48 @@ def _guarded(script: str, line: int) -> bool:
     )
 
 
-def current_client() -> Client | None:
-    """Return the client that is active in this session, or None."""
-    import sys
+@dataclass(frozen=True)
+class LateClient:
+    """The client of a cluster on this machine that starts when all arguments are known as right."""
 
+    start: Callable[[], Client]
+
+
+def check_client(client: Any) -> None:
+    """Refuse what no run can be given to; None stands for the client that is active.
+
+    Raises
+    ------
+    InputError
+    """
+    if client is None or isinstance(client, LateClient):
+        return
+    if isinstance(client, type) or not hasattr(client, "scheduler_info"):
+        raise InputError(f"client: {shown(client)} is no Dask client; pass a distributed.Client")
+    if getattr(client, "asynchronous", False):
+        raise InputError(
+            f"client: {shown(client)} is asynchronous, and its answers would have to be awaited; "
+            "pass one made without asynchronous=True, or close the one that is active"
+        )
+    if getattr(client, "status", "running") in ("closing", "closed"):
+        raise InputError(f"client: {shown(client)} is closed; pass one that is open")
+
+
+def current_client() -> Client | None:
+    """Return the client that is active in this session, or None.
+
+    Raises
+    ------
+    InputError
+        If it is asynchronous.
+    """
     if "distributed" not in sys.modules:
         return None
     from distributed import default_client
 
     try:
         client: Client = default_client()
-        return client
     except ValueError:
         return None
+    check_client(client)
+    return client

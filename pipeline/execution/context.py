@@ -9,7 +9,7 @@ from dask.base import tokenize
 
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.errors import Cancelled
-from orograph.tiles.grid.quadtree import Tree
+from orograph.tiles.grid.quadtree import Quadtree, Tree
 from orograph.tiles.store.sink import Sink
 
 
@@ -31,6 +31,12 @@ class RunContext:
     """Threads of this process that do the work; 0: the workers of a cluster."""
     cancelled: Event | None = field(default=None, compare=False)
     """Set when the run is to stop; None on the workers of a cluster."""
+
+    @property
+    def quadtree(self) -> Quadtree:
+        """The tree of a run over the tiles of a grid."""
+        assert isinstance(self.tree, Quadtree)
+        return self.tree
 
     def part(self, name: str) -> RunContext:
         """Return the context of a part of the run: checkpoints and a token of its own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -17,9 +18,10 @@ import xarray as xr
 
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, run_layout
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version, version_of
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.sink import ArraySink
@@ -32,13 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Table = Mapping[str, tuple[tuple[str, ...], Iterable[npt.NDArray[Any]]]]
-
-# attributes of a raster that speak of its values, and so not of the result's
-_OF_VALUES = {
-    "_FillValue", "missing_value", "scale_factor", "add_offset", "units", "long_name",
-    "standard_name", "valid_min", "valid_max", "valid_range", "actual_range", "grid_mapping",
-    "flag_values", "flag_masks", "flag_meanings", "AREA_OR_POINT", "dtype",
-}  # fmt: skip
 
 
 class Engine(Protocol):
@@ -75,6 +70,15 @@ class Job(ABC, Generic[T]):
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return what decides the result, in JSON types: runs of one identity are the same."""
+
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """The versions of the inputs when the run began."""
+        return self.versions()
+
+    def versions(self) -> list[Version | None]:
+        """Return the versions of the inputs that there are now."""
+        return [version_of(raster) for raster in self.rasters]
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -152,6 +156,9 @@ class DatasetJob(Job[xr.Dataset]):
         """Read the whole dataset."""
         result = result.load()
         result.close()
+        # the store, which is about to be removed
+        for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
+            encoding.pop("source", None)
         return result
 
 
@@ -163,7 +170,9 @@ class RasterJob(DatasetJob):
     problem: Any
     parameters: Mapping[str, Any]
     compile_kernels: Callable[[], None] | None
-    join_tiles: Callable[[RunContext], RunContext] = field(default=lambda context: context)
+    join_tiles: Callable[[RunContext], RunContext] = field(
+        default=lambda context: context, kw_only=True
+    )
     """Makes larger tiles of those of the layout, where that is quicker."""
 
     @property
@@ -179,17 +188,18 @@ class RasterJob(DatasetJob):
 
     @property
     def header(self) -> dict[str, Any]:
-        """The attributes of the first raster that do not speak of its values."""
-        attrs = self.rasters[0].attrs
-        own = {name: value for name, value in attrs.items() if name not in _OF_VALUES}
-        return {**own, "Conventions": "CF-1.10"}
+        """The conventions; attributes of the inputs speak of the inputs."""
+        return {"Conventions": "CF-1.10"}
 
     def identity(self) -> dict[str, Any]:
         """Return the problem, its parameters, and the fingerprints of the rasters."""
         return {
             "operation": self.problem.name,
             **self.parameters,
-            "input": [raster.fingerprint() for raster in self.rasters],
+            "input": [
+                version.fingerprint if version else raster.fingerprint()
+                for raster, version in zip(self.rasters, self.first_versions, strict=True)
+            ],
             "tile": self.layout.tile,
             "shard": self.layout.shard,
         }
@@ -236,7 +246,7 @@ def raster_job(
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
     """
     first = rasters[0]
-    tile = options.tile if options.tile is not None else first.tile or config.get("tile")
+    tile = options.tile if options.tile is not None else first.tile or setting("tile")
     side = max(Layout(tile, tile).tile, least_tile)
     layout = run_layout(first.shape, side, options.shard)
     return RasterJob(

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from orograph.execution.run import cluster_failures
+from orograph.execution.workers import Witness, make_look
 from orograph.tiles.errors import RunError
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shared(run: Any, client: Client | None) -> Iterator[Any]:
-    """Yield the handle that tasks carry of a run, good until the context is left."""
+def shared(run: Any, client: Client | None, witness: Witness | None = None) -> Iterator[Any]:
+    """Yield the handle that tasks carry of a run, good until the context is left.
+
+    Workers that come later look for the ``witness`` before their first task.
+    """
     if client is None:
         yield run
         return
@@ -32,12 +36,14 @@ def shared(run: Any, client: Client | None) -> Iterator[Any]:
     with cluster_failures():
         # in a list: within one process Dask unwraps only what lies in something
         client.set_metadata([name], [to_serialize(run)])
+        client.set_metadata([f"{name}-witness"], witness and list(witness))
     try:
         yield name
     finally:
         if client.status == "running":
             with suppress(Exception):  # a scheduler that is gone keeps nothing
                 client.set_metadata([name], None)
+                client.set_metadata([f"{name}-witness"], None)
 
 
 def load(handle: Any) -> Any:
@@ -54,7 +60,16 @@ def _ask(name: str) -> Any:
     from distributed.utils import sync
 
     worker = get_worker()
-    kept = sync(worker.loop, worker.scheduler.get_metadata, keys=[name], default=None)
+
+    def ask(key: str) -> Any:
+        return sync(worker.loop, worker.scheduler.get_metadata, keys=[key], default=None)
+
+    witness = ask(f"{name}-witness")
+    if witness is not None:
+        host, trouble = make_look()(tuple(witness))
+        if trouble:
+            raise RunError(f"the worker {worker.address} on {host} {trouble}")
+    kept = ask(name)
     if kept is None:
         raise RunError("the run that this task belongs to has ended")
     return kept[0]

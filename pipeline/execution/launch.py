@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +19,10 @@ from dask.base import tokenize
 from orograph import __version__
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.execution.clusters import LateClient
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
+from orograph.execution.geotiff import file_target
 from orograph.execution.job import Engine, Job
 from orograph.execution.options import (
     RunOptions,
@@ -29,15 +32,21 @@ from orograph.execution.options import (
     where_to_work,
 )
 from orograph.execution.run import Run
+from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
-from orograph.settings import config, thread_count
-from orograph.tiles.errors import InputError
+from orograph.settings import setting, thread_count
+from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.integrity.verify import verify
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
+from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.store.create import add_table, update_attributes
 from orograph.tiles.store.ingest import ingest
+from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -56,9 +65,14 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
     InputError
         If the options cannot be used together, or ``out`` would overwrite an input.
     StoreExistsError
-        If ``out`` exists, or an unfinished run of it, and no option says what to do.
+        If ``out`` exists, or an unfinished run of it, and no option says what to do; or if another
+        writer is at work on it.
     """
-    client = where_to_work(job.rasters, options)
+    client: Client | None = None
+    target = file_target(job, options)
+    if target is not None:
+        # a store of that name is left from a run that was stopped after it had published it
+        options = replace(options, out=target.store, overwrite=not options.resume)
     if options.resume and options.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     cancelled = Event()
@@ -66,7 +80,9 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
     if stays_in_memory(job.rasters, options):
         work = _in_memory(job, options, cancelled, engines)
     else:
-        work = _on_disk(job, options, client, cancelled, engines)
+        work, client = _on_disk(job, options, cancelled, engines)
+    if target is not None:
+        work = target.write_after(work)
     return Run(work, lambda: engines[0] if engines else None, cancelled, client)
 
 
@@ -91,27 +107,42 @@ def _in_memory(
 def _on_disk(
     job: Job[T],
     options: RunOptions,
-    client: Client | None,
     cancelled: Event,
     engines: list[Engine],
-) -> Callable[[], T]:
-    scratch, out, identity = None, options.out, {}
+) -> tuple[Callable[[], T], Client | None]:
+    scratch, out, identity, lease = None, options.out, {}, None
     if out is None:
         scratch = tempfile.TemporaryDirectory(
-            prefix="orograph-", dir=config.get("scratch") or None, ignore_cleanup_errors=True
+            prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
         )
         out = Path(scratch.name) / "result.zarr"
     else:
         # not for a folder that no other run can find: fingerprints may take reading all cells
         identity = {**job.identity(), "orograph": __version__}
+        if options.resume:
+            _refuse_unversioned(job.rasters)
     for raster in job.rasters:
         refuse_overlap(raster, out)
-    space = Workspace(out, identity, overwrite=options.overwrite, resume=options.resume)
+    before = job.first_versions
+    if scratch is None:
+        lease = Lease(out, options.takeover).acquire(on_loss=cancelled.set)
+    try:
+        space = Workspace(
+            out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease
+        )
+        found = where_to_work(job.rasters, options)
+        client = found.start() if isinstance(found, LateClient) else found
+    except BaseException:
+        if lease is not None:
+            lease.release()
+        raise
 
     def run_in(checkpoints: CheckpointStore, sink: Sink) -> tuple[Engine, dict[str, Any]]:
-        backend = job.backend
+        backend, witness = job.backend, None
         if client is not None and backend == "auto":
             backend = decide_backend(client, cancelled)
+        if client is not None:
+            witness = _call_workers(client, space)
         context = RunContext(
             Quadtree(job.shape, job.layout.tile),
             shard_level(job.layout),
@@ -125,7 +156,7 @@ def _on_disk(
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)
-        with jobs.shared(engine, client) as handle:
+        with jobs.shared(engine, client, witness) as handle:
             return engine, engine.run(client, handle, cancelled)
 
     def do() -> T:
@@ -138,11 +169,13 @@ def _on_disk(
         if not job.stored:
             nothing = ArraySink({})
             engine, attributes = run_in(checkpoints, nothing)
+            refuse_changed(before, job.versions())
             return job.collect(engine, nothing, attributes)
         engine, attributes = run_in(checkpoints, StoreSink(space.result))
         if attributes:
             update_attributes(space.result, None, attributes)
         add_table(space.result, engine.table())
+        refuse_changed(before, job.versions())
         space.publish()
         result = job.open(space.out)
         return result if scratch is None else job.load(result)
@@ -150,11 +183,62 @@ def _on_disk(
     def work() -> T:
         try:
             return do()
+        except Exception as error:
+            _explain(error, job, space)
+            raise
         finally:
+            if lease is not None:
+                lease.release()
             if scratch is not None:
                 scratch.cleanup()
 
-    return work
+    return work, client
+
+
+def _explain(error: Exception, job: Job[Any], space: Workspace) -> None:
+    """Raise RunError if a run has failed because of what others did to its folder or inputs."""
+    try:
+        space.check()
+    except RunError as lost:
+        raise lost from error
+    if isinstance(error, Cancelled):
+        return
+    try:
+        with suppress_unreadable():
+            refuse_changed(job.first_versions, job.versions(), error)
+    except RunError:
+        space.clear()  # it holds parts of both inputs
+        raise
+
+
+def _refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
+    for raster in rasters:
+        if raster.fingerprint().startswith(UNVERSIONED):
+            raise InputError(
+                f"resume: neither an ETag nor a time is known of the input {raster}, so nothing "
+                "tells whether it is still the same; pass overwrite=True to start anew, or ingest "
+                "it first"
+            )
+
+
+def _call_workers(client: Client, space: Workspace) -> Witness:
+    """Return what later workers must find too; raise RunError if one of now cannot take part."""
+    witness = leave_witness(space.work, space.token)
+    try:
+        check_workers(client, witness)
+    except RunError:
+        if not space.resumed:
+            space.clear()
+        raise
+    return witness
+
+
+def _is_whole(copy: Storage) -> bool:
+    """Return whether a copy of an input is there, and matches its checksums."""
+    try:
+        return verify(copy).ok
+    except InputError:
+        return False
 
 
 def _reachable(job: Job[Any], space: Workspace, client: Client | None) -> tuple[Raster, ...]:
@@ -163,8 +247,10 @@ def _reachable(job: Job[Any], space: Workspace, client: Client | None) -> tuple[
     for number, raster in enumerate(job.rasters):
         if client is not None and isinstance(raster, ArrayRaster):
             copy = space.work.child(f"input-{number}.zarr")
-            if not copy.exists():
-                ingest(raster, copy, tile=job.layout.tile, shard=job.layout.shard)
+            if not _is_whole(copy):
+                copy.delete_all()
+                # whoever began it is gone: this run holds the folder
+                ingest(raster, copy, tile=job.layout.tile, shard=job.layout.shard, takeover=True)
             raster = StoreRaster(copy)
         reachable.append(raster)
     return tuple(reachable)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from orograph.execution.clusters import current_client
-from orograph.tiles.errors import InputError
+from orograph.execution.clusters import LateClient, check_client, current_client
+from orograph.kernels.backends import BACKENDS
+from orograph.settings import check_settings
+from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.grid.quadtree import Node, Quadtree
+from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.raster import ArrayRaster, Raster
 from orograph.tiles.store.create import Layout
-from orograph.tiles.store.storage import Location
+from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.vector.raster import LayerRaster
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -23,15 +26,38 @@ MOST_TILES_A_SIDE = 16
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is done; see `minimum_spanning_forest` for what each option means."""
+    """How a run is done; see `minimum_spanning_forest` for what each option means.
+
+    Raises
+    ------
+    InputError
+        If an option, or a setting that stands in for one, cannot be used.
+    """
 
     tile: int | None = None
     out: Location | None = None
     overwrite: bool = False
     resume: bool = False
-    client: Client | None = None
+    client: Client | LateClient | None = None
     backend: str | None = None
     shard: int | None = None
+    takeover: bool = False
+    wait: bool = True
+
+    def __post_init__(self) -> None:
+        check_settings()
+        if self.tile is not None:
+            Layout(self.tile, self.tile)
+        if self.shard is not None:
+            check_integer("shard", self.shard, 1, LONGEST_SIDE, "cells")
+        if self.out is not None:
+            # from its root: a change of the working directory does not move it
+            object.__setattr__(self, "out", open_storage(self.out, "out"))
+        for name in ("overwrite", "resume", "takeover", "wait"):
+            object.__setattr__(self, name, check_flag(name, getattr(self, name)))
+        if self.backend is not None:
+            check_choice("backend", self.backend, BACKENDS)
+        check_client(self.client)
 
 
 class RunKeywords(TypedDict, total=False):
@@ -42,37 +68,20 @@ class RunKeywords(TypedDict, total=False):
     out: str | Path | None
     overwrite: bool
     resume: bool
+    takeover: bool
     backend: str | None
     client: Client | None
 
 
-def check_choice(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    """Refuse a value that is not one of the known ones."""
-    if value not in known:
-        listed = ", ".join(repr(k) for k in known)
-        raise InputError(f"{name}: {value!r} is unknown; use one of {listed}")
-
-
-def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
-    """Refuse arguments that are of no use for ``what``: those not None, and those that are true."""
-    names = [name for name, value in optional.items() if value is not None]
-    names += [name for name, used in given.items() if used]
-    if names:
-        raise InputError(f"{names[0]}: of no use for {what}; leave it out")
-
-
 def stays_in_memory(rasters: tuple[Raster, ...], options: RunOptions) -> bool:
     """Return whether a run has no workspace on disk."""
-    in_memory = all(isinstance(raster, ArrayRaster) for raster in rasters)
+    in_memory = all(isinstance(raster, ArrayRaster | LayerRaster) for raster in rasters)
     return options.out is None and options.client is None and in_memory
 
 
-def where_to_work(rasters: tuple[Raster, ...], options: RunOptions) -> Client | None:
+def where_to_work(rasters: tuple[Raster, ...], options: RunOptions) -> Client | LateClient | None:
     """Return the client of the cluster that does the work; None: threads of this process."""
-    client = options.client
-    if client is not None and not hasattr(client, "scheduler_info"):
-        raise InputError(f"client: {client!r} is no Dask client; pass a distributed.Client")
-    return None if stays_in_memory(rasters, options) else client or current_client()
+    return None if stays_in_memory(rasters, options) else options.client or current_client()
 
 
 def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> Layout:

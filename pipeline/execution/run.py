@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from threading import Event, Thread
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from orograph.execution.feedback import (
+    SECONDS_OF_SILENCE,
+    compilations,
+    in_notebook,
+    show_live,
+    show_progress,
+    shows_progress,
+)
 from orograph.execution.watch import Watch
+from orograph.plotting import html
 from orograph.settings import thread_count
+from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -36,7 +47,7 @@ class Progress:
     done, total
         Those that are done, and all of them.
     waiting
-        Why nothing goes on, if no worker of the cluster works; else nothing.
+        Why nothing goes on: no worker of the cluster works, or kernels are compiled; else nothing.
 
     Examples
     --------
@@ -97,6 +108,8 @@ class Run(Generic[T]):
         self._error: BaseException | None = None
         self._latest = Progress(0, 0)
         self._ended = Event()
+        self._began, self._seconds = time.monotonic(), 0.0
+        compilations()
         Thread(target=self._do, name="orograph-run", daemon=True).start()
 
     def _do(self) -> None:
@@ -106,6 +119,7 @@ class Run(Generic[T]):
         except BaseException as error:
             self._error = error
         finally:
+            self._seconds = time.monotonic() - self._began
             self._ended.set()
 
     @property
@@ -131,8 +145,10 @@ class Run(Generic[T]):
         elif self._error is None:
             total = self._latest.total or self._now().total
             self._latest = Progress(total, total)
-        waiting = "" if self._ended.is_set() else self._watch.trouble
-        return replace(self._latest, waiting=waiting)
+        waiting = self._watch.trouble
+        if not waiting and not self._latest.done and compilations().running:
+            waiting = "kernels are compiled, once"
+        return replace(self._latest, waiting="" if self._ended.is_set() else waiting)
 
     def _now(self) -> Progress:
         engine = self._engine()
@@ -155,6 +171,9 @@ class Run(Generic[T]):
     def result(self, timeout: float | None = None) -> T:
         """Wait for the run and return its result.
 
+        On a terminal and in a notebook a bar shows how far it is, if it takes more than two seconds
+        and the setting ``progress`` is not False.
+
         Parameters
         ----------
         timeout
@@ -164,12 +183,18 @@ class Run(Generic[T]):
         ------
         TimeoutError
             If the run is still going on after ``timeout``; it is not stopped by that.
+        InputError
+            If ``timeout`` is no number of seconds.
         Cancelled
             If the run was cancelled.
         Exception
             Whatever made the run fail.
         """
+        if timeout is not None:
+            timeout = check_number("timeout", timeout, 0, TIMEOUT_MAX, "seconds, or None for ever")
         try:
+            if timeout is None and not self._ended.wait(SECONDS_OF_SILENCE) and shows_progress():
+                show_progress(self.progress, self._ended)
             ended = self._ended.wait(timeout)
         except KeyboardInterrupt:
             self.cancel()
@@ -186,6 +211,25 @@ class Run(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<orograph.Run: {self.status}, {self.progress()}>"
+
+    def _ipython_display_(self) -> None:
+        if in_notebook():
+            show_live(self._repr_html_, self._ended)
+        else:
+            print(repr(self))
+
+    def _repr_html_(self) -> str:
+        progress = self.progress()
+        seconds = self._seconds or time.monotonic() - self._began
+        rows: dict[str, Any] = {"status": self.status, "seconds": f"{seconds:.1f}"}
+        if progress.waiting:
+            rows["waiting"] = progress.waiting
+        if progress.done:
+            rows["tasks a second"] = f"{progress.done / seconds:.3g}"
+        rows |= self.statistics()
+        address = self.dashboard_link
+        above = html.bar(progress.done, progress.total) + (html.link(address) if address else "")
+        return html.table("Run", rows, above)
 
 
 def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cancelled: Event) -> Any:

@@ -17,13 +17,17 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from orograph.execution.checkpoints import FolderCheckpoints
-from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
+from orograph.tiles.files import is_token
+from orograph.tiles.integrity.metadata import read_metadata, run_of
 from orograph.tiles.store.codec import FORMAT
-from orograph.tiles.store.publish import check_target, partial_storage, publish, run_of
-from orograph.tiles.store.storage import Location, Storage, is_token, local_path, open_storage
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.publish import check_target, partial_storage, publish
+from orograph.tiles.store.storage import Location, Storage, open_storage
 
 IDENTITY = "run.json"
 
@@ -41,6 +45,8 @@ class Workspace:
         May a store at ``out``, or an unfinished run that would make one, be replaced?
     resume
         Go on with an unfinished run, if there is one of this identity.
+    lease
+        The lease of ``out``, which the caller holds; None where no other writer can come.
 
     Raises
     ------
@@ -51,12 +57,20 @@ class Workspace:
     """
 
     def __init__(
-        self, out: Location, identity: Mapping[str, Any], *, overwrite: bool, resume: bool
+        self,
+        out: Location,
+        identity: Mapping[str, Any],
+        *,
+        overwrite: bool,
+        resume: bool,
+        lease: Lease | None = None,
     ) -> None:
         self.out = open_storage(out)
         self.folder = partial_storage(self.out)
         self._identity = json.loads(json.dumps(identity))
         self._overwrite = overwrite
+        self._lease = lease
+        self._opened = False
         self.token = uuid.uuid4().hex
         self.resumed = self.finished = False
         found = self._found()
@@ -64,7 +78,7 @@ class Workspace:
             self._check_identity(found["identity"])
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
-            self.resumed = run_of(self.result) == self.token
+            self.resumed = self._resumable()
             if not self.finished:
                 self._check_format(found["format"])
         if not self.finished:
@@ -86,7 +100,7 @@ class Workspace:
         """The store that is being written."""
         return self.work.child("result.zarr")
 
-    def open(self, create_result: Callable[[Storage, str], None]) -> FolderCheckpoints:
+    def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
         """Make the folder ready, with an empty result unless the run is resumed."""
         checkpoints = self.work.child("checkpoints")
         if not self.resumed:
@@ -105,15 +119,32 @@ class Workspace:
             # last: a folder that has an identity has all that must be there to begin with
             entry = {"identity": self._identity, "token": self.token, "format": FORMAT}
             self.folder.put(IDENTITY, json.dumps(entry, indent=1).encode())
-        return FolderCheckpoints(local_path(checkpoints))
+        self._opened = True
+        return StoredCheckpoints(checkpoints)
 
     def publish(self) -> None:
         """Give the finished result its name and remove everything else."""
-        publish(self.result, self.out, self._overwrite)
+        publish(self.result, self.out, self._overwrite, self._lease)
         self.clear()
+
+    def check(self) -> None:
+        """Raise RunError if another has taken the place of this run, or its folder is gone."""
+        if self._lease is not None:
+            try:
+                self._lease.check()
+            except RunError:
+                with suppress(InputError):  # the folder that held all of it is gone
+                    self.out.check_place()
+                    raise
+        if self._opened and not self.work.exists():
+            raise RunError(
+                f"{self.work}, where this run kept all it had, has been removed while it went on; "
+                "nothing was published: start it anew"
+            )
 
     def clear(self) -> None:
         """Remove the folder so that at no moment half of it looks like something to go on with."""
+        self._opened = False
         self.folder.delete(IDENTITY)
         self.folder.delete_all()
 
@@ -133,6 +164,14 @@ class Workspace:
                 f"out: {self.folder} is in the way and holds no unfinished run; move it away"
             )
         return None
+
+    def _resumable(self) -> bool:
+        """Return whether the result of the unfinished run is there and its metadata are whole."""
+        try:
+            read_metadata(self.result, unfinished=True)
+        except (DamagedStoreError, InputError):
+            return False
+        return run_of(self.result) == self.token
 
     def _check_format(self, found: Any) -> None:
         if found != FORMAT:

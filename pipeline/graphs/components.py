@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions, check_choice
+from orograph.execution.options import RunOptions
 from orograph.graphs.components_sweep import GraphComponents
 from orograph.graphs.job import Columns, graph_run, sweep_run, vertex_columns
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.components import number_components
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 

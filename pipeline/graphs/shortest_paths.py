@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions, check_choice
+from orograph.execution.options import RunOptions
 from orograph.graphs.job import Columns, check_graph, graph_run, vertex_columns
 from orograph.graphs.part_paths import costs_by_parts
 from orograph.kernels.backends import get_backend
@@ -22,6 +22,7 @@ from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
 
@@ -165,7 +166,7 @@ def shortest_paths(
             raise InputError(f"strategy: {strategy!r} is one of 'bellman-ford', not of {method!r}")
         method = "bellman-ford"
     starts = graph.vertices(sources, "sources")
-    options = RunOptions(None, out, overwrite, resume, client, backend)
+    options = RunOptions(None, out, overwrite, resume, client, backend, wait=wait)
     method = choose_method(graph, method, options)
     chosen = choose_backend(STAGES[method], (), options)
     search = PathSearch(
@@ -181,7 +182,7 @@ def shortest_paths(
         return search.from_all(starts, backend)
 
     run = graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}

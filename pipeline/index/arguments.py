@@ -16,14 +16,13 @@ from orograph.distance.arguments import (
 )
 from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance
-from orograph.execution.options import check_choice
-from orograph.index.format import Form
+from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.kernels.relax.models import MODELS, CostModel
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag, check_integer
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster
 
-MOST_CELLS_A_SIDE = 1024
 BLOCK = 128
 LEVELS = 1
 
@@ -41,31 +40,25 @@ class BuildSpec:
 
 def check_form(
     cost: str, connectivity: int, block: int, levels: int, dtype: Any, sparsify: bool
-) -> str:
-    """Refuse what no index can be; the name of the dtype.
+) -> tuple[str, int, int, int, str, bool]:
+    """Return what an index is to be, in the same order; refuse what none can be.
 
     Raises
     ------
     InputError
     """
-    check_choice("cost", cost, tuple(MODELS))
-    check_choice("connectivity", connectivity, (4, 8))
-    try:
-        # NumPy takes None for float64
-        name: Any = None if dtype is None else str(np.dtype(dtype))
-    except TypeError:
-        name = dtype
-    check_choice("dtype", name, DTYPES)
-    check_choice("sparsify", sparsify, (False, True))
-    for argument, value, least in (("block", block, 1), ("levels", levels, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise InputError(f"{argument}: {value!r}; it must be a whole number, {least} or more")
-    if levels > 10 or block << levels > MOST_CELLS_A_SIDE:
+    cost = check_choice("cost", cost, tuple(MODELS))
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    sparsify = check_flag("sparsify", sparsify)
+    block = check_integer("block", block, 1, unit="cells")
+    levels = check_integer("levels", levels, 0, 10)
+    if block << levels > MOST_CELLS_A_SIDE:
         raise InputError(
             f"block: {block} with levels={levels} makes blocks of more than {MOST_CELLS_A_SIDE} "
             f"cells a side, whose matrices do not pay; {BLOCK} with levels={LEVELS} are usual"
         )
-    return str(name)
+    return cost, connectivity, block, levels, dtype, sparsify
 
 
 def wanted_index(
@@ -80,6 +73,8 @@ def wanted_index(
     dtype: str = "float64",
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     sparsify: bool = False,
 ) -> BuildSpec:
     """Return the specification of an index from the arguments of `DistanceIndex.build`.
@@ -89,8 +84,10 @@ def wanted_index(
     InputError
         If an argument or a raster is not what is asked for.
     """
-    dtype = check_form(cost, connectivity, block, levels, dtype, sparsify)
-    surface = open_surface(friction, elevation, cost, nodata)
+    cost, connectivity, block, levels, dtype, sparsify = check_form(
+        cost, connectivity, block, levels, dtype, sparsify
+    )
+    surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first, rasters = surface.first, surface.rasters
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
@@ -100,14 +97,14 @@ def wanted_index(
     problem = Distance.on_rasters(surface.named, model, np.dtype(dtype), connectivity, lengths)
     form = Form(
         shape=first.shape,
-        block=int(block),
-        levels=int(levels),
+        block=block,
+        levels=levels,
         cost=cost,
         coefficients=problem.model.coefficients,
         connectivity=connectivity,
         dtype=dtype,
         rasters=tuple(surface.named),
         fingerprint="",
-        sparsify=bool(sparsify),
+        sparsify=sparsify,
     )
     return BuildSpec(form, rasters, problem)

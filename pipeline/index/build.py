@@ -77,14 +77,18 @@ class Build:
         self.context.checkpoints.save("done", node, True)
 
     def _written(self, window: Window) -> bool:
-        return all(self.context.sink.written(name, window) for name in self.store.form.rasters)
+        """Return whether an earlier run made a shard and its blocks, and all can be read back."""
+        rasters, blocks = self.store.form.rasters, self.store.form.blocks_in(window)
+        return all(self.context.sink.intact(name, window) for name in rasters) and all(
+            map(self.store.intact, blocks)
+        )
 
     def _make(self, window: Window) -> None:
         form, sink, names = self.store.form, self.context.sink, self.store.form.rasters
         frame = with_halo(window, form.shape)
         cells = [raster.read(frame) for raster in self.rasters]
         self.problem.check(cells, frame)
-        todo = [block for block in form.blocks_in(window) if not self.store.has(block)]
+        todo = [block for block in form.blocks_in(window) if not self.store.intact(block)]
         places = [form.window(block) for block in todo]
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
         costs = costs_of(self.problem, cells, window, frame, form.shape)
@@ -93,6 +97,7 @@ class Build:
             own = costs_of(self.problem, cells, places[i], frame, form.shape)
             self.store.write(todo[i], matrix, leaving_costs(own))
             self.context.stop_if_cancelled()
+        self.store.sync(todo)
         for name, raster in zip(names, cells, strict=True):
             nodata = self.problem.nodata[name]
             sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))

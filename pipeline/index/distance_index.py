@@ -5,20 +5,19 @@ One idea, long: one public class, each of whose methods says what it takes, retu
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
-from orograph.execution.clusters import current_client
+from orograph.execution.clusters import LateClient, check_client, current_client
+from orograph.execution.feedback import compilations
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
@@ -35,10 +34,12 @@ from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER
-from orograph.tiles.errors import InputError
-from orograph.tiles.grid.window import Window
+from orograph.plotting import html
+from orograph.tiles.arguments import check_integer, shown
+from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
-from orograph.tiles.store.storage import Location
+from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,7 +47,10 @@ if TYPE_CHECKING:
 
     from orograph.execution.run import Run
 
+T = TypeVar("T")
 MEMORY = 2**32
+ATTEMPTS = 9
+MOST_MEMORY = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,19 @@ class DistanceIndex:
     """
 
     def __init__(self, store: IndexStore, memory: int, client: Client | None) -> None:
-        _check_memory(memory)
+        if not isinstance(store, IndexStore):
+            raise InputError(
+                f"store: {shown(store)}; an index is made by DistanceIndex.build, or opened by "
+                "DistanceIndex.open"
+            )
+        memory = _check_memory(memory)
+        check_client(client)
         self._store = store
         self._blocks = Blocks(store, memory)
         self._client = client
         self._touched: QueryStats | None = None
         self._all_bytes: int | None = None
+        compilations()  # says so, if a question needs kernels
 
     # -- making and opening ------------------------------------------------------------------
 
@@ -117,10 +128,13 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
         resume: bool = ...,
+        takeover: bool = ...,
         wait: Literal[True] = ...,
         backend: str | None = ...,
         client: Client | None = ...,
@@ -142,10 +156,13 @@ class DistanceIndex:
         dtype: str = ...,
         cell_size: float | tuple[float, float] | None = ...,
         nodata: float | int | None = ...,
+        band: int | None = ...,
+        variable: str | None = ...,
         sparsify: bool = ...,
         memory: int = ...,
         overwrite: bool = ...,
         resume: bool = ...,
+        takeover: bool = ...,
         wait: Literal[False],
         backend: str | None = ...,
         client: Client | None = ...,
@@ -166,10 +183,13 @@ class DistanceIndex:
         dtype: str = "float64",
         cell_size: float | tuple[float, float] | None = None,
         nodata: float | int | None = None,
+        band: int | None = None,
+        variable: str | None = None,
         sparsify: bool = False,
         memory: int = MEMORY,
         overwrite: bool = False,
         resume: bool = False,
+        takeover: bool = False,
         wait: bool = True,
         backend: str | None = None,
         client: Client | None = None,
@@ -178,7 +198,7 @@ class DistanceIndex:
 
         Parameters
         ----------
-        friction, elevation, cost, coefficients, cell_size, dtype, nodata
+        friction, elevation, cost, coefficients, cell_size, dtype, nodata, band, variable
             As of `cost_distance`.
         store : path
             Zarr store to write.
@@ -194,7 +214,7 @@ class DistanceIndex:
             same; see the notes for what it saves and costs.
         memory : int
             Bytes of matrices that questions may keep in memory.
-        overwrite, resume, wait, backend, client
+        overwrite, resume, takeover, wait, backend, client
             As of `minimum_spanning_forest`.
 
         Returns
@@ -224,7 +244,17 @@ class DistanceIndex:
         it is for indices that are to be kept or sent, not for those asked once
         (``benchmarks/index.py --sparsify``).
         """
-        _check_memory(memory)
+        memory = _check_memory(memory)
+        options = RunOptions(
+            None,
+            open_storage(store, "store"),
+            overwrite,
+            resume,
+            client,
+            backend,
+            takeover=takeover,
+            wait=wait,
+        )
         wanted = wanted_index(
             friction,
             elevation=elevation,
@@ -236,16 +266,18 @@ class DistanceIndex:
             dtype=dtype,
             cell_size=cell_size,
             nodata=nodata,
+            band=band,
+            variable=variable,
             sparsify=sparsify,
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
-        options = RunOptions(None, store, overwrite, resume, client, backend)
         chosen = choose_backend("solve_blocks", wanted.rasters, options)
-        client = where_to_work(wanted.rasters, options)
+        found = where_to_work(wanted.rasters, options)
+        client = None if isinstance(found, LateClient) else found
         job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
         run = launch(job, options)
-        return run.result() if wait else run
+        return run.result() if options.wait else run
 
     @classmethod
     def open(
@@ -262,7 +294,8 @@ class DistanceIndex:
         InputError
             If there is none.
         """
-        return cls(IndexStore.open(store), memory, client)
+        memory = _check_memory(memory)
+        return cls(IndexStore.open(open_storage(store, "store")), memory, client)
 
     # -- what it is --------------------------------------------------------------------------
 
@@ -319,6 +352,21 @@ class DistanceIndex:
             f"{sparsified}>"
         )
 
+    def _repr_html_(self) -> str:
+        form, touched = self._store.form, self._touched
+        rows: dict[str, Any] = {
+            "cells": f"{form.shape[0]} x {form.shape[1]}",
+            "cost": form.cost,
+            "connectivity": form.connectivity,
+            "dtype": form.dtype,
+            "blocks": f"{form.count} of {form.side} x {form.side} cells",
+            "on disk": f"{self.nbytes:,} bytes, {self.bytes_per_cell:.1f} a cell",
+            "sparsified": "yes" if form.sparsify else "no",
+        }
+        if touched is not None:
+            rows["last question"] = f"read {touched.bytes:,} bytes of {touched.blocks} blocks"
+        return html.table("Distance index", rows)
+
     # -- questions ---------------------------------------------------------------------------
 
     def distance_matrix(
@@ -329,8 +377,8 @@ class DistanceIndex:
         Parameters
         ----------
         points : points
-            In map coordinates, shape (n, 2), x and y, or anything with a ``geometry`` of points,
-            brought to the CRS of the raster.
+            In map coordinates, shape (n, 2), x and y, or a vector layer of points, brought to the
+            CRS of the raster.
         targets : points, optional
             Where to, in the same way; by default the points themselves.
         snap : bool or int
@@ -353,7 +401,7 @@ class DistanceIndex:
         Exact. Sums are taken in another order than by `cost_distance`: floats agree with its
         within rounding, integers are the same. The same bits for any number of workers.
         """
-        start, end, costs = self._table(points, targets, snap, None)
+        start, end, costs = self._answer(lambda: self._table(points, targets, snap, None))
         if costs.dtype.kind == "i":
             costs = np.where(costs >= BARRIER, -1, costs)
         return _labelled(costs, start, end)
@@ -378,11 +426,14 @@ class DistanceIndex:
         """
         import xarray as xr
 
-        count = len(cells_of_points(self._store, points if targets is None else targets, snap)[0])
-        most = count - (targets is None)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= most:
-            raise InputError(f"k: {k!r}; it must be 1 to {most}, the number of targets")
-        start, _, costs = self._table(points, targets, snap, k + (targets is None))
+        name = "points" if targets is None else "targets"
+        given = points if targets is None else targets
+        most = len(cells_of_points(self._store, given, snap, name)[0]) - (targets is None)
+        if not most:
+            raise InputError("points: one, and no targets; give two points at least, or targets")
+        k = check_integer("k", k, 1, most, "targets")
+        others = k + (targets is None)
+        start, _, costs = self._answer(lambda: self._table(points, targets, snap, others))
         nothing = costs.dtype.type(BARRIER if costs.dtype.kind == "i" else np.inf)
         if targets is None:
             np.fill_diagonal(costs, nothing)
@@ -409,17 +460,20 @@ class DistanceIndex:
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
+        all_touched: bool = False,
     ) -> xr.Dataset:
         """Return the least cost of reaching each cell from the nearest of some sources.
 
         Parameters
         ----------
-        sources : raster or points
-            As of `cost_distance`: points, or a raster.
+        sources : raster, points or vector layer
+            As of `cost_distance`.
         window : (int, int, int, int), optional
             The cells that are wanted: first row, first column, rows and columns. By default all.
         snap : bool or int
             As of `distance_matrix`.
+        all_touched : bool
+            Take all cells that areas touch.
 
         Returns
         -------
@@ -432,12 +486,16 @@ class DistanceIndex:
         Blocks are read as far as the sources' costs spread below the greatest one in the window.
         For a whole raster `cost_distance` is quicker.
         """
-        part = self._window(window)
-        cells = cells_of_sources(self._store, sources, snap)
-        context = QueryContext()
-        found = field_of(self._blocks, cells, part, context)
-        self._tell(context)
-        return found
+        part = parse_window(window, self.shape)
+
+        def ask() -> xr.Dataset:
+            cells = cells_of_sources(self._store, sources, snap, all_touched)
+            context = QueryContext()
+            found = field_of(self._blocks, cells, part, context)
+            self._tell(context)
+            return found
+
+        return self._answer(ask)
 
     def path(self, start: Any, end: Any, *, snap: bool | int = False) -> LeastCostPath:
         """Return a least-cost path from one point to another.
@@ -463,6 +521,9 @@ class DistanceIndex:
         -----
         The index tells which blocks the path can pass; inside them it is found by `cost_distance`.
         """
+        return self._answer(lambda: self._path(start, end, snap))
+
+    def _path(self, start: Any, end: Any, snap: bool | int) -> LeastCostPath:
         ends = [cells_of_points(self._store, point, snap, name)[0]
                 for name, point in (("start", start), ("end", end))]  # fmt: skip
         for name, cells in zip(("start", "end"), ends, strict=True):
@@ -481,6 +542,7 @@ class DistanceIndex:
         friction: Any = None,
         *,
         elevation: Any = None,
+        takeover: bool = False,
     ) -> int:
         """Put new values into a window of the raster, and make the blocks anew that it meets.
 
@@ -491,6 +553,9 @@ class DistanceIndex:
         friction, elevation : raster
             New values there, of the window's shape: those of them that costs come from. NaN marks
             barriers.
+        takeover : bool
+            Take the place of another writer that is at work on the index; that one ends with an
+            error.
 
         Returns
         -------
@@ -498,19 +563,49 @@ class DistanceIndex:
             How many blocks were made anew: those that the window meets, and those beside it, for
             steps into it cost something else now.
 
+        Raises
+        ------
+        InputError
+            If the window or the values do not fit, or another index has been built in its place.
+        StoreExistsError
+            If another writer is at work on the index.
+        RunError
+            If another writer has taken the place of this one.
+
         Notes
         -----
         The index is then the same to the bit as one built of the changed raster. A process that is
-        killed meanwhile leaves the old index, or the new one.
+        killed meanwhile leaves the old index, or the new one. Updates by others since the index was
+        opened stay; questions under way in other processes are asked again.
         """
-        part = self._window(window)
+        if window is None:
+            raise InputError("window: None; give its first row, first column, rows and columns")
+        part = parse_window(window, self.shape)
         given = {"friction": friction, "elevation": elevation}
-        made = update_index(self._store, part, given)
+        made = update_index(self._store, part, given, takeover)
         self._blocks.forget()
         self._all_bytes = None
         return made
 
     # -- common ------------------------------------------------------------------------------
+
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """Answer a question by one version of the index: ask again if it is updated meanwhile."""
+        for _ in range(ATTEMPTS):
+            if self._store.refresh():
+                self._blocks.forget()
+                self._all_bytes = None
+            try:
+                answer = ask()
+            except Exception:
+                if not self._store.has_changed():
+                    raise
+                continue
+            if not self._store.has_changed():
+                return answer
+        raise RunError(
+            f"{self._store.storage} was updated {ATTEMPTS} times while it was asked; ask again"
+        )
 
     def _table(
         self, points: Any, targets: Any, snap: bool | int, nearest: int | None
@@ -524,25 +619,6 @@ class DistanceIndex:
         self._tell(context)
         return start, end, costs
 
-    def _window(self, window: Window | tuple[int, int, int, int] | None) -> Window:
-        whole = Window(0, 0, *self.shape)
-        if window is None:
-            return whole
-        given = _as_given(window) if isinstance(window, Window) else window
-        try:
-            part = Window(*(operator.index(n) for n in given))
-        except TypeError:
-            raise InputError(
-                f"window: {window!r}; give its first row, first column, rows and columns, as whole "
-                "numbers"
-            ) from None
-        if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(self.shape) != part:
-            raise InputError(
-                f"window: {_as_given(part)} (row, column, rows, columns) is empty or leaves "
-                f"the raster of {self.shape[0]} x {self.shape[1]} cells; give a part of it"
-            )
-        return part
-
     def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
             self._all_bytes = self._store.bytes("matrices/c")
@@ -553,11 +629,6 @@ class DistanceIndex:
             all_bytes=self._all_bytes,
             visits=context.visits,
         )
-
-
-def _as_given(window: Window) -> tuple[int, int, int, int]:
-    """Return a window from an argument."""
-    return window.y, window.x, window.height, window.width
 
 
 def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
@@ -580,6 +651,5 @@ def _labelled(costs: npt.NDArray[Any], start: Any, end: Any) -> xr.DataArray:
     return xr.DataArray(costs, coords, ("from", "to"), "cost", _cost_attributes(costs.dtype))
 
 
-def _check_memory(memory: Any) -> None:
-    if isinstance(memory, bool) or not isinstance(memory, Integral) or memory < 0:
-        raise InputError(f"memory: {memory!r}; it must be a whole number of bytes, such as 2**32")
+def _check_memory(memory: Any) -> int:
+    return check_integer("memory", memory, 0, MOST_MEMORY, "bytes")

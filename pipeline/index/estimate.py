@@ -9,7 +9,6 @@ over the grid, the same ones each time.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -30,12 +29,11 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import MODELS
 from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, check_shape
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.errors import InputError
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
-from orograph.tiles.store.publish import write_group_metadata
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
@@ -69,9 +67,11 @@ def estimate_index(
     """Return what `DistanceIndex.build` will take; ``raster`` is friction, or only a shape."""
     if tile is not None:
         raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
-    kind = "float64" if dtype is None else dtype
+    kind: Any = "float64" if dtype is None else dtype
     if isinstance(raster, tuple):
-        name = check_form(cost, connectivity, block, levels, kind, sparsify)
+        cost, connectivity, block, levels, name, sparsify = check_form(
+            cost, connectivity, block, levels, kind, sparsify
+        )
         names = MODELS[cost].takes
         shape = check_shape(raster)
         form = Form(
@@ -96,7 +96,7 @@ def estimate_index(
         connectivity=connectivity,
         block=block,
         levels=levels,
-        dtype=str(np.dtype(kind)),
+        dtype=kind,
         cell_size=cell_size,
         nodata=nodata,
         sparsify=sparsify,
@@ -237,10 +237,9 @@ def _bytes_of_an_empty(wanted: BuildSpec) -> int:
     """Return the size of metadata, coordinates and indices of shards."""
     place = wanted.rasters[0].georeference
     form = replace(wanted.form, fingerprint="0" * 64 * len(wanted.rasters))
-    with tempfile.TemporaryDirectory(dir=config.get("scratch") or None) as folder:
+    with tempfile.TemporaryDirectory(dir=setting("scratch")) as folder:
         path = Path(folder) / "empty"
         store = IndexStore.create(path, form, wanted.problem.lengths, place, "0" * 32)
-        write_group_metadata(path, json.loads((path / "zarr.json").read_bytes()))
         shards = math.prod(form.layout.count(form.shape)) * len(form.rasters)
         tiles = (form.layout.shard // form.layout.tile) ** 2
         return store.bytes() + shards * (16 * tiles + 4)

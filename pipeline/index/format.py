@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +16,7 @@ from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
-from orograph.tiles.grid.window import Window
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.store.codec import (
     SHUFFLE,
     compress,
@@ -27,6 +30,8 @@ Array = npt.NDArray[Any]
 
 FORMAT = 2
 READABLE = (1, FORMAT)  # 1 had no ``sparsify``
+MOST_CELLS_A_SIDE = 1024  # of a stored block
+DTYPES = ("float64", "float32", "int64")
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,40 @@ class Form:
             nodata=dict.fromkeys(self.rasters, self.barrier),
             cells=self.shape[0] * self.shape[1],
         )
+
+
+def parse_form(stated: Mapping[str, Any]) -> Form:
+    """Return the form that JSON fields state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they state none.
+    """
+    lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
+    form = Form(**{**stated, **lists})
+    model = MODELS.get(form.cost)
+    sides = form.shape if isinstance(form.shape, tuple) else ()
+    rasters = form.rasters if isinstance(form.rasters, tuple) else ()
+    whole = (form.block, form.levels, form.connectivity, *sides)
+    if not (
+        model is not None
+        and all(type(number) is int for number in whole)
+        and (len(sides), len(rasters)) == (2, len(set(rasters)))
+        and all(1 <= side <= LONGEST_SIDE for side in sides)
+        and (form.block >= 1 and 0 <= form.levels <= 10 and form.side <= MOST_CELLS_A_SIDE)
+        and (form.connectivity in (4, 8) and form.dtype in DTYPES)
+        and set(model.needs) <= set(rasters) <= set(model.takes)
+        and isinstance(form.coefficients, tuple)
+        and all(type(c) is float and math.isfinite(c) for c in form.coefficients)
+        and len(form.coefficients) == len(model.coefficients)
+        and isinstance(form.fingerprint, str)
+        and isinstance(form.sparsify, bool)
+    ):
+        raise ValueError(f"{reprlib.repr(dict(stated))} is the form of no index")
+    if model.check:
+        model.check(*form.coefficients)
+    return form
 
 
 def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:

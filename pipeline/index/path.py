@@ -84,4 +84,5 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference
-    return LeastCostPath(cells, coordinates_of(cells[:, 0], cells[:, 1], place), path.cost)
+    coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
+    return LeastCostPath(cells, coordinates, path.cost, place.map_crs)

@@ -31,7 +31,7 @@ from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import Window
@@ -78,7 +78,7 @@ class QueryContext:
 
 
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(config.get("threads") or os.cpu_count(), "orograph-index")
+    return ThreadPoolExecutor(setting("threads") or os.cpu_count(), "orograph-index")
 
 
 def _version(store: IndexStore) -> State | None:
@@ -110,16 +110,20 @@ def cells_of_points(
     return np.stack([rows, columns], axis=1), where
 
 
-def cells_of_sources(store: IndexStore, sources: Any, snap: bool | int) -> Indices:
+def cells_of_sources(
+    store: IndexStore, sources: Any, snap: bool | int, all_touched: bool = False
+) -> Indices:
     """Sources as rows and columns of passable cells, (n, 2)."""
     first = store.rasters[0]
-    points, raster = parse_sources(sources, first, 0.0, snap, None)
+    points, raster, targets = parse_sources(
+        sources, first, 0.0, snap, None, all_touched=all_touched
+    )
     if points is not None:
         return np.stack([points.rows, points.columns], axis=1)
     assert raster is not None
     found: list[Indices] = [np.empty((0, 2), np.int64)]
     for window in store.form.layout.windows(store.form.shape):
-        wanted = is_source(raster.read(window), raster.nodata, None)
+        wanted = is_source(raster.read(window), raster.nodata, targets)
         for walked in store.rasters:
             wanted &= valid_cells(walked.read(window), walked.nodata)
         found.append(np.argwhere(wanted) + np.array([window.y, window.x]))

@@ -10,15 +10,18 @@ Beside the rasters of costs (as they are walked on: barriers are nodata) there a
   `orograph.kernels.boundary.sparsify`.
 - ``lengths`` (kind, row): of steps; see `orograph.tiles.grid.lengths`.
 
-An update writes its objects into a folder beside them, then says that they are all there, and only
-then gives them their names. So a killed update has not begun, or is ended by whoever opens the
-index next.
+An update holds the lease of the index. It writes its objects below a token of its own beside
+them, then says that they are all there (`COMMITTED`), and only then gives them their names. So a
+killed update has not begun, or is ended by whoever takes the lease next: an update, or who opens
+the index. Whoever has the index open sees from the state of its metadata that it has changed.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,20 +34,39 @@ from orograph.index.format import (
     decode_record,
     encode_block,
     marks_of,
+    parse_form,
     split_record,
 )
-from orograph.tiles.errors import DamagedChunkError, InputError, report_full_storage
+from orograph.tiles.errors import (
+    DamagedChunkError,
+    InputError,
+    StoreExistsError,
+    report_full_storage,
+)
+from orograph.tiles.files import is_token
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.integrity.dense import DenseArray
+from orograph.tiles.integrity.metadata import (
+    GROUP,
+    StoreMetadata,
+    check_format,
+    damaged,
+    read_document,
+    read_metadata,
+    write_group_metadata,
+)
 from orograph.tiles.raster.raster import StoreRaster
-from orograph.tiles.store.create import Variable, create_store
-from orograph.tiles.store.publish import MARK, check_format, group_attributes
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.store.create import Variable, create_dense, create_store, list_table
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 Array = npt.NDArray[Any]
 
 HEADER = "distance_index"
 PENDING = ".update"
 COMMITTED = "committed.json"
+SECONDS_TO_SETTLE = 60.0
+"""How long to wait for a writer that gives its objects their names."""
 
 
 class IndexStore:
@@ -54,85 +76,90 @@ class IndexStore:
         self.storage = open_storage(place)
         self.form = form
         self._unfinished = unfinished
+        self._token = ""
+        self._seen: State | None = None
 
     @classmethod
     def create(
         cls, path: Location, form: Form, lengths: Array, place: Georeference, run: str
     ) -> IndexStore:
         """Lay out an empty one."""
-        import zarr
-        from zarr.codecs import BloscCodec, Crc32cCodec
-
         dtype = np.dtype(form.dtype)
         variables = [Variable(name, dtype, form.barrier) for name in form.rasters]
         header = {HEADER: json.dumps(asdict(form))}
         storage = open_storage(path)
         create_store(storage, form.shape, form.layout, variables, place, header, run)
-        compress = BloscCodec(
-            typesize=dtype.itemsize, cname="lz4", clevel=1, shuffle="shuffle", blocksize=0
-        )
+        about = "boundary distances of blocks, and steps out of them"
         with report_full_storage(str(storage)):
-            group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
-            group.create_array(
+            create_dense(
+                storage,
                 "matrices",
-                shape=(form.count, form.record),
-                dtype=dtype,
-                chunks=(1, form.record),
-                compressors=[compress, Crc32cCodec()],
-                fill_value=0,
-                dimension_names=("block", "entry"),
-                attributes={"long_name": "boundary distances of blocks, and steps out of them"},
+                (form.count, form.record),
+                dtype,
+                (1, form.record),
+                ("block", "entry"),
+                {"long_name": about},
+                level=1,
             )
-            table = group.create_array(
+            table = create_dense(
+                storage,
                 "lengths",
-                shape=lengths.shape,
-                dtype=np.float64,
-                chunks=lengths.shape,
-                compressors=[Crc32cCodec()],
-                fill_value=0,
-                dimension_names=("kind", "row"),
-                attributes={"long_name": "lengths of steps"},
+                lengths.shape,
+                np.dtype(np.float64),
+                lengths.shape,
+                ("kind", "row"),
+                {"long_name": "lengths of steps"},
             )
             table[...] = lengths
-            mark: Any = group.attrs[MARK]
-            group.attrs[MARK] = {**mark, "table": ["matrices", "lengths"]}
+            storage.sync("lengths/c/0/0")
+        list_table(storage, ["matrices", "lengths"])
         return cls(storage, form, unfinished=True)
 
     @classmethod
     def open(cls, place: Location) -> IndexStore:
         """One that is whole; an update that was killed while it gave names is ended first."""
         storage = open_storage(place)
-        attributes = group_attributes(storage)
-        if attributes is None or HEADER not in attributes:
-            StoreRaster(storage)  # says what is wrong if it is no store at all
-            raise InputError(
-                f"{storage} is a store, but holds no distance index; make one with "
-                "DistanceIndex.build(friction, store)"
-            )
-        if not attributes.get(MARK, {}).get("complete"):
-            raise InputError(f"{storage} is unfinished; build the index again with overwrite=True")
-        stated = json.loads(attributes[HEADER])
-        found = stated.get("format")
-        check_format(f"the distance index {storage}", found, READABLE, "build it again")
-        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
-        store = cls(storage, Form(**{**stated, **lists}))
-        store.settle()
+        store = cls(storage, _read_form(storage))
+        store.refresh()
         return store
+
+    def refresh(self) -> bool:
+        """Read what has changed since this was opened or refreshed; return whether anything has.
+
+        An update that was killed while it gave names is ended first.
+
+        Raises
+        ------
+        InputError
+            If another index has taken the place of the one that was opened.
+        StoreExistsError
+            If a writer that is at work does not end giving names.
+        """
+        self._end_killed_update()
+        seen = self.storage.state("zarr.json")
+        if seen is not None and seen == self._seen:
+            return False
+        form = _read_form(self.storage)
+        if replace(form, fingerprint=self.form.fingerprint) != self.form:
+            raise InputError(
+                f"{self.storage}: another index has been built there since it was opened; open it "
+                "again"
+            )
+        self.form, self._seen = form, seen
+        for name in ("rasters", "lengths"):
+            self.__dict__.pop(name, None)
+        return True
+
+    def has_changed(self) -> bool:
+        """Return whether something may have changed since the last `refresh`."""
+        return self.storage.state("zarr.json") != self._seen or self.is_committed()
 
     @cached_property
     def lengths(self) -> Array:
         """Of steps."""
-        import zarr
-
-        try:
-            array: Any = zarr.open_array(
-                self.storage.zarr_store(), path="lengths", mode="r", zarr_format=3
-            )
-            return np.ascontiguousarray(array[...])
-        except Exception as error:
-            raise DamagedChunkError(
-                f"{self.storage}: lengths cannot be read: {error}; build the index again"
-            ) from error
+        metadata = read_metadata(self.storage, unfinished=self._unfinished)
+        array = DenseArray(self.storage, metadata.member("lengths"))
+        return array.read(0, array.member.shape[0])
 
     @cached_property
     def rasters(self) -> tuple[StoreRaster, ...]:
@@ -145,11 +172,21 @@ class IndexStore:
     def write(self, block: int, matrix: Array, leaving: Array, pending: bool = False) -> None:
         """Keep a block's matrix and what steps out of it cost, ``pending`` until `commit`."""
         content = encode_block(self.form, matrix, leaving)
-        self.storage.put(f"{PENDING}/{_key(block)}" if pending else _key(block), content)
+        self.storage.put(self.pending(_key(block)) if pending else _key(block), content)
 
-    def has(self, block: int) -> bool:
-        """Has a block been written?"""
-        return self.storage.state(_key(block)) is not None
+    def intact(self, block: int) -> bool:
+        """Return whether a block has been written, and can be read back."""
+        if self.storage.state(_key(block)) is None:
+            return False
+        try:
+            self._record(block)
+        except DamagedChunkError:
+            return False
+        return True
+
+    def sync(self, blocks: Iterable[int]) -> None:
+        """Return when blocks would survive a crash of the machine."""
+        self.storage.sync(*map(_key, blocks))
 
     def read(self, block: int) -> tuple[Array, Array, int]:
         """A block's matrix as it is stored, (8, n) costs of steps out of it, and bytes read."""
@@ -184,34 +221,135 @@ class IndexStore:
 
     # -- updates -----------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Make room for an update, which puts its objects below `PENDING`, by their later keys."""
+    def begin(self, token: str) -> None:
+        """Make room for an update, which puts its objects where `pending` tells."""
+        self._token = token
         self.storage.delete_all(PENDING)
 
-    def commit(self, form: Form) -> None:
+    def pending(self, key: str) -> str:
+        """Where an object of an update is until it has its name."""
+        return f"{PENDING}/{self._token}/{key}"
+
+    def is_committed(self) -> bool:
+        """Return whether an update is whole and has not got all its names."""
+        return self.storage.state(f"{PENDING}/{COMMITTED}") is not None
+
+    def commit(self, form: Form, lease: Lease) -> None:
         """Give what is pending its names: from here on nothing can undo it."""
-        self.storage.put(f"{PENDING}/{COMMITTED}", json.dumps(asdict(form)).encode())
-        self.settle()
-        self.form = form
-
-    def settle(self) -> None:
-        """End an update that has been committed, or forget one that has not."""
         committed = f"{PENDING}/{COMMITTED}"
-        try:
-            header = self.storage.get(committed).decode()
-        except FileNotFoundError:
-            # there is none, or another process is at work on it; the next update clears it
-            return
-        for key in sorted(key for key, _ in self.storage.objects(PENDING)):
-            if key != committed:
-                self.storage.move(key, key.removeprefix(f"{PENDING}/"))
-        document = json.loads(self.storage.get("zarr.json"))
+        pending = f"{PENDING}/{self._token}"
+        self.storage.sync(*_with_prefixes(key for key, _ in self.storage.objects(pending)))
+        entry = {"token": self._token, "form": json.dumps(asdict(form))}
+        lease.check()
+        self.storage.put(committed, json.dumps(entry).encode())
+        self.storage.sync(committed, PENDING)
+        self.settle(lease)
+        self.refresh()
+
+    def settle(self, lease: Lease) -> None:
+        """Give the objects of a committed update their names; the lease of the index is held."""
+        token, header = self._committed()
+        pending = f"{PENDING}/{token}"
+        moved = []
+        for key in sorted(key for key, _ in self.storage.objects(pending)):
+            moved.append(key.removeprefix(f"{pending}/"))
+            self.storage.move(key, moved[-1])
+        document = read_document(self.storage, GROUP)
         document["attributes"][HEADER] = header
-        self.storage.put("zarr.json", json.dumps(document, indent=2).encode())
-        stated = json.loads(header)
-        lists = {key: tuple(value) for key, value in stated.items() if isinstance(value, list)}
-        self.form = Form(**{**stated, **lists})
+        lease.check()
+        write_group_metadata(self.storage, document)
+        self.storage.sync(*_with_prefixes([GROUP, *moved]))
         self.storage.delete_all(PENDING)
+
+    def _committed(self) -> tuple[str, str]:
+        """Return the token of a committed update, and the form that it gives the index."""
+        key = f"{PENDING}/{COMMITTED}"
+        try:
+            entry = json.loads(self.storage.get(key))
+            token, header = entry["token"], entry["form"]
+            if not is_token(token):  # else it might lead out of the folder
+                raise ValueError(f"{token!r} is no token")
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            raise damaged(self.storage, key, str(error)) from None
+        _form(self.storage, key, header)
+        return token, header
+
+    def _end_killed_update(self) -> None:
+        """End an update that has been committed, or wait until its writer has ended it."""
+        limit = time.monotonic() + SECONDS_TO_SETTLE
+        while self.is_committed():
+            try:
+                with Lease(self.storage) as lease:
+                    if self.is_committed():
+                        self.settle(lease)
+            except StoreExistsError:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(0.01)
+
+
+def _read_form(storage: Storage) -> Form:
+    """Return the form of the index in a storage.
+
+    Raises
+    ------
+    InputError
+        If there is no finished index.
+    DamagedStoreError
+        If its metadata are damaged.
+    """
+    metadata = read_metadata(storage)
+    if HEADER not in metadata.attributes:
+        raise InputError(
+            f"{storage} is a store, but holds no distance index; make one with "
+            "DistanceIndex.build(friction, store)"
+        )
+    form = _form(storage, GROUP, metadata.attributes[HEADER])
+    _check_arrays(metadata, form)
+    return form
+
+
+def _form(storage: Storage, key: str, stated: Any) -> Form:
+    """Return the form of an index that a file states; DamagedStoreError if it states none."""
+    try:
+        fields = json.loads(stated)
+        found = fields.get("format") if isinstance(fields, dict) else None
+        check_format(f"the distance index {storage}", found, READABLE, "build it again")
+        return parse_form(fields)
+    except InputError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise damaged(storage, key, f"{HEADER}: {error}") from None
+
+
+def _check_arrays(metadata: StoreMetadata, form: Form) -> None:
+    """Raise DamagedStoreError unless the arrays of a store are those of an index of this form."""
+    arrays = dict.fromkeys(form.rasters, (form.shape, form.dtype))
+    arrays["matrices"] = (form.count, form.record), form.dtype
+    # of five kinds of steps, in all rows or in each
+    one_row = metadata.member("lengths").shape == (5, 1)
+    arrays["lengths"] = (5, 1 if one_row else form.shape[0] + 2), "float64"
+    for name, stated in arrays.items():
+        member = metadata.member(name)
+        if (member.shape, str(member.dtype)) != stated:
+            raise damaged(
+                metadata.storage,
+                GROUP,
+                f"{name} has {member.shape} values of {member.dtype}, and the index states "
+                f"{stated[0]} of {stated[1]}",
+            )
+    if metadata.tile != form.side:
+        raise damaged(metadata.storage, GROUP, f"tile is {metadata.tile}, and blocks {form.side}")
+
+
+def _with_prefixes(keys: Iterable[str]) -> set[str]:
+    """Return keys and all their prefixes, whose names change with the objects."""
+    found = {""}
+    for key in keys:
+        while key:
+            found.add(key)
+            key = key.rpartition("/")[0]
+    return found
 
 
 def _key(block: int) -> str:

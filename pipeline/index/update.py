@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,22 +12,33 @@ import numpy.typing as npt
 
 from orograph.index.build import make_block
 from orograph.index.costs import as_stored, costs_of, with_halo
-from orograph.index.store import PENDING, IndexStore
+from orograph.index.store import IndexStore
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import read_array
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard
-from orograph.tiles.store.storage import Storage
 
 Array = npt.NDArray[Any]
 
 
-def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) -> int:
+def update_index(
+    store: IndexStore, window: Window, given: Mapping[str, Any], takeover: bool
+) -> int:
     """Put values into a window, all at once or not at all; the number of blocks made anew."""
-    form = store.form
     fresh = _checked(store, window, given)
+    with Lease(store.storage, takeover) as lease, lease.errors():
+        if store.is_committed():
+            store.settle(lease)
+        store.refresh()
+        return _update(store, window, fresh, lease)
+
+
+def _update(store: IndexStore, window: Window, fresh: Mapping[str, Array], lease: Lease) -> int:
+    form = store.form
     problem = form.problem(store.lengths)
-    store.begin()
+    store.begin(lease.token)
     near = with_halo(window, form.shape)
     numbers = form.blocks_in(near)
     for number in numbers:
@@ -43,12 +53,11 @@ def update_index(store: IndexStore, window: Window, given: Mapping[str, Any]) ->
             continue
         whole = _changed(store, shard, window, fresh)
         for name, values in zip(form.rasters, whole, strict=True):
-            _write_shard(store.storage, shard, values, name)
+            _write_shard(store, shard, values, name)
     digest = hashlib.sha256(repr((form.fingerprint, window)).encode())
     for values in fresh.values():
         digest.update(np.ascontiguousarray(values).tobytes())
-    store.commit(replace(form, fingerprint=f"updated {digest.hexdigest()}"))
-    store.__dict__.pop("rasters", None)
+    store.commit(replace(form, fingerprint=f"updated {digest.hexdigest()}"), lease)
     return len(numbers)
 
 
@@ -62,7 +71,7 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
             f"update: {', '.join(unknown) or 'nothing'} given; costs of this index come from "
             f"{' and '.join(form.rasters)}"
         )
-    rasters = {name: open_raster(value) for name, value in values.items()}
+    rasters = {name: open_raster(value, argument=name) for name, value in values.items()}
     for name, raster in rasters.items():
         if raster.shape != window.shape:
             raise InputError(
@@ -100,10 +109,10 @@ def _changed(
     return found
 
 
-def _write_shard(storage: Storage, window: Window, cells: Array, name: str) -> None:
+def _write_shard(store: IndexStore, window: Window, cells: Array, name: str) -> None:
     """Put a shard where it is pending."""
-    document = storage.get(f"{name}/zarr.json")
-    rows, columns = json.loads(document)["chunk_grid"]["configuration"]["chunk_shape"]
+    raster = read_array(store.storage, name)
+    rows, columns = raster.chunk
     key = f"c/{window.y // rows}/{window.x // columns}"
-    content = encode_shard(document, window, key, cells, name)
-    storage.put(f"{PENDING}/{name}/{key}", *content)
+    content = encode_shard(raster.document, window, key, cells, name)
+    store.storage.put(store.pending(f"{name}/{key}"), *content)

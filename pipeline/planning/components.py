@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.options import check_choice
 from orograph.kernels.backends import get_backend
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_integer
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import TABLE_ROWS
@@ -33,14 +31,14 @@ def estimate_components(
     connectivity: int = 8,
 ) -> Plan:
     """Return what a sweep takes that keeps all labels of a shard, and a row for each component."""
-    check_choice("connectivity", connectivity, (4, 8))
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
     grid = open_grid(raster, dtype, tile)
     if components is None and grid.raster is not None:
         components = count_components(grid.raster, connectivity)
     tasks, cells = grid.tasks_of_sweep, grid.cells
-    count = -(-cells // CELLS_A_COMPONENT) if components is None else components
-    if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= cells:
-        raise InputError(f"components: {count!r}; it must be a whole number, 0 to {cells}")
+    count = -(-cells // CELLS_A_COMPONENT)
+    if components is not None:
+        count = check_integer("components", components, 0, cells)
     band_cells = min(grid.layout.shard, grid.shape[0]) * grid.shape[1]
     border = 4 * (grid.shape[0] + grid.shape[1])
     # evenly spread; those of a row of shards are put in order by the client, and written by chunks

@@ -10,15 +10,17 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.clusters import current_client
-from orograph.execution.options import check_choice, run_layout
-from orograph.settings import config
+from orograph.execution.feedback import compilations
+from orograph.execution.options import run_layout
+from orograph.plotting import html
+from orograph.settings import check_settings, setting
+from orograph.tiles.arguments import check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.nodata import supported_dtype
@@ -26,6 +28,7 @@ from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
 
 MIB = 2**20
+MOST_WORKERS = 2**20
 INDEX = "distance_index"
 ESTIMATES = {
     "minimum_spanning_forest": "orograph.forest:estimate_forest",
@@ -33,6 +36,9 @@ ESTIMATES = {
     "hop_distance": "orograph.distance.estimate:estimate_hops",
     "connected_components": "orograph.planning.components:estimate_components",
     "st_connected": "orograph.reachability.estimate:estimate_reach",
+    "fill_depressions": "orograph.terrain.estimate:estimate_fill",
+    "flood_level": "orograph.terrain.estimate:estimate_flood",
+    "pass_elevation": "orograph.terrain.estimate:estimate_passes",
     "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
     INDEX: "orograph.index.estimate:estimate_index",
 }
@@ -135,6 +141,19 @@ class Plan:
             )
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        title, *lines = str(self).split("\n")
+        return html.table(title, dict(_named(line.strip()) for line in lines))
+
+
+def _named(line: str) -> tuple[str, str]:
+    """Return a line of a plan as a name and a value."""
+    name, colon, value = line.partition(": ")
+    if colon:
+        return name, value
+    count, _, rest = line.partition(" ")
+    return rest.partition(" ")[0], f"{count} {rest}"
+
 
 def _size(count: int) -> str:
     for unit in ("B", "KiB", "MiB"):
@@ -159,8 +178,9 @@ def plan(
     ----------
     operation : str or callable
         The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
-        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"all_pairs"`` or
-        ``"distance_index"`` (`DistanceIndex`).
+        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"fill_depressions"``,
+        ``"flood_level"``, ``"pass_elevation"``, ``"all_pairs"`` or ``"distance_index"``
+        (`DistanceIndex`).
     raster : raster, graph or tuple of int
         What the operation will be given, or only its shape (rows, columns). Of an index friction,
         or None for a cost that goes without.
@@ -182,6 +202,10 @@ def plan(
 
         `st_connected`: ``pairs``, how many there will be; by default one.
 
+        Fillings, flood levels and passes: ``connectivity``, and ``pits``, how many cells have no
+        lower neighbour; by default counted in some patches of the raster; of a shape alone as many
+        as in white noise. `fill_depressions`: ``outputs`` too.
+
         `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
 
         An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
@@ -199,8 +223,8 @@ def plan(
 
     Notes
     -----
-    Only rasters of an index and of components are read, and only a part of them. That takes a
-    second or two.
+    Only rasters of an index, of components and of what the terrain says are read, and only a part
+    of them. That takes a second or two.
 
     Examples
     --------
@@ -213,9 +237,9 @@ def plan(
     (256, 72.6)
     """
     name = _name_of(operation)
-    check_choice("operation", name, tuple(ESTIMATES))
-    if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
-        raise InputError(f"workers: {workers!r}; it must be a whole number, at least 1")
+    name = check_choice("operation", name, tuple(ESTIMATES))
+    workers = check_integer("workers", workers, 1, MOST_WORKERS)
+    check_settings()
     estimate = _estimate_of(name)
     known = _options_of(name)
     for option in options.keys() - set(known):
@@ -224,13 +248,17 @@ def plan(
             f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
             + "".join(f"; it is one of {other}" for other in others)
         )
+    compilations()  # says so, if a plan needs kernels
     found: Plan = estimate(raster, dtype=dtype, tile=tile, workers=workers, **options)
     return found
 
 
 def _name_of(operation: Any) -> Any:
     """Return the name of a public function of ours; anything else as it is."""
-    if not callable(operation) or not str(operation.__module__).startswith("orograph."):
+    module = str(getattr(operation, "__module__", ""))
+    if not (inspect.isroutine(operation) or isinstance(operation, type)) or (
+        not module.startswith("orograph.")
+    ):
         return operation
     name = operation.__qualname__
     return INDEX if name in ("DistanceIndex", "DistanceIndex.build") else name
@@ -300,29 +328,35 @@ class Grid:
 
 def open_grid(raster: Any, dtype: npt.DTypeLike | None, tile: int | None) -> Grid:
     """Return a raster, or the shape of one, as a run will cut it."""
-    opened = None
+    opened, cell = None, _cell_type(dtype)
     if isinstance(raster, tuple):
-        shape, cell = check_shape(raster), _cell_type(dtype)
+        shape = check_shape(raster)
     else:
-        opened = open_raster(raster)
+        opened = open_raster(raster, argument="raster")
         shape, cell = opened.shape, opened.dtype
         tile = opened.tile if tile is None else tile
-    layout = run_layout(shape, config.get("tile") if tile is None else tile)
+    layout = run_layout(shape, setting("tile") if tile is None else tile)
     return Grid(shape, cell, layout, opened)
 
 
 def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     try:
         return supported_dtype(np.float32 if dtype is None else dtype, "dtype")
-    except TypeError:
-        raise InputError(f"dtype: {dtype!r} is none; give one such as 'float32'") from None
+    except (TypeError, ValueError, SyntaxError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"dtype: {shown(dtype)} is none; give one such as 'float32'") from None
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """Refuse what is no shape of a grid."""
-    if len(shape) != 2 or min(shape) < 1:
-        raise InputError(f"shape: {shape}; give rows and columns, at least 1 each")
-    return int(shape[0]), int(shape[1])
+    try:
+        rows, columns = (check_integer("side", side, 1) for side in shape)
+    except ValueError:  # InputError is one
+        raise InputError(
+            f"raster: shape: {shown(shape)}; give rows and columns, at least 1 each"
+        ) from None
+    return rows, columns
 
 
 def limit_of_worker(memory_limit: int | str | None) -> int:
@@ -335,12 +369,13 @@ def _bytes_of(memory_limit: int | str) -> int:
     from dask.utils import parse_bytes
 
     try:
-        limit = parse_bytes(memory_limit)
-    except (ValueError, TypeError, AttributeError):
+        limit = parse_bytes(memory_limit or 0)
+    except (ValueError, TypeError, AttributeError, OverflowError):
         limit = 0
-    if limit < 1:
+    if isinstance(memory_limit, bool) or not 1 <= limit < 2**63:
         raise InputError(
-            f"memory_limit: {memory_limit!r}; give bytes, at least 1, or a size such as '4 GiB'"
+            f"memory_limit: {shown(memory_limit)}; give bytes, at least 1, or a size such as "
+            "'4 GiB'"
         )
     return limit
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy.typing as npt
@@ -10,7 +9,7 @@ import numpy.typing as npt
 from orograph.planning.components import estimate_components
 from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Plan, limit_of_worker, open_grid
 from orograph.reachability.pairs import PAIRS_A_TASK
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_integer
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 STATE_BYTES = 24  # of a cell: two fields of hops, and the mask that they share
@@ -32,8 +31,8 @@ def estimate_reach(
     """
     limit = limit_of_worker(memory_limit)
     grid = open_grid(raster, dtype, tile)
-    if isinstance(pairs, bool) or not isinstance(pairs, Integral) or pairs < 1:
-        raise InputError(f"pairs: {pairs!r}; it must be a whole number, at least 1")
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    pairs = check_integer("pairs", pairs, 1, grid.cells**2)
     borders = grid.tree.count(0) * 2 * 4 * grid.layout.tile * 8
     states = grid.cells
     if pairs == 1:

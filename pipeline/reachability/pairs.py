@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
@@ -27,7 +26,6 @@ from orograph.engines.executors import executor
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
-from orograph.execution.checkpoints import FolderCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
@@ -66,7 +64,7 @@ class Query:
     def _hops_from(self, row: int, column: int) -> Hops:
         end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))
         nodata = {"friction": self.mask.nodata}
-        return Hops.on_mask(self.context.tree.shape, nodata, self.connectivity, sources=end)
+        return Hops.on_mask(self.context.quadtree.shape, nodata, self.connectivity, sources=end)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
         """Search for some pairs, one after the other, here."""
@@ -79,8 +77,7 @@ class Query:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:
             forget(run.context.token)
-            if isinstance(run.context.checkpoints, FolderCheckpoints):
-                shutil.rmtree(run.context.checkpoints.folder, ignore_errors=True)
+            run.context.checkpoints.clear()
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:

@@ -69,7 +69,7 @@ class Search:
     ) -> None:
         self._run, self._workers, self._handle = run, workers, handle
         self._cancelled = cancelled
-        self._tile = run.context.tree.tile
+        self._tile = run.context.quadtree.tile
         # tiles that have not converged: for each end the hops at which something can improve them
         self._keys: dict[Tile, list[float]] = {}
         self._borders: dict[Tile, tuple[Border, Border]] = {}
@@ -183,7 +183,7 @@ class Search:
             if self._levels[end] < part:
                 self._advance(end, float(part), beyond_proof=True)
         index = min(at for least, at in self._midway.values() if least == length and at >= 0)
-        middle = divmod(index, self._run.context.tree.shape[1])
+        middle = divmod(index, self._run.context.quadtree.shape[1])
         first, second = (self._walk_back(end, middle) for end in (0, 1))
         return np.concatenate([first[::-1], second[1:]])
 

@@ -20,11 +20,12 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions, check_choice, refuse_arguments, run_layout
+from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress, Run
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
-from orograph.settings import config
+from orograph.settings import setting
+from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -90,6 +91,8 @@ def st_connected(
     path: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[True] = ...,
@@ -109,6 +112,8 @@ def st_connected(
     path: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
+    band: int | None = ...,
+    variable: str | None = ...,
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[False],
@@ -127,6 +132,8 @@ def st_connected(
     path: bool = True,
     snap: bool | int = False,
     nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
     tile: int | None = None,
     shard: int | None = None,
     wait: bool = True,
@@ -141,9 +148,8 @@ def st_connected(
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
     s, t : points
-        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or
-        anything with a ``geometry`` of points, brought to the CRS of the mask. One point may be
-        paired with many.
+        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or a
+        vector layer of points, brought to the CRS of the mask. One point may be paired with many.
     connectivity : {8, 4}
         8 or 4 neighbours.
     hops : bool
@@ -155,6 +161,8 @@ def st_connected(
         number of cells.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile, shard, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
@@ -201,25 +209,32 @@ def st_connected(
     >>> reach.paths[0].coordinates.tolist()
     [[0.0, 0.0], [0.0, 1.0], [0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [2.0, 1.0], [2.0, 0.0]]
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, client=client, backend=backend, shard=shard)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    hops, path = check_flag("hops", hops), check_flag("path", path)
+    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
     if isinstance(mask, Graph):
-        of_rasters = {"nodata": nodata, "tile": tile, "shard": shard}
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
-        return _of_graph(mask, s, t, hops, path, options, wait)
-    raster = open_raster(mask, nodata=nodata)
+        return _of_graph(mask, s, t, hops, path, options)
+    raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
-    side = tile if tile is not None else raster.tile or config.get("tile")
+    side = tile if tile is not None else raster.tile or setting("tile")
     layout = run_layout(raster.shape, side, shard)
     with_path = hops and path
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
     run = launch(job, options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def _of_graph(
-    graph: Graph, s: Any, t: Any, hops: bool, path: bool, options: RunOptions, wait: bool
+    graph: Graph, s: Any, t: Any, hops: bool, path: bool, options: RunOptions
 ) -> Reach | Run[Reach]:
     """Answer the pairs of a graph, or start to."""
     from orograph.graphs.hops import pairs_of, ways_between
@@ -234,7 +249,7 @@ def _of_graph(
         paths = ways if hops and path else None
         return Reach(counts >= 0, counts if hops else None, paths, searched)
 
-    return answer() if wait else Run(answer, lambda: None, Event(), None)
+    return answer() if options.wait else Run(answer, lambda: None, Event(), None)
 
 
 @dataclass(frozen=True)
@@ -305,7 +320,8 @@ class _PairSearch:
             if message.cells is not None:
                 rows, columns = message.cells.T
                 coordinates = coordinates_of(rows, columns, self.georeference)
-                paths[pair] = LeastCostPath(message.cells, coordinates, float(message.hops))
+                crs, steps = self.georeference.map_crs, float(message.hops)
+                paths[pair] = LeastCostPath(message.cells, coordinates, steps, crs)
         connected = self.connected & (hops >= 0) if self.found else self.connected
         return Reach(connected, hops if query.hops else None, paths if query.path else None, tiles)
 

@@ -11,10 +11,10 @@ import zarr
 
 from orograph.tiles.errors import InputError, report_full_storage
 from orograph.tiles.graph.graph import Graph
+from orograph.tiles.integrity.metadata import group_attributes
 from orograph.tiles.store.publish import (
     check_target,
     discard,
-    group_attributes,
     partial_storage,
     publish,
 )

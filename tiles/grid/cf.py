@@ -15,6 +15,7 @@ from orograph.tiles.grid.georeference import (
     Georeference,
     GeoTransform,
     check_upright,
+    parse_wkt,
 )
 
 if TYPE_CHECKING:
@@ -45,10 +46,18 @@ def georeference_of(array: xr.DataArray) -> Georeference:
         y = x = transform = None
     if transform is not None and not _agrees(transform, y, x):
         transform = None  # stale: the array has been sliced or reprojected since
-    y_attrs = dict(array[y_name].attrs) if y_name in array.coords else {}
-    x_attrs = dict(array[x_name].attrs) if x_name in array.coords else {}
+    y_attrs, x_attrs = (_attributes_of(array, name) for name in (y_name, x_name))
     wkt = _crs_of(array, attributes)
+    if wkt is not None:
+        parse_wkt(wkt)  # else it would be found when the result is made
     return Georeference(y, x, wkt, y_name, x_name, transform, y_attrs, x_attrs)
+
+
+def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:
+    """Return what describes a coordinate, and not how a file keeps it."""
+    kept = {"_FillValue", "missing_value", "scale_factor", "add_offset"}
+    attrs = array.coords[name].attrs if name in array.coords else {}
+    return {str(key): value for key, value in attrs.items() if key not in kept}
 
 
 def _axis(array: xr.DataArray, name: str) -> NDArray[np.float64] | None:

@@ -58,7 +58,13 @@ def same_crs(one: CRS, other: CRS) -> bool:
     return code is not None and code == other.to_epsg()
 
 
-def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str) -> Coordinates:
+def reproject(
+    points: Coordinates,
+    given: Any,
+    raster_wkt: str | None,
+    name: str,
+    numbers: npt.NDArray[Any] | None = None,
+) -> Coordinates:
     """Return the points of a vector layer in the CRS of a raster.
 
     Parameters
@@ -71,6 +77,8 @@ def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str
         CRS of the raster, None if it has none.
     name
         Argument that holds the points, for the message.
+    numbers
+        Of which geometry of the layer each point is; by default each is one.
 
     Raises
     ------
@@ -82,7 +90,8 @@ def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str
     if given is None:
         raise InputError(
             f"{name}: they have no CRS, but the raster's is {parse_crs(raster_wkt, 'raster').name};"
-            " set theirs with .set_crs(...), or pass bare coordinates (x, y) in the raster's"
+            " set theirs (.set_crs(...), a .prj file), or pass bare coordinates (x, y) in the "
+            "raster's"
         )
     source = parse_crs(given, name)
     if raster_wkt is None:
@@ -107,8 +116,9 @@ def reproject(points: Coordinates, given: Any, raster_wkt: str | None, name: str
     lost = ~np.isfinite(moved).all(axis=1)
     if lost.any():
         at = int(lost.argmax())
+        what = f"point {at}" if numbers is None else f"geometry {numbers[at]}"
         raise InputError(
-            f"{name}: point {at} ({points[at, 0]:g}, {points[at, 1]:g} in {source.name}) has no "
+            f"{name}: {what} ({points[at, 0]:g}, {points[at, 1]:g} in {source.name}) has no "
             f"place in the raster's {target.name}; leave it out, or check the CRS of the points"
         )
     return moved

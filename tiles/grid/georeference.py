@@ -140,16 +140,21 @@ class Georeference:
         return None if six is None else (abs(six[5]), abs(six[1]))
 
     @property
+    def map_crs(self) -> str | None:
+        """CRS of the coordinates: none if there are no coordinates, whatever the grid says."""
+        return None if self.x is None else self.crs_wkt
+
+    @property
     def is_geographic(self) -> bool:
         """Whether coordinates are longitude and latitude in degrees."""
-        return self.crs_wkt is not None and bool(_parse_wkt(self.crs_wkt).is_geographic)
+        return self.crs_wkt is not None and bool(parse_wkt(self.crs_wkt).is_geographic)
 
     def grid_mapping_attributes(self) -> dict[str, Any]:
         """Return the attributes of the CF grid mapping variable, as rioxarray writes them."""
         attributes: dict[str, Any] = {}
         if self.crs_wkt is not None:
             try:
-                attributes = dict(_parse_wkt(self.crs_wkt).to_cf())
+                attributes = dict(parse_wkt(self.crs_wkt).to_cf())
             except KeyError:  # CF has no name for the projection
                 attributes = {}
             attributes["spatial_ref"] = attributes["crs_wkt"] = self.crs_wkt
@@ -170,6 +175,11 @@ class Georeference:
         if attributes:
             coords[GRID_MAPPING] = xr.Variable((), 0, attributes)
         return coords
+
+    def check_crs(self) -> None:
+        """Raise InputError unless the well-known text is that of a CRS."""
+        if self.crs_wkt is not None:
+            parse_wkt(self.crs_wkt)
 
     def check_shape(self, shape: tuple[int, int], what: str) -> None:
         """Raise InputError unless there is one coordinate per row and column of ``shape``."""
@@ -206,7 +216,8 @@ class Georeference:
         return hash(self.token)
 
 
-def _parse_wkt(text: str) -> CRS:
+def parse_wkt(text: str) -> CRS:
+    """Return a CRS from well-known text; raise InputError if pyproj does not understand it."""
     from pyproj import CRS
 
     with report_crs_error("raster"):

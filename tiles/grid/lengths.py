@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.arguments import as_plain, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 
+LARGEST = sys.float_info.max
 _DEGREE_NAMES = {"lat", "latitude", "lon", "longitude"}
 
 
@@ -44,16 +47,15 @@ def step_lengths(
         or two positive numbers.
     """
     if cell_size is not None:
-        try:
-            sides = np.asarray(cell_size, np.float64)
-        except (TypeError, ValueError):
-            sides = np.empty(0)
-        if sides.shape not in ((), (2,)):
-            raise InputError(f"cell_size: {cell_size!r}; give one side, or two: (y, x)")
-        dy, dx = np.broadcast_to(sides, 2).tolist()
-        if not (dy > 0 and dx > 0 and math.isfinite(dy) and math.isfinite(dx)):
-            raise InputError(f"cell_size: {cell_size}; it must be positive and finite")
-        return _planar(dy, dx)
+        plain = as_plain(cell_size)
+        given = [as_plain(side) for side in (plain if isinstance(plain, list | tuple) else [plain])]
+        sides = [side for side in given if is_number(side) and 0 < side <= LARGEST]
+        if len(sides) != len(given) or len(sides) not in (1, 2):
+            raise InputError(
+                f"cell_size: {shown(cell_size)}; give one side, or two: (y, x), each positive and "
+                "finite"
+            )
+        return _planar(float(sides[0]), float(sides[-1]))
     if place.y is None or place.x is None:
         return _planar(1.0, 1.0)
     named = {place.y_name.lower(), place.x_name.lower()} & _DEGREE_NAMES or any(
@@ -73,7 +75,17 @@ def step_lengths(
         steps = [abs(float(a[1] - a[0])) if a.size > 1 else 0.0 for a in (place.y, place.x)]
         side = max(steps) or 1.0
         size = steps[0] or side, steps[1] or side
-    return _geodesic(place.y, *size) if place.is_geographic else _planar(*size)
+    if not place.is_geographic:
+        return _planar(*size)
+    beyond = np.abs(place.y) > 90 + 1e-3 * size[0]
+    if beyond.any():
+        at = int(beyond.argmax())
+        raise InputError(
+            f"coordinate {place.y_name}: {place.y[at]:g} at row {at}, but the CRS is geographic, "
+            "with latitudes from -90 to 90; set the CRS that the coordinates are in, or pass "
+            "cell_size="
+        )
+    return _geodesic(place.y_name, place.y, *size)
 
 
 def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
@@ -81,7 +93,9 @@ def _planar(dy: float, dx: float) -> npt.NDArray[np.float64]:
     return np.array(kinds, np.float64)[:, None]
 
 
-def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[np.float64]:
+def _geodesic(
+    name: str, y: npt.NDArray[np.float64], dy: float, dx: float
+) -> npt.NDArray[np.float64]:
     from pyproj import Geod
 
     globe = Geod(ellps="WGS84")
@@ -94,7 +108,7 @@ def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[n
         length = globe.inv(zero, from_latitude.clip(-90, 90), zero + columns * dx, latitudes)[2]
         return np.asarray(length, np.float64)
 
-    return np.stack(
+    lengths = np.stack(
         [
             distance(latitudes, 1),
             distance(before, 0),
@@ -103,3 +117,12 @@ def _geodesic(y: npt.NDArray[np.float64], dy: float, dx: float) -> npt.NDArray[n
             distance(before, 2),
         ]
     )
+    pole = lengths[0, : y.size] == 0
+    if pole.any():
+        at = int(pole.argmax())
+        raise InputError(
+            f"coordinate {name}: {y[at]:g} at row {at} is a pole, where cells have no width; leave "
+            "that row out, or pass cell_size="
+        )
+    lengths[lengths == 0] = 1.0  # of steps out of the grid: beyond a pole there is no latitude
+    return lengths

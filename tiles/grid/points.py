@@ -10,16 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.crs import Coordinates, reproject
+from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.vector.layer import VectorLayer, read_layer
 
 Indices = npt.NDArray[np.int64]
 
 MOST_LISTED = 5
 READ_SIDE = 512
+_NO_NUMBERS = str | bytes | bool | np.bool_
 
 
 def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
@@ -28,9 +30,9 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     Parameters
     ----------
     points
-        Shape (n, 2), x and y; or one point (x, y); or anything with a ``geometry`` of points (a
-        GeoDataFrame, a GeoSeries), reprojected from its CRS to that of the raster; or a sequence
-        of objects with ``x`` and ``y`` (shapely). Only vector layers have a CRS of their own.
+        Shape (n, 2), x and y; or one point (x, y); or a vector layer of points (see `read_layer`),
+        reprojected from its CRS to that of the raster; or a sequence of objects with ``x`` and
+        ``y``. Only vector layers have a CRS of their own.
     name
         Name of the argument, for the message.
     place
@@ -46,24 +48,18 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
         If there are no points, geometries that are no points, coordinates that are not finite, or
         if only one of layer and raster has a CRS.
     """
-    layer = getattr(points, "geometry", points)
-    if isinstance(getattr(layer, "geom_type", None), str):
-        layer = [layer]  # one geometry
-    if hasattr(layer, "geom_type"):
-        _check_kinds(np.atleast_1d(np.asarray(layer.geom_type, object)).tolist(), name)
-        given: Any = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
-    elif hasattr(layer, "x") and hasattr(layer, "y"):
-        given = np.stack([np.atleast_1d(layer.x), np.atleast_1d(layer.y)], axis=1)
-    elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "geom_type"):
-        _check_kinds([getattr(item, "geom_type", None) for item in layer], name)
-        given = [(np.nan, np.nan) if point.is_empty else (point.x, point.y) for point in layer]
-    elif isinstance(layer, Sequence) and layer and hasattr(layer[0], "x"):
+    layer = read_layer(points, name)
+    if layer is not None:
+        return _points_of(layer.on_grid(place, name), name)
+    if hasattr(points, "x") and hasattr(points, "y") and not hasattr(points, "dims"):
+        given: Any = np.stack([np.atleast_1d(points.x), np.atleast_1d(points.y)], axis=1)
+    elif isinstance(points, Sequence) and points and hasattr(points[0], "x"):
         try:
-            given = [(point.x, point.y) for point in layer]
+            given = [(point.x, point.y) for point in points]
         except AttributeError as error:
             raise InputError(f"{name}: {error}; give points, each as (x, y)") from None
     else:
-        given = layer
+        given = points
     array = _as_numbers(given, name)
     if array.ndim != 2 or array.shape[1] != 2 or array.shape[0] == 0:
         raise InputError(f"{name}: shape {array.shape}; give at least one point, each as (x, y)")
@@ -71,22 +67,19 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     if not finite.all():
         at = int(np.argmin(finite))
         raise InputError(f"{name}: point {at} is {tuple(array[at].tolist())}; it must be finite")
-    if hasattr(layer, "crs"):
-        # a grid without coordinates has no location on the map, whatever its CRS
-        array = reproject(array, layer.crs, None if place.x is None else place.crs_wkt, name)
     return array
 
 
-def _check_kinds(kinds: list[Any], name: str) -> None:
-    """Raise InputError if a geometry is no point."""
-    for number, kind in enumerate(kinds):
-        if kind != "Point":
-            found = f"a {kind}" if isinstance(kind, str) else "missing"
+def _points_of(layer: VectorLayer, name: str) -> Coordinates:
+    """Return the coordinates of a layer of points; raise InputError if a geometry is no point."""
+    for number, geometry in enumerate(layer.geometry):
+        kind = geometry.geom_type
+        if kind != "Point" and (kind != "MultiPoint" or len(geometry.geoms) != 1):
             raise InputError(
-                f"{name}: geometry {number} is {found}; give points, "
-                "such as .explode() or .representative_point() makes; where a raster of sources is "
-                "taken, burn areas and lines into one (rasterio.features.rasterize)"
+                f"{name}: geometry {number} is a {kind}; give points, such as .explode() or "
+                ".representative_point() makes; where sources are taken, areas and lines are too"
             )
+    return layer.points()[0]
 
 
 def _as_numbers(given: Any, name: str) -> Coordinates:
@@ -94,15 +87,19 @@ def _as_numbers(given: Any, name: str) -> Coordinates:
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
         raise InputError(
-            f"{name}: {path!r} is a path; give points, such as geopandas.read_file({path!r})"
+            f"{name}: {path!r} is a path, and not of a vector file; give points, such as "
+            f"geopandas.read_file({path!r})"
         )
     try:
         array = np.atleast_2d(np.asarray(given))
-        if array.dtype.kind in "biufO":
+        # of objects NumPy would take text and truth for numbers
+        text = array.dtype.kind == "O" and any(isinstance(v, _NO_NUMBERS) for v in array.flat)
+        if array.dtype.kind in "iufO" and not text:
             return array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: {error}; give numbers, each point as (x, y)") from None
-    raise InputError(f"{name}: they are {array.dtype}; give real numbers, each point as (x, y)")
+    kind = "text or bool" if text else array.dtype
+    raise InputError(f"{name}: they are {kind}; give real numbers, each point as (x, y)")
 
 
 def cells_of(

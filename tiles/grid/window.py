@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 
 # Coordinates of rows and columns are kept in memory: 1 GiB each at this length, which is the
@@ -54,3 +55,32 @@ class Window:
         y, x = max(self.y, 0), max(self.x, 0)
         bottom, right = min(self.y + self.height, shape[0]), min(self.x + self.width, shape[1])
         return Window(y, x, max(bottom - y, 0), max(right - x, 0))
+
+
+def parse_window(
+    window: Window | tuple[int, int, int, int] | None, shape: tuple[int, int]
+) -> Window:
+    """Return the window of a grid that a user has given: None means the whole grid.
+
+    Raises
+    ------
+    InputError
+        If it is empty, leaves the grid, or is not four whole numbers.
+    """
+    if window is None:
+        return Window(0, 0, *shape)
+    given = (window.y, window.x, *window.shape) if isinstance(window, Window) else window
+    try:
+        numbers = [check_integer("window", n, -LONGEST_SIDE, LONGEST_SIDE) for n in given]
+        part = Window(*numbers)
+    except (InputError, TypeError):
+        raise InputError(
+            f"window: {shown(window)}; give its first row, first column, rows and columns, as "
+            "whole numbers"
+        ) from None
+    if part.size <= 0 or min(part.height, part.width) < 1 or part.clip(shape) != part:
+        raise InputError(
+            f"window: {(part.y, part.x, *part.shape)} (row, column, rows, columns) is empty or "
+            f"leaves the raster of {shape[0]} x {shape[1]} cells; give a part of it"
+        )
+    return part

@@ -15,6 +15,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import fill_masked
+from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 
 def to_host(cells: Any) -> NDArray[Any]:
@@ -87,6 +88,8 @@ class LazyRaster:
     origin : str
         Identifier of the source of the cells, for the fingerprint; may be empty for Dask arrays,
         which are identified by their own name.
+    path : str
+        File, folder or URL that the cells are read from, if it is known.
     """
 
     variable: Any
@@ -96,6 +99,7 @@ class LazyRaster:
     name: str | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
     origin: str = ""
+    path: str = ""
     tile: int | None = None
     shard: int | None = None
 
@@ -125,12 +129,18 @@ class LazyRaster:
 
     def fingerprint(self) -> str:
         """Return an identifier of the content: of the Dask array, else the file, else a digest."""
-        source = self.variable.data.name if self.variable.chunks else self.origin
-        if not source:
+        if not self.source:
             return f"lazy-{_digest(self)}"
+        versions = file_versions(self.path) if self.path else []
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr((source, *_identity(self))).encode())
-        return f"lazy-{digest.hexdigest()}"
+        digest.update(repr((self.source, versions, *_identity(self))).encode())
+        return f"{UNVERSIONED if versions is None else 'lazy-'}{digest.hexdigest()}"
+
+    @property
+    def source(self) -> str:
+        """Identifier of the source of the cells; empty if only a digest of all cells would tell."""
+        source: str = self.variable.data.name if self.variable.chunks else self.origin
+        return source
 
 
 def _identity(raster: ArrayRaster | LazyRaster) -> tuple[Any, ...]:

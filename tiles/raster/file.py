@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
+from orograph.tiles.patience import patiently
 from orograph.tiles.raster.array import check_band, check_window
 from orograph.tiles.raster.ascii_grid import (
     ASCII,
@@ -25,6 +26,7 @@ from orograph.tiles.raster.ascii_grid import (
     open_quietly,
 )
 from orograph.tiles.raster.nodata import native_nodata, supported_dtype
+from orograph.tiles.raster.version import UNVERSIONED, absolute, file_versions
 
 
 class FileRaster:
@@ -59,7 +61,7 @@ class FileRaster:
         band: int | None = None,
         nodata: float | None = None,
     ) -> None:
-        self.path = os.path.abspath(path)
+        self.path = absolute(os.fspath(path))
         what = str(path)
         options = open_options(self.path)
         with open_quietly(self.path, options) as dataset:
@@ -124,11 +126,22 @@ class FileRaster:
 
         check_window(window, self.shape, self.path)
         part = RasterioWindow(window.x, window.y, window.width, window.height)
-        dataset = _open_cached(self.path)
+
+        def read() -> tuple[Any, Any]:
+            try:
+                dataset = _open_cached(self.path)
+                cells = dataset.read(self.band, window=part)
+                return cells, dataset.read_masks(self.band, window=part) if self.masked else None
+            except RasterioError:
+                for name in self.files:
+                    if os.path.isabs(name) and not name.startswith("/vsi"):
+                        os.stat(name)  # raises if the file is away: that may pass
+                raise
+
         try:
-            cells = dataset.read(self.band, window=part)
-            hidden = dataset.read_masks(self.band, window=part) == 0 if self.masked else None
-        except RasterioError as error:
+            cells, mask = patiently(read, lambda: None, FileNotFoundError)
+            hidden = None if mask is None else mask == 0
+        except (RasterioError, FileNotFoundError) as error:
             raise DamagedChunkError(
                 f"{self.path}: band {self.band}, {window}, cannot be read: {error}; "
                 "restore the file from a copy"
@@ -148,14 +161,13 @@ class FileRaster:
         cells[hidden] = self.nodata
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content: sizes and times of the file and its sidecars."""
+        """Return an identifier of the content: versions of the file and its sidecars."""
         digest = hashlib.blake2b(digest_size=16)
         plain = (self.path, self.band, self.shape, str(self.dtype), repr(self.nodata))
         digest.update(repr(plain).encode())
-        for name in sorted(self.files):
-            stat = os.stat(name)
-            digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-        return f"file-{digest.hexdigest()}"
+        versions = {name: file_versions(name) for name in sorted(self.files)}
+        digest.update(repr(versions).encode())
+        return f"{'file-' if all(versions.values()) else UNVERSIONED}{digest.hexdigest()}"
 
     def __repr__(self) -> str:
         return f"FileRaster({self.path!r}, band={self.band})"

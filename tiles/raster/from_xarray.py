@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ import numpy as np
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
+from orograph.tiles.integrity.metadata import is_store
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, to_host
 from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
-from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.raster.version import absolute, is_remote
 from orograph.tiles.store.raster import StoreRaster, choose_step
 
 if TYPE_CHECKING:
@@ -76,8 +78,8 @@ def _pick_band(count: int, band: int | None, what: str) -> int:
     if band is None:
         if count > 1:
             raise InputError(
-                f"{what}: {count} bands; pass one, such as its layer [0], or ingest it first: "
-                "og.ingest(..., band=1)"
+                f"{what}: {count} bands; pass band= with the number of one, from 1, or one layer, "
+                "such as its [0]"
             )
         band = 1
     return check_band(band, count, what) - 1
@@ -135,7 +137,10 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
         return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs)
-    return LazyRaster(source.variable, dtype, value, place, name, attrs)
+    file = source.encoding.get("source")
+    known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
+    path = absolute(str(file)) if known else ""
+    return LazyRaster(source.variable, dtype, value, place, name, attrs, path=path)
 
 
 def _on_cluster(source: xr.DataArray) -> bool:
@@ -173,7 +178,7 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
     from orograph.tiles.store.lazy import lazy_name
 
     path, chunks = source.encoding.get("source"), source.chunks
-    if not chunks or not path or MARK not in (group_attributes(path) or {}):
+    if not chunks or not path or not is_store(path):
         return None
     try:
         raster = StoreRaster(path, str(source.name))

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import is_store
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
@@ -24,18 +26,16 @@ from orograph.tiles.raster.from_xarray import (
     from_dataset,
 )
 from orograph.tiles.raster.nodata import native_nodata
-from orograph.tiles.store.publish import MARK, group_attributes, partial_path
+from orograph.tiles.raster.version import absolute
+from orograph.tiles.store.publish import partial_path
 from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.vector.layer import is_vector_path
 
 if TYPE_CHECKING:
     import xarray as xr
 
 __all__ = ["ArrayRaster", "FileRaster", "LazyRaster", "Raster", "StoreRaster", "open_raster"]
 
-_VECTOR = {
-    ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
-    ".geoparquet", ".dxf",
-}  # fmt: skip
 _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
@@ -91,6 +91,7 @@ def open_raster(
     band: int | None = None,
     nodata: float | None = None,
     variable: str | None = None,
+    argument: str = "source",
 ) -> Raster:
     """Return a raster of an array, a DataArray, a Dataset or a file.
 
@@ -98,7 +99,8 @@ def open_raster(
     ----------
     source : DataArray, Dataset, array, masked array, or path
         A path may name a store, a raster that GDAL reads, a NetCDF file or a Zarr store. Arrays
-        may be on a GPU. A leading band dimension of length 1 is dropped.
+        may be on a GPU, or be tensors that speak DLPack. A leading band dimension of length 1 is
+        dropped.
     band : int, optional
         Number of the band, from 1, if there are several.
     nodata : number, optional
@@ -106,6 +108,8 @@ def open_raster(
         are no vertices in any case.
     variable : str, optional
         Name of the variable, if there are several.
+    argument : str
+        Name of what the user has given as ``source``, for messages.
 
     Returns
     -------
@@ -117,12 +121,28 @@ def open_raster(
     InputError
         If the source cannot be used; the message states why, and the next step.
     """
+    if band is not None:
+        band = check_integer("band", band, 1)
+    if nodata is not None and not is_number(nodata):
+        raise InputError(f"nodata: {shown(nodata)}; it must be a number, or be left out")
+    # names of a Dataset need not be text
+    if isinstance(variable, bool) or not isinstance(variable, str | int | None):
+        raise InputError(f"variable: {shown(variable)}; it must be a name, or be left out")
+    if isinstance(source, str | os.PathLike):
+        source = check_path(argument, source)
+    try:
+        return _open(source, band, nodata, variable)
+    except InputError as error:
+        raise InputError(f"{argument}: {error}") from None
+
+
+def _open(source: Any, band: int | None, nodata: float | None, variable: str | None) -> Raster:
     import xarray as xr
 
     if isinstance(source, ArrayRaster | FileRaster | LazyRaster | StoreRaster):
         return source
-    if isinstance(source, str | os.PathLike):
-        return _open_path(os.fspath(source), band, nodata, variable)
+    if isinstance(source, str):
+        return _open_path(source, band, nodata, variable)
     if isinstance(source, xr.Dataset):
         return from_dataset(source, "Dataset", band, nodata, variable)
     if isinstance(source, xr.DataArray):
@@ -131,20 +151,35 @@ def open_raster(
         return from_array(source, band, nodata)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
         return from_dataarray(xr.DataArray(source), band, nodata)
+    if hasattr(source, "__dlpack__"):
+        return from_array(_by_dlpack(source), band, nodata)
     raise InputError(
-        f"source: {type(source).__name__}; it must be a DataArray, a NumPy array, or the path of a "
-        "store or of a raster file"
+        f"{shown(source)} is of type {type(source).__name__}; it must be a DataArray, a NumPy "
+        "array, or the path of a store or of a raster file"
     )
 
 
+def _by_dlpack(source: Any) -> NDArray[Any]:
+    """Return the cells of a tensor in this process's memory."""
+    try:
+        return np.from_dlpack(source)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(
+            f"source: {type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
+            "to the CPU first"
+        ) from None
+
+
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
-    if MARK in (group_attributes(path) or {}):
+    if is_store(path):
         return _open_store(path, nodata, variable)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
-        if partial_path(path).exists():
+        if os.path.exists(partial_path(path)):
             return StoreRaster(path, variable)  # raises: the store was never finished
         if ":" not in path:  # GDAL interprets NETCDF:file.nc:z and the like
-            raise InputError(f"{path} does not exist; is it relative to {os.getcwd()}?")
+            known = os.path.isabs(path)
+            where = "is the path right" if known else f"is it relative to {absolute_path('', '.')}"
+            raise InputError(f"{path} does not exist; {where}?")
     tried = []
     by_xarray = Path(path).suffix.lower() in _NETCDF or os.path.isdir(path)
     for reader in (_by_xarray, _by_rasterio) if by_xarray else (_by_rasterio, _by_xarray):
@@ -152,11 +187,10 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             return reader(path, band, nodata, variable)
         except _CannotReadError as error:
             tried.append(str(error))
-    if Path(path).suffix.lower() in _VECTOR:
+    if is_vector_path(path):
         raise InputError(
-            f"{path}: a vector file, and no raster; burn it into one (gdal_rasterize, "
-            "rasterio.features.rasterize), or, where points are taken, pass "
-            f"geopandas.read_file({path!r})"
+            f"{path}: a vector file, and no raster; burn it into one by og.rasterize({path!r}, "
+            "like=...)"
         )
     raise InputError(
         f"{path} is no raster that could be read; tried {'; '.join(tried)}. "
@@ -214,15 +248,6 @@ def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str 
         dataset = load(mask_and_scale=True)  # packed cells must be unpacked
     raster = from_dataarray(dataset[name], band, nodata)
     if isinstance(raster, LazyRaster):
-        origin = f"{os.path.abspath(path)} {name} {_stamps(path)}"
-        raster = replace(raster, origin=origin)
+        place = absolute(path)
+        raster = replace(raster, origin=f"{place} {name}", path=place)
     return raster
-
-
-def _stamps(path: str) -> list[tuple[str, int, int]]:
-    """Return name, size and time of a file, or of all files of a folder."""
-    files = [path] if os.path.isfile(path) else []
-    for folder, _, names in os.walk(path):
-        files += [os.path.join(folder, name) for name in names]
-    stats = ((name, os.stat(name)) for name in sorted(files))
-    return [(os.path.relpath(name, path), stat.st_size, stat.st_mtime_ns) for name, stat in stats]

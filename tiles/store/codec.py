@@ -37,15 +37,15 @@ from numpy.typing import NDArray
 
 from orograph.tiles.memory import empty
 
-FORMAT = 2
-"""Version of the format of entries; version 1 was pickled."""
+FORMAT = 3
+"""Version of the format of entries; version 1 was pickled, 2 had other names of entries."""
 
 SHUFFLE, BITSHUFFLE = 1, 2
 
 # Bytes. Arrays of this size or more are compressed and decompressed in place, without a copy.
 LARGE = 2**16
 PIECE = 2**30  # bytes; Blosc compresses less than 2 GiB at a time
-_MOST = 256  # largest compression ratio of LZ4
+MOST_RATIO = 256  # largest compression ratio of LZ4
 
 _MAGIC = b"OROC"
 _HEAD = struct.Struct("<4sIQ")
@@ -302,7 +302,7 @@ class _Reader:
             frames.append(self.take(*_LENGTH.unpack(self.take(_LENGTH.size).data)))
             check_frame(frames[-1], min(PIECE, size - begin))
             packed += frames[-1].size
-        if size > _MOST * packed:
+        if size > MOST_RATIO * packed:
             raise ValueError(f"{packed} bytes cannot be {size}")
         array = empty((size,), np.uint8)
         for number, frame in enumerate(frames):

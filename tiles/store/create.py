@@ -14,22 +14,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, report_full_storage, storage_error
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
-from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import native_nodata, supported_dtype
-from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.publish import (
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
+from orograph.tiles.integrity.metadata import (
     FORMAT,
+    GROUP,
     MARK,
-    check_target,
-    discard,
-    partial_path,
-    publish,
+    MOST_CELLS_A_SIDE,
+    read_document,
     write_group_metadata,
 )
+from orograph.tiles.raster.nodata import native_nodata, supported_dtype
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.publish import check_target, discard, partial_path, publish
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.store.storage import Location, Storage, open_storage
 
 __all__ = [
     "ArraySink",
@@ -52,9 +53,6 @@ SHARD_SIDE = 4096
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
 TABLE_ROWS = 2**20
-# A tile is processed as a whole in memory; kernels index its cells with 29 bits, and Blosc
-# compresses less than 2 GiB at a time.
-MOST_CELLS_A_SIDE = 8192
 # A shard has at most 16 x 16 tiles, since every read of a tile reads the whole index of its shard.
 MOST_TILES_A_SIDE = 16
 
@@ -77,7 +75,10 @@ class Layout:
     def __post_init__(self) -> None:
         for name, side in (("tile", self.tile), ("shard", self.shard)):
             if isinstance(side, bool) or not isinstance(side, Integral):
-                raise InputError(f"{name}={side!r}: it must be a whole number of cells")
+                raise InputError(
+                    f"{name}={shown(side)}: it must be a whole number of cells; 512 to 4096 are "
+                    "usual"
+                )
             object.__setattr__(self, name, int(side))
         if not 1 <= self.tile <= MOST_CELLS_A_SIDE:
             raise InputError(
@@ -85,7 +86,7 @@ class Layout:
                 "are usual"
             )
         ratio, rest = divmod(self.shard, self.tile)
-        if rest or ratio < 1 or ratio & (ratio - 1):
+        if self.shard > LONGEST_SIDE or rest or ratio < 1 or ratio & (ratio - 1):
             raise InputError(
                 f"shard={self.shard}: it must be tile={self.tile} times a power of two, such as "
                 f"{self.tile}, {2 * self.tile} or {4 * self.tile}"
@@ -226,11 +227,16 @@ def create_store(
                 dimension_names=(place.y_name, place.x_name),
                 attributes=_jsonable(variable.attrs) | extra,
             )
-        _write_axes(group, place, mapping)
+        if mapping:
+            group.create_array(
+                GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
+            )[...] = 0
+        _write_axes(storage, place)
+        write_group_metadata(storage, read_document(storage, GROUP))
     return path
 
 
-def _compressor(dtype: np.dtype[Any]) -> Any:
+def _compressor(dtype: np.dtype[Any], level: int = 5) -> Any:
     """Return the codec Blosc lz4, with byte shuffle, or bit shuffle for cells of one byte.
 
     Measured on tiles of 1024 x 1024, one core: ratio, MB/s of encoding, MB/s of decoding. Float
@@ -245,29 +251,17 @@ def _compressor(dtype: np.dtype[Any]) -> Any:
     return BloscCodec(
         typesize=dtype.itemsize,
         cname="lz4",
-        clevel=5,
+        clevel=level,
         shuffle="shuffle" if dtype.itemsize > 1 else "bitshuffle",
     )
 
 
-def _write_axes(group: Any, place: Georeference, mapping: dict[str, Any]) -> None:
+def _write_axes(storage: Storage, place: Georeference) -> None:
     axes = ((place.y_name, place.y, place.y_attrs), (place.x_name, place.x, place.x_attrs))
     for name, values, attributes in axes:
         if values is not None:
-            axis = group.create_array(
-                name,
-                shape=values.shape,
-                dtype=values.dtype,
-                chunks=values.shape,
-                fill_value=np.nan,
-                dimension_names=(name,),
-                attributes=_jsonable(attributes),
-            )
-            axis[:] = values
-    if mapping:
-        group.create_array(
-            GRID_MAPPING, shape=(), dtype="int64", fill_value=0, attributes=_jsonable(mapping)
-        )[...] = 0
+            shape, attrs = values.shape, _jsonable(attributes)
+            create_dense(storage, name, shape, values.dtype, shape, (name,), attrs)[...] = values
 
 
 def add_table(
@@ -284,33 +278,63 @@ def add_table(
         For each column its dimensions and its values, rows first, in one or more pieces. No column
         may have the name of a raster.
     """
-    import zarr
-    from zarr.codecs import Crc32cCodec
-
     if not columns:
         return
     storage = open_storage(path)
     with report_full_storage(str(storage)):
-        group = zarr.open_group(storage.zarr_store(), mode="r+", zarr_format=3)
         for name, (dimensions, pieces) in columns.items():
             array: Any = None
             for values in _whole_chunks(pieces):
                 if array is None:
-                    array = group.create_array(
-                        name,
-                        shape=values.shape,
-                        dtype=values.dtype,
-                        chunks=(max(values.shape[0], 1), *values.shape[1:]),
-                        compressors=[_compressor(values.dtype), Crc32cCodec()],
-                        fill_value=0,
-                        dimension_names=dimensions,
-                        overwrite=True,
+                    chunks = max(values.shape[0], 1), *values.shape[1:]
+                    array = create_dense(
+                        storage, name, values.shape, values.dtype, chunks, dimensions
                     )
                     array[...] = values
                 else:
                     array.append(values)
-        mark: Any = group.attrs[MARK]
-        group.attrs[MARK] = {**mark, "table": list(columns)}
+            storage.sync(*(key for key, _ in storage.objects(f"{name}/c")))
+    list_table(storage, list(columns))
+
+
+def create_dense(
+    storage: Storage,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    chunks: tuple[int, ...],
+    dimensions: tuple[str, ...],
+    attrs: Mapping[str, Any] | None = None,
+    level: int = 5,
+) -> Any:
+    """Return a new array of an unfinished store, for `orograph.tiles.integrity.dense`.
+
+    The metadata of the group remain as they are, until `list_table` lists the array in them.
+    """
+    import zarr
+    from zarr.codecs import Crc32cCodec
+
+    return zarr.create_array(
+        storage.zarr_store(),
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        chunks=chunks,
+        compressors=[_compressor(dtype, level), Crc32cCodec()],
+        fill_value=0,
+        dimension_names=dimensions,
+        attributes=dict(attrs or {}),
+        zarr_format=3,
+        overwrite=True,
+        config={"write_empty_chunks": True},  # a missing file is damage
+    )
+
+
+def list_table(storage: Storage, names: list[str]) -> None:
+    """List arrays as the table of an unfinished store."""
+    document = read_document(storage, GROUP)
+    document["attributes"][MARK]["table"] = names
+    write_group_metadata(storage, document)
 
 
 def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
@@ -342,19 +366,18 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
         If there is no such store or variable, or an attribute is reserved for the store.
     """
     storage = open_storage(path)
-    key = "zarr.json" if variable is None else f"{variable}/zarr.json"
     try:
-        document = json.loads(storage.get(key))
-        group = json.loads(storage.get("zarr.json"))
+        group = read_document(storage, GROUP)
+        document = group if variable is None else read_document(storage, f"{variable}/zarr.json")
     except FileNotFoundError:
         raise InputError(f"{storage}: no {variable or 'store'} there; is the path right?") from None
     kept = {MARK, "_FillValue", "grid_mapping", "coordinates"} & set(mapping)
     if kept:
         raise InputError(f"{storage}: the store itself keeps {sorted(kept)}; name them otherwise")
     document.setdefault("attributes", {}).update(_jsonable(mapping))
-    storage.put(key, json.dumps(document, indent=2).encode())
-    if "consolidated_metadata" in group:
-        write_group_metadata(storage, document if variable is None else group)
+    if variable is not None:
+        storage.put(f"{variable}/zarr.json", json.dumps(document, indent=2).encode())
+    write_group_metadata(storage, group)
 
 
 def _jsonable(value: Any) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.store.header import store_variables
-from orograph.tiles.store.publish import MARK, group_attributes
+from orograph.tiles.integrity.dense import DenseArray
+from orograph.tiles.integrity.metadata import read_metadata
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.storage import Location, open_storage
 
@@ -37,6 +38,8 @@ def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
     ------
     InputError
         If there is no finished store.
+    DamagedStoreError
+        If its metadata or its coordinates are damaged, or an array is missing.
 
     Examples
     --------
@@ -48,25 +51,22 @@ def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
     """
     import xarray as xr
 
-    from orograph.tiles.store.lazy import lazy_variable
+    from orograph.tiles.store.lazy import lazy_column, lazy_variable
 
-    if chunks not in ("shard", "tile"):
-        raise InputError(f"chunks={chunks!r}: it must be 'shard' or 'tile'; rechunk afterwards")
+    if not isinstance(chunks, str) or chunks not in ("shard", "tile"):
+        raise InputError(
+            f"chunks={shown(chunks)}: it must be 'shard' or 'tile'; rechunk afterwards"
+        )
     storage = open_storage(path)
+    metadata = read_metadata(storage)
     arrays: dict[str, xr.Variable] = {}
     coords: dict[str, xr.Variable] = {}
-    for name in store_variables(storage):
+    for name in metadata.rasters:
         raster = StoreRaster(storage, name)
         arrays[name] = lazy_variable(raster, chunks)
         coords = coords or raster.georeference.coords()
-    header = group_attributes(storage) or {}
-    table = header[MARK].get("table", [])
-    if table:
-        stored = xr.open_zarr(
-            storage.zarr_store(), chunks={}, mask_and_scale=False, consolidated=None
-        )
-        arrays |= {name: stored[name].variable for name in table}
-    attributes = {key: value for key, value in header.items() if key not in (MARK, "coordinates")}
-    dataset = xr.Dataset(arrays, coords, attributes)
+    for name in metadata.tables:
+        arrays[name] = lazy_column(DenseArray(storage, metadata.members[name]))
+    dataset = xr.Dataset(arrays, coords, metadata.attributes)
     dataset.encoding["source"] = str(storage)
     return dataset

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import uuid
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from orograph.tiles.arguments import absolute_path, check_flag, check_name_length, check_path
 from orograph.tiles.errors import (
     InputError,
     StorageFullError,
@@ -17,8 +17,11 @@ from orograph.tiles.errors import (
     free_bytes,
     report_full_storage,
 )
+from orograph.tiles.files import TEMPORARY, is_token
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.raster.unchanged import unchanged
+from orograph.tiles.store.lease import Lease
 
 BLOCK = 512
 READ_SIDE = 4096
@@ -31,6 +34,7 @@ def to_geotiff(
     *,
     variable: str | None = None,
     overwrite: bool = False,
+    takeover: bool = False,
 ) -> Path:
     """Write a raster to a tiled, compressed GeoTIFF (BigTIFF where its size may need it).
 
@@ -44,6 +48,9 @@ def to_geotiff(
         Name of the variable, if there are several.
     overwrite : bool
         Whether to replace a file of that name, when the new one is complete.
+    takeover : bool
+        Whether to take the place of another writer that is at work on the file; that one ends with
+        an error.
 
     Returns
     -------
@@ -55,7 +62,10 @@ def to_geotiff(
     InputError
         If the source cannot be used, or its cells are not evenly spaced.
     StoreExistsError
-        If the file exists and ``overwrite`` is false, or the path is no plain file.
+        If the file exists and ``overwrite`` is false, the path is no plain file, or another writer
+        is at work on it.
+    RunError
+        If another writer has taken the place of this one, or the source has changed meanwhile.
     StorageFullError
         If there is no room.
 
@@ -67,33 +77,56 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path: {path!r}; it must be the path of a file")
-    path = Path(path)
+    path = Path(check_path("path", path))
+    overwrite = check_flag("overwrite", overwrite)
+    check_file(path, overwrite)
     raster = open_raster(source, variable=variable)
-    _check_file(path, raster, overwrite)
-    partial = path.with_name(f".orograph-{uuid.uuid4().hex}.tmp")
-    try:
-        with report_full_storage(path):
-            _check_written(partial, raster, _write(raster, partial))
-            os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    _check_raster(path, raster)
+    with Lease(path, takeover) as lease, lease.errors():
+        check_file(path, overwrite)  # another may have written it meanwhile
+        hidden = f".{path.name}."
+        for other in path.absolute().parent.iterdir():  # of writers that were killed
+            token = other.name.removeprefix(hidden).removesuffix(TEMPORARY)
+            if other.name == f"{hidden}{token}{TEMPORARY}" and is_token(token):
+                other.unlink(missing_ok=True)
+        partial = path.with_name(f"{hidden}{lease.token}{TEMPORARY}")
+        try:
+            with report_full_storage(path):
+                with unchanged(raster):
+                    sums = _write(raster, partial)
+                _check_written(partial, raster, sums)
+                lease.check()
+                os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
     return path
 
 
-def _check_file(path: Path, raster: Raster, overwrite: bool) -> None:
+def check_file(path: Path, overwrite: bool) -> None:
+    """Raise an error if no file may be written at ``path``.
+
+    Raises
+    ------
+    StoreExistsError
+        If a file exists there and ``overwrite`` is false, or something that is no file.
+    InputError
+        If there can be none.
+    """
+    check_name_length(absolute_path("path", path), 0)
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise StoreExistsError(f"{path} exists and is no file; choose another path")
     if path.exists() and not overwrite:
         raise StoreExistsError(
             f"{path} exists; pass overwrite=True to replace it, or choose another path"
         )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def _check_raster(path: Path, raster: Raster) -> None:
     for name in getattr(raster, "files", ()):
         if path.exists() and os.path.samefile(name, path):
             raise InputError(f"{path} is the source itself; choose another path")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     place = raster.georeference
     if place.y is not None and place.transform is None and min(raster.shape) > 1:
         raise InputError(

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
+from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.publish import check_target, discard, partial_storage, publish
 from orograph.tiles.store.storage import Location, open_storage
@@ -35,6 +38,7 @@ def ingest(
     band: int | None = None,
     variable: str | None = None,
     overwrite: bool = False,
+    takeover: bool = False,
 ) -> xr.DataArray:
     """Copy a raster into a store.
 
@@ -43,7 +47,7 @@ def ingest(
     source : DataArray, array, masked array, or path
         Anything `open_raster` accepts.
     store : path or Storage
-        The store to write. While it is unfinished its name is ``<store>.partial``.
+        The store to write. While it is unfinished it is in ``<store>.partial``.
     tile : int
         Cells a side of a tile.
     shard : int, optional
@@ -56,6 +60,9 @@ def ingest(
         Name of the variable, if there are several.
     overwrite : bool
         Whether to replace a store of that name, when the new one is complete.
+    takeover : bool
+        Whether to take the place of another writer that is at work on the store; that one ends
+        with an error.
 
     Returns
     -------
@@ -67,7 +74,10 @@ def ingest(
     InputError
         If the source cannot be used, or source and store overlap.
     StoreExistsError
-        If the store exists and ``overwrite`` is false, or something else exists at its path.
+        If the store exists and ``overwrite`` is false, something else exists at its path, or
+        another writer is at work on it.
+    RunError
+        If another writer has taken the place of this one, or the source has changed meanwhile.
     StorageFullError
         If there is no room.
 
@@ -89,23 +99,30 @@ def ingest(
     >>> stored.name, stored.shape, stored.dtype
     ('elevation', (3, 4), dtype('float64'))
     """
+    overwrite = check_flag("overwrite", overwrite)
+    target = open_storage(store, "store")
     raster = open_raster(source, band=band, nodata=nodata, variable=variable)
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
-    target = open_storage(store)
     check_target(target, overwrite)
     partial = partial_storage(target)
     refuse_overlap(raster, target, source)
     refuse_overlap(raster, partial, source)
-    discard(partial)
-    stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
-    create_store(partial, raster.shape, layout, [stored], raster.georeference)
-    sink = StoreSink(partial)
-    for window, cells in _read_ahead(raster, layout):
-        for part in layout.windows(window.shape):
-            place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
-            sink.write(name, place, cells[part.slices])
-    publish(partial, target, overwrite)
+    with Lease(target, takeover) as lease, lease.errors():
+        check_target(target, overwrite)  # another may have written it meanwhile
+        discard(partial)
+        partial.claim()
+        staged = partial.child(lease.token)
+        stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
+        create_store(staged, raster.shape, layout, [stored], raster.georeference)
+        sink = StoreSink(staged)
+        with unchanged(raster):
+            for window, cells in _read_ahead(raster, layout):
+                for part in layout.windows(window.shape):
+                    place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
+                    sink.write(name, place, cells[part.slices])
+        publish(staged, target, overwrite, lease)
+        partial.delete_all()
     return open_dataset(target)[name]
 
 

@@ -1,10 +1,11 @@
-"""Rasters of a store as lazy xarray variables.
+"""Rasters and tables of a store as lazy xarray variables.
 
 This module imports xarray, which is slow; import it inside functions.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import xarray as xr
@@ -14,6 +15,7 @@ from xarray.core import indexing
 
 from orograph.tiles.grid.georeference import GRID_MAPPING
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.dense import DenseArray
 from orograph.tiles.store.raster import StoreRaster
 
 
@@ -53,6 +55,43 @@ class StoreArray(BackendArray):
             sizes.append(high - low)
         window = Window(starts[0], starts[1], sizes[0], sizes[1])
         return self.raster.read(window)[tuple(inside)]
+
+
+class ColumnArray(BackendArray):
+    """Column of a store's table, indexed like an array."""
+
+    def __init__(self, column: DenseArray) -> None:
+        self.column = column
+        self.shape = column.member.shape
+        self.dtype = column.member.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.BASIC, self._read
+        )
+
+    def _read(self, key: tuple[int | slice, ...]) -> NDArray[Any]:
+        """Read all rows between the first and the last, and return the indexed ones."""
+        rows, *rest = key
+        if not isinstance(rows, slice):
+            rows = int(rows) % self.shape[0]
+            return self.column.read(rows, rows + 1)[(0, *rest)]
+        picked = range(*rows.indices(self.shape[0]))
+        if not picked:
+            return self.column.read(0, 0)[(slice(0), *rest)]
+        low, high = min(picked[0], picked[-1]), max(picked[0], picked[-1]) + 1
+        return self.column.read(low, high)[(slice(None, None, picked.step), *rest)]
+
+
+def lazy_column(column: DenseArray) -> xr.Variable:
+    """Return a column of a store's table as a Dask-backed Variable, chunked as it is stored."""
+    member, storage = column.member, column.storage
+    data = indexing.LazilyIndexedArray(ColumnArray(column))
+    stamp = repr((str(storage), member.name, storage.state("zarr.json")))
+    digest = hashlib.blake2b(stamp.encode(), digest_size=16).hexdigest()
+    return xr.Variable(member.dimensions, data, dict(member.attributes)).chunk(
+        dict(zip(member.dimensions, member.chunk, strict=True)), name=f"store-table-{digest}"
+    )
 
 
 def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:

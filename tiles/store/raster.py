@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 from collections import Counter
@@ -14,23 +13,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import BackendError, DamagedChunkError, InputError
+from orograph.tiles.errors import (
+    BackendError,
+    DamagedChunkError,
+    InputError,
+)
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.header import Header, read_header, store_variables
+from orograph.tiles.integrity.dense import MEND, DenseArray
+from orograph.tiles.integrity.metadata import damaged, read_metadata
+from orograph.tiles.patience import patiently
+from orograph.tiles.store.header import Header, header_of
 from orograph.tiles.store.shard import read_window, stored_format
 from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 
 def choose_step(opened: str, name: str) -> str:
-    """Return the next step for a message about several rasters.
-
-    Not every function has an argument ``variable``.
-    """
-    return (
-        f"pass one, such as {opened}[{name!r}]; ingest and to_geotiff also take variable={name!r}"
-    )
+    """Return the next step for a message about several rasters."""
+    return f"pass variable={name!r}, or one of them, such as {opened}[{name!r}]"
 
 
 class StoreRaster:
@@ -49,7 +50,11 @@ class StoreRaster:
     ------
     InputError
         If there is no finished store, or no such variable.
+    DamagedStoreError
+        If its metadata are damaged.
     """
+
+    _waited = False
 
     def __init__(
         self,
@@ -60,7 +65,8 @@ class StoreRaster:
     ) -> None:
         self.storage = open_storage(place)
         path = self.path
-        names = store_variables(self.storage, unfinished)
+        store = read_metadata(self.storage, unfinished)
+        names = store.rasters
         if variable is None and len(names) != 1:
             raise InputError(
                 f"{path} has the variables {', '.join(names)}; "
@@ -71,7 +77,7 @@ class StoreRaster:
         self.variable = names[0] if variable is None else variable
         if self.variable not in names:
             raise InputError(f"{path} has no variable {variable!r}; it has {', '.join(names)}")
-        self._header = read_header(self.storage, self.variable, unfinished)
+        self._header = header_of(store, self.variable, unfinished)
 
     @property
     def path(self) -> str:
@@ -121,29 +127,36 @@ class StoreRaster:
     @cached_property
     def georeference(self) -> Georeference:
         """Coordinates and CRS."""
-        y_name, x_name = self._header.dimensions
-        y, y_attrs = self._axis(y_name)
-        x, x_attrs = self._axis(x_name)
-        mapping: dict[str, Any] = {}
-        metadata = f"{GRID_MAPPING}/zarr.json"
-        if self.storage.state(metadata) is not None:
-            mapping = json.loads(self.storage.get(metadata)).get("attributes", {})
-        six = matching_geotransform(mapping.get("GeoTransform"), y, x)
-        return Georeference(y, x, mapping.get("crs_wkt"), y_name, x_name, six, y_attrs, x_attrs)
-
-    def _axis(self, name: str) -> tuple[NDArray[np.float64] | None, dict[str, Any]]:
-        if self.storage.state(f"{name}/zarr.json") is None:
-            return None, {}
-        import zarr
-
+        header = self._header
+        y, x = (self._axis(header, axis) for axis in (0, 1))
+        wkt, text = (header.grid_mapping.get(name) for name in ("crs_wkt", "GeoTransform"))
+        six = matching_geotransform(text, y, x)
+        y_attrs, x_attrs = (dict(axis.attributes) if axis else {} for axis in header.axes)
         try:
-            array = zarr.open_array(self.storage.zarr_store(), path=name, mode="r", zarr_format=3)
-            values = np.ascontiguousarray(array[:], dtype=np.float64)
-        except Exception as error:
-            raise DamagedChunkError(
-                f"{self.path}/{name}: coordinates cannot be read: {error}; ingest the source again"
-            ) from error
-        return values, dict(array.attrs)
+            if text is not None and six is None:
+                raise InputError(f"GeoTransform is {text!r}, which the coordinates contradict")
+            if not (wkt is None or isinstance(wkt, str)):
+                raise InputError(f"crs_wkt is {wkt!r}")
+            Georeference(crs_wkt=wkt, geotransform=six).check_crs()
+        except InputError as error:
+            raise damaged(self.storage, f"{GRID_MAPPING}/zarr.json", error) from None
+        try:
+            return Georeference(y, x, wkt, *header.dimensions, six, y_attrs, x_attrs)
+        except InputError as error:
+            raise damaged(self.storage, "zarr.json", error) from None
+
+    def _axis(self, header: Header, axis: int) -> NDArray[np.float64] | None:
+        """Return the coordinates of the rows (axis 0) or columns; None if there are none."""
+        member = header.axes[axis]
+        if member is None:
+            return None
+        if (member.shape, member.dtype) != ((header.shape[axis],), np.dtype(np.float64)):
+            raise damaged(
+                self.storage,
+                f"{member.name}/zarr.json",
+                f"{member.shape} coordinates of {member.dtype} for {header.shape[axis]} cells",
+            )
+        return DenseArray(self.storage, member).read(0, header.shape[axis])
 
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order.
@@ -171,7 +184,10 @@ class StoreRaster:
             self.dtype,
         ):
             return partial(read_window, self.storage, self.variable, form)
-        array = _open_cached(self.storage, self.variable)
+        try:
+            array = _open_cached(self.storage, self.variable)
+        except Exception as error:  # zarr-python knows none of its codecs, or the like
+            raise damaged(self.storage, f"{self.variable}/zarr.json", error) from error
         return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
 
     def fingerprint(self) -> str:
@@ -233,13 +249,35 @@ class StoreRaster:
                 state = self.storage.state(self._shard_key(i, j))
                 if state is None and (self._header.absent is None or (i, j) in self._header.absent):
                     continue  # it reads as fill values
+                state = state or self._awaited(self._shard_key(i, j))
                 if state is None or not state.size:  # zarr-python reads an empty one as those too
                     cells = Window(i * side, j * side, side, side).clip(self.shape)
                     raise DamagedChunkError(
                         f"{self.path}/{self._shard_key(i, j)} is "
                         f"{'empty' if state else 'missing'}: shard "
-                        f"({i}, {j}) of {self.variable}, {_describe(cells)}; {_MEND}"
+                        f"({i}, {j}) of {self.variable}, {_describe(cells)}; {MEND}"
                     )
+
+    def _awaited(self, key: str) -> State | None:
+        """Return the state of an object that is missing though it was written: it may come back.
+
+        A file system of a network may be away for a while. Objects that do not come are waited for
+        once, not for each of them anew.
+        """
+
+        def look() -> State:
+            state = self.storage.state(key)
+            if state is None:
+                raise FileNotFoundError(key)
+            return state
+
+        if self._waited:
+            return None
+        try:
+            return patiently(look, lambda: None, FileNotFoundError)
+        except FileNotFoundError:
+            self._waited = True
+            return None
 
     def _damage(
         self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception
@@ -252,12 +290,10 @@ class StoreRaster:
                 try:
                     decode(cells)
                 except Exception as cause:
-                    i, j = cells.y // side, cells.x // side
-                    inner = (row - i * side // tile, column - j * side // tile)
+                    key = self._shard_key(cells.y // side, cells.x // side)
+                    what = tile_name(self.variable, tile, side, (row, column), self.shape)
                     return DamagedChunkError(
-                        f"{self.path}/{self._shard_key(i, j)}: tile ({row}, {column}) of "
-                        f"{self.variable}, chunk {inner} of shard ({i}, {j}), {_describe(cells)}, "
-                        f"cannot be read: {cause}; {_MEND}"
+                        f"{self.path}/{key}: {what}, cannot be read: {cause}; {MEND}"
                     )
         return DamagedChunkError(
             f"{self.path}: {self.variable}, {_describe(window)}, could not be "
@@ -268,7 +304,18 @@ class StoreRaster:
         return f"StoreRaster({self.path!r}, {self.variable!r})"
 
 
-_MEND = "restore the file from a copy, or make the store again"
+def tile_name(
+    variable: str, tile: int, shard: int, place: tuple[int, int], shape: tuple[int, int]
+) -> str:
+    """Return words that name a tile of a raster, by its row and column: its shard and cells."""
+    row, column = place
+    cells = Window(row * tile, column * tile, tile, tile).clip(shape)
+    i, j = cells.y // shard, cells.x // shard
+    inner = (row - i * shard // tile, column - j * shard // tile)
+    return (
+        f"tile ({row}, {column}) of {variable}, chunk {inner} of shard ({i}, {j}), "
+        f"{_describe(cells)}"
+    )
 
 
 def _describe(cells: Window) -> str:

@@ -14,7 +14,6 @@ References
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,8 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.metadata import read_document
 from orograph.tiles.memory import empty
-from orograph.tiles.store.codec import compress, decompress, with_checksum, without_checksum
+from orograph.tiles.store.codec import (
+    check_frame,
+    compress,
+    decompress,
+    with_checksum,
+    without_checksum,
+)
 from orograph.tiles.store.decoded_cache import TILE_CACHE
 from orograph.tiles.store.storage import Reader, State, Storage
 
@@ -149,7 +155,7 @@ def stored_format(storage: Storage, variable: str) -> ShardFormat | None:
 
 @lru_cache(maxsize=64)
 def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat | None:
-    return shard_format(json.loads(storage.get(key)))
+    return shard_format(read_document(storage, key))
 
 
 def read_window(storage: Storage, variable: str, form: ShardFormat, window: Window) -> NDArray[Any]:
@@ -254,13 +260,7 @@ def _tiles_in_window(
 
     The cells of tiles that the shard does not contain are set to the fill value.
     """
-    length = 16 * form.tiles**2 + 4
-    tail = reader.tail(length)
-    size = reader.state.size
-    if size < length:
-        raise ValueError(f"the shard has {size} bytes, fewer than its index, {length}: cut short")
-    index = without_checksum(tail, "the index")
-    table = index.view("<u8").reshape(form.tiles, form.tiles, 2)
+    table, stop = _index(reader, form)
     found = []
     for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
         for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
@@ -269,7 +269,18 @@ def _tiles_in_window(
                 out[_intersect(form, window, row, column)[1]] = form.fill
             else:
                 found.append((begin, begin + count, row, column))
-    return sorted(found), size - length
+    return sorted(found), stop
+
+
+def _index(reader: Reader, form: ShardFormat) -> tuple[NDArray[np.uint64], int]:
+    """Return the index of a shard, offset and length by row and column, and its own offset."""
+    length = 16 * form.tiles**2 + 4
+    tail = reader.tail(length)
+    size = reader.state.size
+    if size < length:
+        raise ValueError(f"the shard has {size} bytes, fewer than its index, {length}: cut short")
+    index = without_checksum(tail, "the index")
+    return index.view("<u8").reshape(form.tiles, form.tiles, 2), size - length
 
 
 def _read_ranges(
@@ -324,6 +335,49 @@ def _decode(
     decompress(content, cells)
     out[...] = cells[source.slices]
     return cells
+
+
+def damaged_tiles(
+    storage: Storage, key: str, form: ShardFormat, shape: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int] | None, str]]:
+    """Yield row and column of each tile of a shard that cannot be read, and why.
+
+    All bytes are read and compared with their checksums; the decoded-tile cache is not asked.
+
+    Parameters
+    ----------
+    storage, key : Storage, str
+        The shard.
+    form : ShardFormat
+        Its encoding.
+    shape : (int, int)
+        Cells of the shard that lie in the grid. Each tile that contains some must be there.
+
+    Yields
+    ------
+    tile, fault : (int, int) or None, str
+        None: nothing of the shard can be read.
+    """
+    side = form.tile
+    try:
+        with storage.open(key) as reader:
+            table, stop = _index(reader, form)
+            for row, column in np.ndindex(-(-shape[0] // side), -(-shape[1] // side)):
+                begin, count = table[row, column].tolist()
+                try:
+                    if begin == count == ABSENT:
+                        raise ValueError("it is not in the shard")
+                    tile = (begin, begin + count, row, column)
+                    ((_, content, _),) = _read_ranges(reader, [tile], stop)
+                    check_frame(
+                        without_checksum(content, "the tile"), side * side * form.dtype.itemsize
+                    )
+                except (OSError, ValueError) as error:
+                    yield (row, column), str(error)
+    except FileNotFoundError:
+        yield None, "it is missing"
+    except (OSError, ValueError) as error:
+        yield None, str(error)
 
 
 class ShardEncoder:

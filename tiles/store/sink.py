@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.publish import shard_grid
-from orograph.tiles.store.shard import ShardEncoder, ShardFormat, shard_format
+from orograph.tiles.integrity.metadata import ArrayMetadata, read_array
+from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.shard import (
+    ShardEncoder,
+    ShardFormat,
+    damaged_tiles,
+    shard_format,
+    stored_format,
+)
 from orograph.tiles.store.storage import Location, Storage, open_storage
 
 
@@ -39,6 +46,9 @@ class Sink(Protocol):
     def written(self, variable: str, window: Window) -> bool:
         """Return whether the cells of ``window`` have been written, and still exist."""
 
+    def intact(self, variable: str, window: Window) -> bool:
+        """Return whether the cells of ``window`` have been written and can all be read back."""
+
 
 @dataclass(frozen=True)
 class ArraySink:
@@ -56,6 +66,10 @@ class ArraySink:
 
     def written(self, variable: str, window: Window) -> bool:
         """Return True: cells in memory do not get lost."""
+        return True
+
+    def intact(self, variable: str, window: Window) -> bool:
+        """Return True: cells in memory do not get damaged."""
         return True
 
 
@@ -121,30 +135,42 @@ class StoreSink:
             If there is no such raster, or the window is none of its shards.
         """
         try:
-            document = self.storage.get(f"{variable}/zarr.json")
+            raster = read_array(self.storage, variable)
         except FileNotFoundError:
             raise InputError(
                 f"{self.storage} has no variable {variable!r}; create it first"
             ) from None
-        grid = shard_grid(json.loads(document))
-        if grid is None:
-            raise InputError(f"{self.storage}: {variable} is no raster")
-        key = _shard_key(grid, window, variable)
-        encoder = _encoder(document, window, key, variable)
+        key = _shard_key(raster, window, variable)
+        encoder = _encoder(raster.document, window, key, variable)
         return _StoreWriter(self.storage, f"{variable}/{key}", encoder)
 
     def written(self, variable: str, window: Window) -> bool:
         """Return whether the shard that holds the first cell of ``window`` exists."""
-        grid = shard_grid(json.loads(self.storage.get(f"{variable}/zarr.json")))
-        if grid is None:
-            raise InputError(f"{self.storage}: {variable} is no raster")
-        _, (rows, columns) = grid
-        key = f"{variable}/c/{window.y // rows}/{window.x // columns}"
-        return self.storage.state(key) is not None
+        return self.storage.state(self._key(variable, window)) is not None
+
+    def intact(self, variable: str, window: Window) -> bool:
+        """Return whether the shard ``window`` exists, and all its bytes match their checksums."""
+        if not self.written(variable, window):
+            return False
+        form = stored_format(self.storage, variable)
+        if form is not None:
+            faults = damaged_tiles(self.storage, self._key(variable, window), form, window.shape)
+            return next(faults, None) is None
+        try:
+            StoreRaster(self.storage, variable, unfinished=True).read(window)
+        except DamagedStoreError:
+            return False
+        return True
+
+    def _key(self, variable: str, window: Window) -> str:
+        rows, columns = read_array(self.storage, variable).chunk
+        return f"{variable}/c/{window.y // rows}/{window.x // columns}"
 
 
-def _shard_key(grid: tuple[tuple[int, int], tuple[int, int]], window: Window, variable: str) -> str:
-    shape, (rows, columns) = grid
+def _shard_key(raster: ArrayMetadata, window: Window, variable: str) -> str:
+    if len(raster.shape) != 2:
+        raise InputError(f"{variable}: an array of shape {raster.shape} is no raster")
+    shape, (rows, columns) = (raster.shape[0], raster.shape[1]), raster.chunk
     i, j = window.y // rows, window.x // columns
     whole = Window(i * rows, j * columns, rows, columns).clip(shape)
     if whole != window or window.size == 0:
@@ -178,6 +204,7 @@ class _StoreWriter:
 
     def close(self) -> None:
         self.storage.put(self.key, *self.encoder.parts())
+        self.storage.sync(self.key)  # its run will soon delete what it was made from
 
 
 class _TileEncoder:
@@ -215,14 +242,18 @@ class _ZarrEncoder:
     shard before it replaces it, which is slow, and fails if the old shard is damaged.
     """
 
-    def __init__(self, document: bytes, window: Window, key: str, variable: str) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], window: Window, key: str, variable: str
+    ) -> None:
         import zarr
         from zarr.core.buffer import default_buffer_prototype
         from zarr.storage import MemoryStore
 
         prototype = default_buffer_prototype()
         self.key, self.window, self.variable = key, window, variable
-        self.memory: dict[str, Any] = {"zarr.json": prototype.buffer.from_bytes(document)}
+        self.memory: dict[str, Any] = {
+            "zarr.json": prototype.buffer.from_bytes(json.dumps(document).encode())
+        }
         # open_array accepts this setting as an argument, but ignores it
         self.target = zarr.open_array(
             MemoryStore(self.memory), mode="r+", zarr_format=3
@@ -238,8 +269,8 @@ class _ZarrEncoder:
         return [bytes(self.memory[self.key].to_bytes())]
 
 
-def _encoder(document: bytes, window: Window, key: str, variable: str) -> _Encoder:
-    form = shard_format(json.loads(document))
+def _encoder(document: Mapping[str, Any], window: Window, key: str, variable: str) -> _Encoder:
+    form = shard_format(document)
     if form is None:
         return _ZarrEncoder(document, window, key, variable)
     return _TileEncoder(form, window, variable)
@@ -252,7 +283,7 @@ def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> Non
 
 
 def encode_shard(
-    document: bytes, window: Window, key: str, array: NDArray[Any], variable: str
+    document: Mapping[str, Any], window: Window, key: str, array: NDArray[Any], variable: str
 ) -> list[bytes]:
     """Return the bytes of one shard, in parts.
 

@@ -9,18 +9,17 @@ object; both can be repeated after a kill.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
 import shutil
 import stat
-import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
@@ -29,12 +28,24 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from orograph.tiles.arguments import absolute_path, check_name_length, check_path, shown
 from orograph.tiles.errors import InputError, report_full_storage
+from orograph.tiles.files import (
+    create_file,
+    delete_temporaries,
+    exchange,
+    is_internal,
+    is_temporary,
+    is_token,
+    locked,
+    replace_file,
+    sync_file,
+)
 from orograph.tiles.memory import empty
+from orograph.tiles.patience import patient, patiently
 
-TEMPORARY = ".tmp"
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
+LONGEST_SUFFIX = 48
+"""Bytes, of what names of unfinished and of removed stores have more than the store's."""
 
 
 class State(NamedTuple):
@@ -119,6 +130,16 @@ class Storage(Protocol):
         Of any number of concurrent writers one succeeds.
         """
 
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        """Write an object as `put` does, if it is still the version ``state``.
+
+        Of any number of concurrent calls with one ``state``, of this and of `delete_if`, one
+        returns True.
+        """
+
+    def delete_if(self, key: str, state: State) -> bool:
+        """Delete an object if it is still the version ``state``; return whether it was."""
+
     def move(self, key: str, target: str) -> None:
         """Move an object to another key, and replace the object there.
 
@@ -128,6 +149,13 @@ class Storage(Protocol):
 
     def delete(self, key: str) -> None:
         """Delete an object if it exists."""
+
+    def sync(self, *keys: str) -> None:
+        """Return when the bytes of these objects would survive a crash of the machine.
+
+        Of a prefix, the names after it would survive. For use before anything is deleted because
+        of them.
+        """
 
     # -- prefixes ----------------------------------------------------------------------------------
 
@@ -167,7 +195,7 @@ class Storage(Protocol):
         """Create the root, to write below it; raise FileExistsError if it exists."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
-        """Move a finished store to this root.
+        """Move a finished store to this root; its objects have been synchronised.
 
         At any time readers find the old store whole, or none, or the new one whole; if the storage
         can exchange two names, always one of them. After a kill either ``staged`` is still whole,
@@ -194,7 +222,7 @@ class LocalStorage:
     root: str
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
-        object.__setattr__(self, "root", os.path.abspath(root))
+        object.__setattr__(self, "root", absolute_path("path", root))
 
     def __str__(self) -> str:
         return self.root
@@ -206,6 +234,7 @@ class LocalStorage:
     def name(self) -> str:
         return os.path.basename(self.root)
 
+    @patient
     def get(self, key: str) -> bytes:
         try:
             with open(self._path(key), "rb") as file:
@@ -213,6 +242,7 @@ class LocalStorage:
         except (IsADirectoryError, NotADirectoryError):
             raise _missing(self._path(key)) from None
 
+    @patient
     def open(self, key: str) -> Reader:
         try:
             file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
@@ -222,8 +252,9 @@ class LocalStorage:
         if stat.S_ISDIR(status.st_mode):
             os.close(file)
             raise _missing(self._path(key))
-        return _FileReader(file, _state(status))
+        return _FileReader(self._path(key), file, _state(status))
 
+    @patient
     def state(self, key: str) -> State | None:
         try:
             status = os.stat(self._path(key))
@@ -231,16 +262,37 @@ class LocalStorage:
             return None
         return None if stat.S_ISDIR(status.st_mode) else _state(status)
 
+    @patient
     def put(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: replace_file(path, *parts))
 
+    @patient
     def create(self, key: str, *parts: Any) -> None:
         path = Path(self._path(key))
         with report_full_storage(path):
             self._in_folder(key, lambda: create_file(path, *parts))
 
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        path = Path(self._path(key))
+        with (
+            report_full_storage(path),
+            locked(path, lambda status: _state(status) == state) as same,
+        ):
+            if same:
+                replace_file(path, *parts)
+            return same
+
+    def delete_if(self, key: str, state: State) -> bool:
+        path = Path(self._path(key))
+        with locked(path, partial(_has_state, state)) as same:
+            if same:
+                path.unlink()
+                delete_temporaries(path)  # of writers that were killed
+            return same
+
+    @patient
     def move(self, key: str, target: str) -> None:
         self._in_folder(target, lambda: os.replace(self._path(key), self._path(target)))
 
@@ -259,22 +311,29 @@ class LocalStorage:
                     os.mkdir(folder)
             write()
 
+    @patient
     def delete(self, key: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._path(key))
 
+    def sync(self, *keys: str) -> None:
+        for key in keys:
+            sync_file(self._path(key))
+
+    @patient
     def names(self, prefix: str = "") -> list[str]:
         try:
             found = os.listdir(self._path(prefix))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [name for name in found if not _is_temporary(name)]
+        return [name for name in found if not is_internal(name)]
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
-        for folder, _, names in os.walk(self._path(prefix)):
+        for folder, folders, names in os.walk(self._path(prefix)):
+            folders[:] = [name for name in folders if not is_internal(name)]
             for name in names:
                 key = os.path.join(folder, name)[len(self.root) :].lstrip("/")
-                state = None if _is_temporary(name) else self.state(key)
+                state = None if is_internal(name) else self.state(key)
                 if state is not None:
                     yield key, state
 
@@ -305,6 +364,7 @@ class LocalStorage:
         parent = os.path.dirname(self.root)
         if not os.path.isdir(parent):
             raise InputError(f"{self}: the folder {parent} does not exist; create it first")
+        check_name_length(self.root, LONGEST_SUFFIX)
 
     def overlaps(self, other: Storage) -> bool:
         if not isinstance(other, LocalStorage):
@@ -319,19 +379,23 @@ class LocalStorage:
     def commit(self, staged: Storage, replace: bool = False) -> None:
         source, target = local_path(staged), Path(self.root)
         for folder, _, names in os.walk(source):
-            for name in filter(_is_temporary, names):  # of writers that were killed
+            for name in filter(is_temporary, names):  # of writers that were killed
                 os.unlink(os.path.join(folder, name))
+            sync_file(folder)
         if not self.exists():
             os.rename(source, target)
+            sync_file(target.parent)
             return
         if not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
-        if _exchange(source, target):
+        if exchange(source, target):
+            sync_file(target.parent)
             staged.delete_all()
             return
         aside = target.with_name(f".{target.name}.{os.getpid()}-{time.time_ns()}")
         os.rename(target, aside)
         os.rename(source, target)
+        sync_file(target.parent)
         shutil.rmtree(aside)
 
     def zarr_store(self) -> Any:
@@ -341,17 +405,31 @@ class LocalStorage:
 class _FileReader:
     """Reader of an open file; a replacement of the file has another inode."""
 
-    def __init__(self, file: int, state: State) -> None:
+    def __init__(self, path: str, file: int, state: State) -> None:
+        self._path = path
         self._file = file
         self.state = state
+
+    def _open_again(self) -> None:
+        """Open the same version of the file again: a handle that has become stale stays so."""
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        if _state(os.fstat(file)) != self.state:
+            os.close(file)
+            raise ValueError("the file has been replaced while it was read")
+        os.close(self._file)
+        self._file = file
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
         # An array: its slices are no copies, and google_crc32c does not accept a memoryview.
         content = empty((length,), np.uint8)
         done = 0
-        while done < length:
+
+        def read() -> int:
             rest = content.data[done:] if done else content.data
-            count = os.preadv(self._file, [rest], offset + done)
+            return os.preadv(self._file, [rest], offset + done)
+
+        while done < length:
+            count = patiently(read, self._open_again)
             if count == 0:
                 raise ValueError(f"the file ends at byte {offset + done}, not at {offset + length}")
             done += count
@@ -379,8 +457,10 @@ SCHEMES: dict[str, Callable[[str], Storage]] = {"file": _from_file_url}
 """Function that opens URLs, by their scheme."""
 
 
-def open_storage(place: Location) -> Storage:
+def open_storage(place: Location, argument: str = "path") -> Storage:
     """Return the storage at a path or URL; return a storage unchanged.
+
+    ``argument`` is the name of what the user has given, for messages.
 
     Raises
     ------
@@ -389,16 +469,18 @@ def open_storage(place: Location) -> Storage:
     """
     if not isinstance(place, str | os.PathLike):
         if not hasattr(place, "zarr_store"):
-            raise InputError(f"{place!r} is no address of a store; give a path or a file:// URL")
+            raise InputError(
+                f"{argument}: {shown(place)} is no address of a store; give a path or a file:// URL"
+            )
         return place
-    address = os.fspath(place)
+    address = check_path(argument, place)
     scheme = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", address)
     if scheme is None:
-        return LocalStorage(address)
+        return LocalStorage(absolute_path(argument, address))
     if scheme[1].lower() not in SCHEMES:
         raise InputError(
-            f"{address}: {scheme[1]}:// stores are not supported yet; give a path on a file system "
-            "(rasters at such addresses can be read where rasterio or xarray can)"
+            f"{argument}: {address}: {scheme[1]}:// stores are not supported yet; give a path on a "
+            "file system (rasters at such addresses can be read where rasterio or xarray can)"
         )
     return SCHEMES[scheme[1].lower()](address)
 
@@ -410,62 +492,13 @@ def local_path(storage: Storage) -> Path:
     return Path(storage.root)
 
 
-def replace_file(path: Path, *parts: Any) -> None:
-    """Write a file atomically: readers see the old bytes or the new ones, after a kill too.
-
-    ``parts``, bytes or arrays of bytes, are concatenated.
-    """
-    _write_beside(path, parts, os.replace)
-
-
-def create_file(path: Path, *parts: Any) -> None:
-    """Write a file as `replace_file` does, or raise FileExistsError if there is one."""
-
-    def link(temporary: Path, path: Path) -> None:
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            raise FileExistsError(errno.EEXIST, "it exists already", str(path)) from None
-        temporary.unlink()
-
-    _write_beside(path, parts, link)
-
-
-def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
-    """Write a file under a temporary name, then call ``name`` to give it its final name."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
-    try:
-        with temporary.open("wb") as file:
-            file.writelines(parts)
-        name(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def is_token(name: str) -> bool:
-    """Return whether a name has the form of a `uuid.uuid4` in hexadecimal digits."""
-    return len(name) == 32 and set(name) <= set("0123456789abcdef")
-
-
-def _is_temporary(name: str) -> bool:
-    """Return whether a name is that of an unfinished file of `replace_file`."""
-    return name.startswith(".") and name.endswith(TEMPORARY)
-
-
 def _state(status: os.stat_result) -> State:
     return State(status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns))
 
 
+def _has_state(state: State, status: os.stat_result) -> bool:
+    return _state(status) == state
+
+
 def _missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically (Linux ``renameat2``); return False if it is not supported."""
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    names = os.fsencode(one), os.fsencode(other)
-    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)

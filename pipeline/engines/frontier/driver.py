@@ -102,7 +102,7 @@ class _Driver:
     """The keys and borders of all tiles, and what is under way."""
 
     def __init__(self, run: Frontier) -> None:
-        self.problem, self.context, self.tree = run.problem, run.context, run.context.tree
+        self.problem, self.context, self.tree = run.problem, run.context, run.context.quadtree
         rows, columns = (-(-n // self.tree.tile) for n in self.tree.shape)
         self.keys = np.full((rows, columns), math.inf)
         self.away = np.zeros((rows, columns), bool)  # tiles that a worker may be visiting

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orograph.execution.context import RunContext
-from orograph.settings import config
+from orograph.settings import setting
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.store.sink import ArraySink
 
@@ -23,8 +23,7 @@ def join_tiles(context: RunContext) -> RunContext:
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.
     """
-    tree, saved = context.tree, context.checkpoints.load("field", context.tree.root)
-    assert isinstance(tree, Quadtree)
+    tree, saved = context.quadtree, context.checkpoints.load("field", context.tree.root)
     level: int = _level(context, tree) if saved is None else saved
     if saved is None:
         context.checkpoints.save("field", tree.root, level)
@@ -46,7 +45,7 @@ def _level(context: RunContext, tree: Quadtree) -> int:
     highest = tree.root.level if in_memory else context.shard_level
     level = 0
     while level < highest:
-        large = tree.window(Node(level + 1, 0)).size > config.get("field") ** 2
+        large = tree.window(Node(level + 1, 0)).size > setting("field") ** 2
         # a front crosses as many as the square root of all
         few = 4 * tree.count(level + 1) < context.threads**2
         if large or few:

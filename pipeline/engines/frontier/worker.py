@@ -91,7 +91,7 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     whole = context.tree.window(node)
     known: dict[str, float] | None = context.checkpoints.load("done", node)
     outputs = problem.outputs
-    if known is not None and all(context.sink.written(v.name, whole) for v in outputs):
+    if known is not None and all(context.sink.intact(v.name, whole) for v in outputs):
         return known
     writers = {v.name: context.sink.writer(v.name, whole) for v in outputs}
     counts: dict[str, float] = {}

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
-from orograph.kernels.forest.order_keys import key_values, order_keys
+from orograph.kernels.forest.order_keys import decode_keys, key_values, order_keys
 from orograph.tiles.raster.nodata import valid_cells
 
 DTYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"]
@@ -38,6 +38,9 @@ def test_keys_order_as_values_do(dtype: str, data: st.DataObject) -> None:
 def test_keys_give_their_values_back(dtype: str, data: st.DataObject) -> None:
     values = data.draw(pairs(dtype))
     assert (key_values(order_keys(values), dtype) == values.astype(np.float64)).all()
+    decoded = decode_keys(order_keys(values), dtype)
+    assert decoded.dtype == values.dtype
+    assert (decoded == values).all()
 
 
 def test_negative_zero_is_zero() -> None:

@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
+from orograph.cli.main import main
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Pat
     assert np.array_equal(found["edges"].values, expected["edges"].values)
 
     again = orograph("mst", "dem.zarr", "forest.zarr", "--workers", 1, folder=tmp_path)
-    assert again.returncode == 1
+    assert again.returncode == 2
     assert "pass overwrite=True to replace it" in again.stderr
     assert "Traceback" not in again.stderr
 
@@ -91,6 +92,34 @@ def test_costs_paths_and_components_from_the_shell(dem: Path, tmp_path: Path) ->
     assert f"component_count: {count}" in labelled.stdout
 
 
+def test_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    options = ("--outputs", "filled", "depth", "--max-depth", 20, "--workers", 1, "--tile", 16)
+    filled = orograph("fill", dem, "filled.zarr", *options, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outputs=["filled", "depth"], max_depth=20)
+    found = og.open(tmp_path / "filled.zarr")
+    for name in ("filled", "depth"):
+        assert np.array_equal(found[name].values, expected[name].values)
+    outlet = ("--outlet", 500_015, 4_999_985, "--workers", 1, "--overwrite")
+    filled = orograph("fill", dem, "filled.zarr", *outlet, folder=tmp_path)
+    assert filled.returncode == 0, filled.stderr
+    expected = og.fill_depressions(dem, outlets=(500_015, 4_999_985))
+    assert np.array_equal(og.open(tmp_path / "filled.zarr")["filled"].values, expected["filled"])
+
+
+def test_floods_and_passes_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    near, far = (500_015, 4_999_985), (501_485, 4_998_815)
+    flooded = orograph("flood", dem, "l.zarr", "--source", *far, "--workers", 1, folder=tmp_path)
+    assert flooded.returncode == 0, flooded.stderr
+    level = og.flood_level(dem, far)["level"].values
+    assert np.array_equal(og.open(tmp_path / "l.zarr")["level"].values, level)
+    found = orograph("passes", dem, "--point", *near, "--point", *far, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    at = og.pass_elevation(dem, near, far).squeeze()
+    where = f"{float(at['pass_x']):.10g} {float(at['pass_y']):.10g}"
+    assert found.stdout == f"0 1: {level[0, 0]} at {where}\n"
+
+
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
     near, far = (500_015, 4_999_985), (501_485, 4_998_815)
     found = orograph(
@@ -116,7 +145,7 @@ def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) 
     barred = orograph(
         "reach", "wall.tif", "--from", *near, "--to", 500_615, 4_999_985, folder=tmp_path
     )
-    assert barred.returncode == 1
+    assert barred.returncode == 2
     assert "t: point 0 (x=500615, y=4.99998e+06) lies on cells that are not" in barred.stderr
     assert "Traceback" not in barred.stderr
 
@@ -128,3 +157,18 @@ def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:
         assert said in ended.stdout
     picture = tmp_path / "shown" / "forest.png"
     assert picture.stat().st_size > 100_000
+
+
+def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stores = [str(tmp_path / name) for name in ("one.zarr", "two.zarr")]
+    for store in stores:
+        og.ingest(np.eye(9), store, tile=4, shard=4)
+    assert main(["verify", *stores]) == 0
+    assert capsys.readouterr().out.count("whole; 9 files match") == 2
+    shard = tmp_path / "one.zarr/elevation/c/1/2"
+    shard.write_bytes(shard.read_bytes()[:-9])
+    assert main(["verify", str(tmp_path), *stores]) == 1
+    said = capsys.readouterr()
+    assert f"{shard}: shard (1, 2) of elevation cannot be read" in said.out
+    assert f"{stores[1]}: whole" in said.out
+    assert "is no store of orograph" in said.err

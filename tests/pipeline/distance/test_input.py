@@ -425,7 +425,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     },
     "a coefficient that is a word": (
         {"cost": "walk", "coefficients": {"a": "x"}},
-        ("coefficients", "a is 'x'", "number"),
+        ("coefficients", "a: 'x'", "number"),
     ),
     "a lambda below zero": ({"cost": "walk", "coefficients": {"lambda": -1}}, ("lambda", "-1")),
     "a bound below zero": ({"max_cost": -1}, ("max_cost", "-1", r"\b0\b")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,43 @@ def test_a_part_of_a_result_says_that_the_path_leaves_it(corner: tuple[int, int]
     assert path.coordinates.tolist() == same.coordinates.tolist()
 
 
-def test_decoded_directions_are_refused() -> None:
-    decoded = directed([[0, WEST]])
-    decoded["back_direction"] = decoded["back_direction"].astype(np.float32)
-    with pytest.raises(og.InputError, match=r"float32, not uint8; open .*mask_and_scale=False"):
-        og.least_cost_path(decoded, [(1, 0)])
+def test_directions_that_xarray_decoded_are_followed() -> None:
+    whole = og.cost_distance(located(np.ones((3, 4))), [(500, 100)], outputs=BOTH)
+    decoded = whole.assign(back_direction=whole["back_direction"].astype(np.float32))
+    decoded["back_direction"][2, 3] = np.nan
+    del decoded["back_direction"].attrs["_FillValue"]
+    at = [(530, 90)]
+    assert og.least_cost_path(decoded, at) == og.least_cost_path(whole, at)
+    with pytest.raises(og.InputError, match="lies on cells that were not reached"):
+        og.least_cost_path(decoded, [(530, 80)])
+    wrong = whole.assign(back_direction=whole["back_direction"].astype(np.int64))
+    with pytest.raises(og.InputError, match="back_direction is int64, not uint8 nor a float"):
+        og.least_cost_path(wrong, at)
+
+
+def test_a_path_is_short_to_read_and_equals_itself() -> None:
+    where = located(np.ones((1, 300))).rio.write_crs("EPSG:32633")
+    whole = og.cost_distance(where, [(500, 100)], outputs=BOTH)
+    (path, same, other) = og.least_cost_path(whole, [(3490, 100), (3490, 100), (3480, 100)])
+    assert repr(path) == (
+        "<orograph.LeastCostPath: cost 2990, 300 cells, length 2990, from (3490, 100) to "
+        "(500, 100)>"
+    )
+    assert path == same
+    assert path != other
+    assert {path, same, other} == {path, other}
+    assert path.crs is not None
+    assert path != dataclasses.replace(path, crs=None)
+
+
+def test_a_path_over_degrees_is_as_long_as_its_cost() -> None:
+    """Along the ellipsoid, in metres."""
+    globe = located(np.ones((4, 5))).assign_coords(
+        y=45 - 0.01 * np.arange(4), x=7 + 0.01 * np.arange(5)
+    )
+    result = og.cost_distance(globe.rio.write_crs("EPSG:4326"), [(7, 45)], outputs=BOTH)
+    for path in og.least_cost_path(result, [(7.04, 45), (7, 44.97), (7.03, 44.97)]):
+        assert path.length == pytest.approx(path.cost, rel=1e-6)
 
 
 def test_a_point_that_nothing_reached_does_not_lie_on_nodata() -> None:

@@ -21,7 +21,7 @@ from toy_problems import BASE, NODATA, PRIME, Idle, NoSink, Prefix
 from traps import PICKLED_ENTRY
 
 from orograph.engines.quadtree_pass import QuadtreePass
-from orograph.execution.checkpoints import CheckpointStore, FolderCheckpoints, MemoryCheckpoints
+from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
 from orograph.tiles.errors import RunError
@@ -116,7 +116,7 @@ def test_every_tile_is_told_what_comes_before_it(
         for get in (dask.get, dask.threaded.get):
             folder = tmp_path / f"{level}-{get.__module__}"
             checkpoints = (
-                MemoryCheckpoints() if kind == "memory" else FolderCheckpoints(made(folder))
+                MemoryCheckpoints() if kind == "memory" else StoredCheckpoints(made(folder))
             )
             run, found = prefix_pass(cells, tile, level, checkpoints)
             assert execute(run, get) == attributes
@@ -196,7 +196,7 @@ def counted(cells: np.ndarray) -> tuple[CountingRaster, list[Window]]:
 def test_every_tile_is_read_once(level: int, tmp_path: Path) -> None:
     cells = grid((21, 34))
     raster, windows = counted(cells)
-    run, _ = prefix_pass(cells, 4, level, FolderCheckpoints(made(tmp_path)), raster=raster)
+    run, _ = prefix_pass(cells, 4, level, StoredCheckpoints(made(tmp_path)), raster=raster)
     execute(run)
     tiles = [Window(y, x, 4, 4).clip(cells.shape) for y in range(0, 21, 4) for x in range(0, 34, 4)]
     assert Counter(windows) == Counter(tiles)
@@ -255,12 +255,12 @@ class PowerCut(Exception):
     """Stops a run at a chosen moment."""
 
 
-@dataclass
-class FailingVault(FolderCheckpoints):
+class FailingVault(StoredCheckpoints):
     """Fails when the given number of entries has been saved."""
 
-    folder: Path
-    saves: int
+    def __init__(self, folder: Path, saves: int) -> None:
+        super().__init__(folder)
+        self.saves = saves
 
     def save(self, kind: str, node: Node, entry: Any) -> None:
         if self.saves == 0:
@@ -286,11 +286,11 @@ def test_a_run_cut_off_at_any_save_goes_on_from_there(tmp_path: Path) -> None:
         kept = {path: path.stat().st_mtime_ns for path in entries(folder) if "summary" in str(path)}
         raster, second = counted(cells)
         sink = ArraySink(found)
-        run, _ = prefix_pass(cells, 4, 1, FolderCheckpoints(made(folder)), raster=raster, sink=sink)
+        run, _ = prefix_pass(cells, 4, 1, StoredCheckpoints(made(folder)), raster=raster, sink=sink)
         assert execute(run) == attributes
         for name, array in arrays.items():
             np.testing.assert_array_equal(found[name], array)
-        # what had its summary and residue on disk is neither read nor written again
+        # what had its summary and saved state on disk is neither read nor written again
         shards_kept = {int(path.name) for path in kept if path.parent.name == "summary-1"}
         again = [node for node in run.tree.nodes(1) if node.z not in shards_kept]
         tiles = [run.tree.window(tile) for node in again for tile in run.tree.nodes(0, node)]
@@ -321,7 +321,7 @@ def test_damage_to_any_checkpoint_is_made_good(stage: str, damage: str, tmp_path
         found = cut_off(folder)
         for path in [folder / victim] if victim else entries(folder):
             DAMAGE[damage](path)
-        run, _ = prefix_pass(cells, 4, 1, FolderCheckpoints(made(folder)), sink=ArraySink(found))
+        run, _ = prefix_pass(cells, 4, 1, StoredCheckpoints(made(folder)), sink=ArraySink(found))
         assert execute(run) == attributes, victim
         for name, array in arrays.items():
             np.testing.assert_array_equal(found[name], array, err_msg=str(victim))
@@ -330,7 +330,7 @@ def test_damage_to_any_checkpoint_is_made_good(stage: str, damage: str, tmp_path
 def test_a_task_done_twice_does_no_harm(tmp_path: Path) -> None:
     cells = grid((21, 34), 5)
     arrays, attributes = expected(cells, 4)
-    run, found = prefix_pass(cells, 4, 1, FolderCheckpoints(made(tmp_path)))
+    run, found = prefix_pass(cells, 4, 1, StoredCheckpoints(made(tmp_path)))
     tasks, root, writes = run.graph(run)
     results: dict[Any, Any] = {}
     for key in dask.order.order(tasks):
@@ -346,7 +346,7 @@ def test_a_task_done_twice_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_a_result_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
-    class Forgetful(FolderCheckpoints):
+    class Forgetful(StoredCheckpoints):
         def save(self, kind: str, node: Node, entry: Any) -> None:
             if (kind, node) != ("done", Node(1, 2)):
                 super().save(kind, node, entry)
@@ -357,7 +357,7 @@ def test_a_result_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
 
 
 def test_progress_counts_what_each_task_leaves(tmp_path: Path) -> None:
-    run, _ = prefix_pass(grid((21, 34)), 4, 1, FolderCheckpoints(made(tmp_path)))
+    run, _ = prefix_pass(grid((21, 34)), 4, 1, StoredCheckpoints(made(tmp_path)))
     assert run.progress().done == 0
     tasks, *_ = run.graph(run)
     results: dict[Any, Any] = {}
@@ -485,7 +485,7 @@ def watched(cluster: LocalCluster, side: int, folder: Path) -> Watch:
     token = f"{side:032x}"
     tree = Quadtree(cells.shape, 1)
     raster = ArrayRaster(cells, cells.dtype)
-    checkpoints = FolderCheckpoints(made(folder / "vault"))
+    checkpoints = StoredCheckpoints(made(folder / "vault"))
     run = QuadtreePass(Idle(), (raster,), RunContext(tree, 0, checkpoints, NoSink(), token))
     watch = Watch()
     with Client(cluster) as client:
@@ -518,7 +518,7 @@ def test_a_run_on_a_cluster_gives_the_same(cluster: LocalCluster, tmp_path: Path
     arrays, attributes = expected(cells, 4)
     out = tmp_path / "prefix.zarr"
     create_store(out, cells.shape, Layout(4, 8), Prefix.outputs)
-    tree, checkpoints = Quadtree(cells.shape, 4), FolderCheckpoints(made(tmp_path / "vault"))
+    tree, checkpoints = Quadtree(cells.shape, 4), StoredCheckpoints(made(tmp_path / "vault"))
     context = RunContext(tree, 1, checkpoints, StoreSink(out), TOKEN)
     run = QuadtreePass(Prefix(), (raster,), context)
     with Client(cluster) as client, shared(run, client) as handle:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ import rioxarray
 import xarray as xr
 import zarr
 from distributed import Client, LocalCluster
+from reseal import reseal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
@@ -27,6 +30,8 @@ from orograph.index.store import COMMITTED, PENDING, IndexStore
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
 from orograph.settings import config
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.storage import LocalStorage
 
 Array = npt.NDArray[Any]
 
@@ -367,6 +372,106 @@ def test_a_killed_update_has_not_begun_or_is_ended(
     assert not (tmp_path / "i" / PENDING).exists()
 
 
+def twice_updated(tmp_path: Path) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    """Points, two windows of new values, and the tables of the index before and after each."""
+    friction, _ = rasters(10)
+    points = some_points(friction, 8)
+    new = [friction[10:30, 10:30] * 3, friction[20:40, 5:15] * 5]
+    tables = []
+    for number, (window, values) in enumerate(zip((None, *WINDOWS), (None, *new), strict=True)):
+        if values is not None:
+            row, column, rows, columns = window
+            friction[row : row + rows, column : column + columns] = values
+        fresh = DistanceIndex.build(friction, tmp_path / f"fresh-{number}", block=8, levels=0)
+        tables.append(fresh.distance_matrix(points).values)
+    return points, new, tables
+
+
+WINDOWS = (10, 10, 20, 20), (20, 5, 20, 10)
+
+
+def test_a_handle_notices_updates_by_others(tmp_path: Path) -> None:
+    points, new, tables = twice_updated(tmp_path)
+    old = DistanceIndex.build(rasters(10)[0], tmp_path / "i", block=8, levels=0)
+    np.testing.assert_array_equal(old.distance_matrix(points).values, tables[0])
+    DistanceIndex.open(tmp_path / "i").update(WINDOWS[0], new[0])
+    np.testing.assert_array_equal(old.distance_matrix(points).values, tables[1])
+    other = DistanceIndex.open(tmp_path / "i")
+    old.update(WINDOWS[1], new[1])
+    np.testing.assert_array_equal(other.distance_matrix(points).values, tables[2])
+    DistanceIndex.build(np.ones((9, 9)), tmp_path / "i", block=4, overwrite=True)
+    for use in (lambda: old.distance_matrix(points), lambda: old.update(WINDOWS[0], new[0])):
+        with pytest.raises(og.InputError, match=r"another index has been built .* open it again"):
+            use()
+
+
+def test_a_handle_ends_what_a_killed_update_has_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, new, tables = twice_updated(tmp_path)
+    index = DistanceIndex.build(rasters(10)[0], tmp_path / "i", block=8, levels=0)
+    handles = [index, DistanceIndex.open(tmp_path / "i")]
+    moved = LocalStorage.move
+
+    def killed(self: LocalStorage, *keys: str) -> None:
+        moved(self, *keys)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "move", killed)
+        with pytest.raises(KeyboardInterrupt):
+            DistanceIndex.open(tmp_path / "i").update(WINDOWS[0], new[0])
+    shutil.copytree(tmp_path / "i", tmp_path / "half")
+    np.testing.assert_array_equal(handles[0].distance_matrix(points).values, tables[1])
+    shutil.rmtree(tmp_path / "i")
+    (tmp_path / "half").rename(tmp_path / "i")
+    handles[1].update(WINDOWS[1], new[1])
+    np.testing.assert_array_equal(handles[1].distance_matrix(points).values, tables[2])
+
+
+def test_a_question_is_asked_again_if_the_index_is_updated_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, new, tables = twice_updated(tmp_path)
+    index = DistanceIndex.build(rasters(10)[0], tmp_path / "i", block=8, levels=0)
+    other, read, reads = DistanceIndex.open(tmp_path / "i"), IndexStore.read, itertools.count()
+
+    def updated(self: IndexStore, block: int) -> Any:
+        if self is index._store and next(reads) == 3:
+            other.update(WINDOWS[0], new[0])
+        return read(self, block)
+
+    monkeypatch.setattr(IndexStore, "read", updated)
+    np.testing.assert_array_equal(index.distance_matrix(points).values, tables[1])
+
+
+def test_a_second_update_is_told_who_is_at_work(tmp_path: Path) -> None:
+    friction, _ = rasters(10)
+    index = DistanceIndex.build(friction, tmp_path / "i", block=8, levels=0)
+    with Lease(tmp_path / "i"), pytest.raises(og.StoreExistsError, match="is being written by"):
+        index.update(WINDOWS[0], friction[10:30, 10:30] * 3)
+    assert not (tmp_path / "i" / PENDING).exists()
+
+
+def test_an_update_whose_place_is_taken_ends_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points, new, tables = twice_updated(tmp_path)
+    index = DistanceIndex.build(rasters(10)[0], tmp_path / "i", block=8, levels=0)
+    commit, other = IndexStore.commit, DistanceIndex.open(tmp_path / "i")
+
+    def taken(self: IndexStore, *arguments: Any) -> None:
+        monkeypatch.undo()
+        other.update(WINDOWS[0], new[0], takeover=True)
+        commit(self, *arguments)
+
+    monkeypatch.setattr(IndexStore, "commit", taken)
+    with pytest.raises(og.RunError, match="nothing of this process was published"):
+        index.update(WINDOWS[1], new[1])
+    np.testing.assert_array_equal(index.distance_matrix(points).values, tables[1])
+    assert not (tmp_path / "i" / PENDING).exists()
+
+
 def test_a_killed_build_leaves_no_index_and_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,19 +586,22 @@ def test_foreign_stores_are_refused(tmp_path: Path) -> None:
     with pytest.raises(og.StoreExistsError):
         DistanceIndex.build(np.ones((4, 4)), tmp_path / "eye")
     DistanceIndex.build(np.ones((4, 4)), tmp_path / "i", block=2)
+
+    def state(form: dict[str, Any]) -> None:
+        """Let the store state another form."""
+        text = json.dumps(form)
+        reseal(tmp_path / "i", lambda found: found["attributes"].update(distance_index=text))
+
     document = json.loads((tmp_path / "i" / "zarr.json").read_text())
     header = json.loads(document["attributes"]["distance_index"])
     # the first format did not know of entries that are left out
     old = {name: value for name, value in header.items() if name != "sparsify"} | {"format": 1}
-    document["attributes"]["distance_index"] = json.dumps(old)
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(old)
     assert DistanceIndex.open(tmp_path / "i").distance_matrix([(0, 0), (3, 3)]).shape == (2, 2)
-    document["attributes"]["distance_index"] = json.dumps(header | {"format": 99})
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(header | {"format": 99})
     with pytest.raises(og.InputError, match=r"format 99, .* reads 1 and 2; a newer one .* update"):
         DistanceIndex.open(tmp_path / "i")
-    document["attributes"]["distance_index"] = json.dumps(header | {"format": 0})
-    (tmp_path / "i" / "zarr.json").write_text(json.dumps(document))
+    state(header | {"format": 0})
     with pytest.raises(og.InputError, match=r"format 0, .* an older one wrote it: build it again"):
         DistanceIndex.open(tmp_path / "i")
 

@@ -63,7 +63,8 @@ def content(store: Path) -> dict[str, bytes]:
         if path.is_file()
     }
     document = json.loads(files["zarr.json"])
-    document["attributes"]["orograph"].pop("run")
+    for own in ("run", "checksum"):
+        document["attributes"]["orograph"].pop(own)
     return files | {"zarr.json": json.dumps(document).encode()}
 
 

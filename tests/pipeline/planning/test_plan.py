@@ -461,5 +461,5 @@ def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["plan", "hop_distance", "--shape", "60", "50", *limit]) == 0
     assert "(10.0 KiB of it by choice)" in capsys.readouterr().out
     for wrong in ([str(tmp_path / "f"), "--shape", "9", "9"], [], ["--components", "7"]):
-        assert main(["plan", "distance_index", *wrong]) == 1, wrong
+        assert main(["plan", "distance_index", *wrong]) == 2, wrong
         assert "orograph: " in capsys.readouterr().err

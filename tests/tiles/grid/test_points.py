@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,17 +30,12 @@ class Series:
     shapes: list[Any]
     crs: CRS | None
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.shapes)
+
     @property
     def geom_type(self) -> list[str | None]:
         return [shape and shape.geom_type for shape in self.shapes]
-
-    @property
-    def x(self) -> np.ndarray:
-        return np.array([point.x for point in self.shapes])
-
-    @property
-    def y(self) -> np.ndarray:
-        return np.array([point.y for point in self.shapes])
 
 
 @dataclass
@@ -118,9 +113,9 @@ def test_a_layer_with_a_crs_on_a_raster_without_is_refused() -> None:
 
 def test_points_without_a_place_in_the_crs_are_refused() -> None:
     poles = layer([(0.0, 90.0), (np.inf, 0.0)], "EPSG:4326")
-    with pytest.raises(og.InputError, match=r"point 1 .*finite"):
+    with pytest.raises(og.InputError, match=r"geometry 1 .*finite"):
         og.cost_distance(friction(), poles)
-    with pytest.raises(og.InputError, match=r"point 0 .*no place in the raster's"):
+    with pytest.raises(og.InputError, match=r"geometry 0 .*no place in the raster's"):
         og.cost_distance(friction("EPSG:3857"), layer([(0.0, 90.5)], "EPSG:4326"))
 
 
@@ -142,8 +137,9 @@ def test_a_raster_in_the_same_crs_written_otherwise_is_taken() -> None:
 
 NO_POINTS: dict[str, tuple[Any, str]] = {
     "areas": (Series([Point(0, 0), Polygon([(0, 0), (1, 0), (1, 1)])], None), "geometry 1 is a Poly"
-              ".*representative_point.*rasterize"),
-    "several points each": (Series([MultiPoint([(0, 0)])], None), "geometry 0 is a Multi.*explode"),
+              ".*representative_point"),
+    "several points each": (Series([MultiPoint([(0, 0), (1, 1)])], None), "geometry 0 is a Multi"
+                            ".*explode"),
     "areas in a list": ([Polygon([(0, 0), (1, 0), (1, 1)])], "geometry 0 is a Polygon"),
     "one area": (Polygon([(0, 0), (1, 0), (1, 1)]), "geometry 0 is a Polygon"),
     "a missing geometry": (Series([Point(0, 0), None], None), "geometry 1 is missing"),
@@ -151,31 +147,34 @@ NO_POINTS: dict[str, tuple[Any, str]] = {
     "complex numbers in a list": ([(1, 2j)], "complex128; give real numbers"),
     "words": ([("a", "b")], "give real numbers"),
     "points of unlike length": ([(1, 2), (3,)], "give numbers"),
-    "one empty point": (Point(), "point 0 is .nan, nan.; it must be finite"),
-    "an empty point in a list": ([Point(1, 1), Point()], "point 1 is .nan, nan.; it must be"),
+    "one empty point": (Point(), "geometry 0 is empty"),
+    "an empty point in a list": ([Point(1, 1), Point()], "geometry 1 is empty"),
     "an object without y": ([SimpleNamespace(x=1, y=2), SimpleNamespace(x=1)], "give points, each"),
+    "no geometry among geometries": ([Point(1, 1), "x"], "1 is a str, and no geometry"),
+    "a raster's path": ("dem.tif", "is a path, and not of a vector file; give points"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", NO_POINTS)
 def test_no_points(case: str) -> None:
     given, says = NO_POINTS[case]
-    with pytest.raises(og.InputError, match=f"sources: .*{says}"):
-        og.cost_distance(np.ones(SHAPE), given)
+    with pytest.raises(og.InputError, match=f"s: .*{says}"):
+        og.st_connected(np.ones(SHAPE), given, (0, 0))
+
+
+def test_a_point_may_be_a_multipoint_of_one() -> None:
+    place = Georeference.from_dataarray(friction(None))
+    one = MultiPoint([(102_000, -3000)])
+    for given in (one, [one], Series([one], None)):
+        assert as_points(given, "points", place).tolist() == [[102_000, -3000]]
 
 
 def test_a_vector_file_is_no_raster_and_the_message_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "cores.shp"
     path.write_bytes(b"\0\0\x27\x0a")
-    for call in (
-        lambda: og.cost_distance(np.ones(SHAPE), path),
-        lambda: og.cost_distance(path, AT),
-    ):
-        with pytest.raises(og.InputError, match=r"vector file.*rasterize.*read_file") as caught:
-            call()
-        assert "Convert it to GeoTIFF" not in str(caught.value)
-    with pytest.raises(og.InputError, match=r"is a path; give points, .*read_file"):
-        og.st_connected(np.ones(SHAPE), str(path), (0, 0))
+    with pytest.raises(og.InputError, match=r"vector file.*og.rasterize") as caught:
+        og.cost_distance(path, AT)
+    assert "Convert it to GeoTIFF" not in str(caught.value)
 
 
 SNAPS = [1.5, "2", -1, None, np.nan]

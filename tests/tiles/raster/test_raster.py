@@ -564,7 +564,7 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             lambda f: f / "none.tif",
             {},
-            r"none\.tif does not exist; is it relative to",
+            r"none\.tif does not exist; is the path right",
             id="a path that does not exist",
         ),
         pytest.param(
@@ -579,13 +579,13 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             _two_bands,
             {"band": "1"},
-            r"band='1'; it has bands 1 to 2",
+            r"band: '1'; it must be a whole number, at least 1",
             id="a band of a file as text",
         ),
         pytest.param(
             lambda f: np.zeros((3, 4, 5)),
             {"band": 1.0},
-            r"band=1\.0; it has bands 1 to 3",
+            r"band: 1\.0; it must be a whole number, at least 1",
             id="a band as a float",
         ),
         pytest.param(
@@ -657,7 +657,9 @@ def _persisted(folder: Path) -> xr.DataArray:
         pytest.param(
             lambda f: CELLS, {"nodata": 10**400}, r"does not fit float32", id="beyond float64"
         ),
-        pytest.param(lambda f: CELLS, {"nodata": "x"}, r"nodata='x' is no number", id="a word"),
+        pytest.param(
+            lambda f: CELLS, {"nodata": "x"}, r"nodata: 'x'; it must be a number", id="a word"
+        ),
         pytest.param(
             lambda f: np.ma.masked_less(CELLS.astype("i4"), 3),
             {},
@@ -684,7 +686,12 @@ def _persisted(folder: Path) -> xr.DataArray:
             id="several offsets",
         ),
         pytest.param(_persisted, {}, r"held by a cluster \(\.persist\(\)\)", id="persisted chunks"),
-        pytest.param(lambda f: 3.0, {}, r"source: float; it must be a DataArray", id="a number"),
+        pytest.param(
+            lambda f: 3.0,
+            {},
+            r"source: 3\.0 is of type float; it must be a DataArray",
+            id="a number",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(

@@ -56,7 +56,7 @@ def sealed(content: bytearray) -> bytearray:
 
 def forged(rest: bytes = b"", **head: Any) -> bytearray:
     """A file with any head, whose checksum is right."""
-    whole = {"format": 2, "name": "kind-0/0", "entry": None, "small": 0, "large": [], **head}
+    whole = {"format": 3, "name": "kind-0/0", "entry": None, "small": 0, "large": [], **head}
     text = json.dumps(whole).encode()
     return sealed(bytearray(struct.pack("<4sIQ", b"OROC", 0, len(text)) + text + rest))
 
@@ -200,7 +200,7 @@ def test_a_pickle_is_not_run(content: bytes) -> None:
 FRAME = blosc.compress(np.zeros(2**17, np.uint64), b"lz4", 5, blosc.BITSHUFFLE, 0)
 ONE = struct.pack("<Q", len(FRAME)) + FRAME
 FORGED = {
-    "another format": forged(format=3),
+    "another format": forged(format=2),
     "no name": forged(name=None),
     "no JSON": sealed(bytearray(struct.pack("<4sIQ", b"OROC", 0, 3) + b"{]}")),
     "JSON that is no object": sealed(bytearray(struct.pack("<4sIQ", b"OROC", 0, 2) + b"[]")),

@@ -145,14 +145,21 @@ def test_files_beside_the_one_to_write_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings(NOT_PLACED)
-def test_writers_of_one_file_are_not_in_each_others_way(tmp_path: Path) -> None:
-    def write(value: int) -> None:
-        to_geotiff(np.full((700, 700), value), tmp_path / "z.tif", overwrite=True)
+def test_of_writers_of_one_file_one_writes(tmp_path: Path) -> None:
+    def write(value: int) -> str | int:
+        try:
+            to_geotiff(np.full((700, 700), value), tmp_path / "z.tif", overwrite=True)
+        except StoreExistsError as error:
+            return str(error)
+        return value
 
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(1, 9)))
+        ends = list(pool.map(write, range(1, 9)))
+    wrote = {end for end in ends if isinstance(end, int)}
+    assert all("is being written by process" in end for end in ends if isinstance(end, str))
     cells = open_raster(tmp_path / "z.tif").read(Window(0, 0, 700, 700))
-    assert cells.min() == cells.max() > 0
+    assert cells.min() == cells.max()
+    assert cells[0, 0] in wrote
     assert os.listdir(tmp_path) == ["z.tif"]
 
 
@@ -199,7 +206,7 @@ def test_files_are_replaced_only_on_demand(tmp_path: Path) -> None:
     to_geotiff(np.ones((3, 3)), path, overwrite=True)
     with rasterio.open(path) as ours:
         assert (ours.read(1) == 1).all()
-    with pytest.raises(InputError, match="path: 5; it must be the path of a file"):
+    with pytest.raises(InputError, match="path: 5; it must be a path"):
         to_geotiff(np.ones((3, 3)), 5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="is the source itself"):
         to_geotiff(path, path, overwrite=True)

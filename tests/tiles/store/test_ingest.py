@@ -263,9 +263,10 @@ def test_a_killed_ingest_is_never_taken_for_finished(tmp_path: Path, existing: b
     done = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "cells.npy", store])
     assert done.returncode == -signal.SIGKILL
     partial = partial_path(store)
-    assert len(list(partial.glob("elevation/c/*/*"))) == 5
+    (staged,) = partial.iterdir()
+    assert len(list(staged.glob("elevation/c/*/*"))) == 5
     with pytest.raises(InputError, match="is unfinished"):
-        open_raster(partial)
+        open_raster(staged)
     if existing:
         np.testing.assert_array_equal(open_dataset(store).elevation, old)
     else:

@@ -62,7 +62,7 @@ def by_zarr(
     key = f"c/{window.y // side}/{window.x // side}"
     with monkeypatch.context() as patch:
         patch.setattr(sink, "shard_format", lambda document: None)
-        document = (path / "z/zarr.json").read_bytes()
+        document = json.loads((path / "z/zarr.json").read_bytes())
         return b"".join(sink.encode_shard(document, window, key, cells, "z"))
 
 

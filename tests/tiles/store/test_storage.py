@@ -19,10 +19,10 @@ from memory_storage import BUCKET, Killed, MemoryStorage
 
 import orograph as og
 from orograph.execution import workspace
-from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.workspace import Workspace
 from orograph.index.store import PENDING, IndexStore
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
+from orograph.tiles.files import TEMPORARY
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store import storage as storages
@@ -148,6 +148,12 @@ def test_move_takes_the_place_of_what_is_there(place: Storage) -> None:
 
 
 # --- prefixes ------------------------------------------------------------------------------------
+
+
+def test_objects_and_names_are_synchronised(place: Storage) -> None:
+    place.put("a/b/c", b"1")
+    place.sync("a/b/c", "a/b", "a", "")
+    assert place.get("a/b/c") == b"1"
 
 
 def test_names_and_objects_below_a_prefix(place: Storage) -> None:
@@ -279,7 +285,7 @@ def test_files_that_are_not_whole_have_no_key(tmp_path: Path) -> None:
     place = LocalStorage(tmp_path / "a")
     place.claim()
     place.put("c/0", b"whole")
-    (tmp_path / "a" / "c" / f".1.123-456{storages.TEMPORARY}").write_bytes(b"half")
+    (tmp_path / "a" / "c" / f".1.123-456{TEMPORARY}").write_bytes(b"half")
     assert contents(place) == {"c/0": b"whole"}
     assert place.names("c") == ["0"]
 
@@ -435,14 +441,6 @@ def test_a_shard_replaced_in_memory_is_decoded_again(memory: str) -> None:
     np.testing.assert_array_equal(raster.read(window), GRID[window.slices] + 1)
 
 
-@pytest.fixture
-def checkpoints_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    # checkpoints are files
-    monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
-    monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
-
-
-@pytest.mark.usefixtures("checkpoints_in_memory")
 def test_a_forest_goes_from_memory_to_memory(memory: str) -> None:
     og.ingest(GRID, f"{memory}/dem.zarr", tile=8, shard=16)
     out = f"{memory}/forest.zarr"
@@ -460,7 +458,6 @@ def test_a_forest_goes_from_memory_to_memory(memory: str) -> None:
         og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=f"{memory}/dem.zarr/a")
 
 
-@pytest.mark.usefixtures("checkpoints_in_memory")
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_run_without_a_rename_is_resumed_wherever_it_is_killed(
     memory: str, replaced: bool
@@ -525,24 +522,17 @@ def test_runs_that_begin_at_once_are_told_apart(memory: str) -> None:
         return Workspace(f"{memory}/out.zarr", {}, overwrite=False, resume=False)
 
     one, two = begin(), begin()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "local_path", lambda storage: storage)
-        patch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
-        one.open(lambda result, run: None)
-        with pytest.raises(StoreExistsError, match="another run has begun to write"):
-            two.open(lambda result, run: None)
+    one.open(lambda result, run: None)
+    with pytest.raises(StoreExistsError, match="another run has begun to write"):
+        two.open(lambda result, run: None)
     assert json.loads(one.folder.get(workspace.IDENTITY))["token"] == one.token
 
 
-def test_an_update_of_an_index_needs_no_rename(
-    memory: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_update_of_an_index_needs_no_rename(memory: str) -> None:
     friction = np.random.default_rng(5).integers(1, 9, (20, 20)).astype(np.float32)
     changed = friction.copy()
     changed[3:9, 4:11] += 5
     points = [(0, 0), (19, 19), (5, 12)]
-    monkeypatch.setattr(workspace, "local_path", lambda storage: storage)
-    monkeypatch.setattr(workspace, "FolderCheckpoints", lambda storage: MemoryCheckpoints())
     address = f"{memory}/index"
     index = og.DistanceIndex.build(friction, address, block=4, levels=0)
     before = index.distance_matrix(points).values

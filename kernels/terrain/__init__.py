@@ -1,0 +1,1 @@
+"""Basins of tiles, and the merge tree of basins."""

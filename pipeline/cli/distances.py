@@ -1,0 +1,192 @@
+"""The command line of distances: ``hop_distance``, ``least_cost_path``, ``corridor``, ..."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import orograph as og
+from orograph.cli.points import add_points, points_of
+from orograph.tiles.vector.layer import check_vector_target
+
+
+def add_distances(
+    commands: Any, add_run_options: Callable[[argparse.ArgumentParser], None], run: Any
+) -> None:
+    """Add the commands; ``run`` runs an operation on a cluster and watches it."""
+    hops = commands.add_parser("hop_distance", aliases=["hops"], help="steps from sources")
+    hops.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
+    hops.add_argument("out", help="Zarr store or GeoTIFF to write")
+    add_sources(hops)
+    hops.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
+    hops.add_argument("--max-hops", type=int, help="cells farther away stay unreached")
+    add_run_options(hops)
+    hops.set_defaults(command=lambda options: _hops(options, run))
+
+    path = commands.add_parser(
+        "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
+    )
+    path.add_argument("result", help="store that 'orograph cost_distance' has written")
+    add_points(path, "where a path begins; give it again for more")
+    path.add_argument("--out", help="vector file (.gpkg, .geojson, .shp, .fgb) or .csv to write")
+    path.add_argument("--overwrite", action="store_true")
+    path.set_defaults(command=_path)
+
+    corridor = commands.add_parser(
+        "corridor", help="least cost of a way between two sets of sources through each cell"
+    )
+    corridor.add_argument("first", help="store that 'orograph cost_distance' has written")
+    corridor.add_argument("second", help="that of the other sources")
+    corridor.add_argument("out", help="Zarr store or GeoTIFF to write")
+    corridor.add_argument("--overwrite", action="store_true")
+    corridor.set_defaults(command=_corridor)
+
+    pairs = commands.add_parser("all_pairs", help="shortest paths between all vertices of a graph")
+    pairs.add_argument("graph", help="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx")
+    pairs.add_argument("out", help="Zarr store to write, or .csv for distances alone")
+    pairs.add_argument("--predecessors", action="store_true")
+    pairs.add_argument("--method", default="auto", help="such as floyd-warshall or dijkstra")
+    pairs.add_argument("--no-edge", type=float, help="value of a dense matrix for 'no edge'")
+    pairs.add_argument("--overwrite", action="store_true")
+    pairs.set_defaults(command=_all_pairs)
+
+
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Add the ways to say where distances are counted from, and which raster of several is used."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--sources", metavar="FILE", help="raster of labels, or vector file")
+    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
+    parser.add_argument("--label", metavar="COLUMN", help="of a vector file: labels of sources")
+    parser.add_argument(
+        "--all-touched", action="store_true", help="take all cells that areas touch"
+    )
+    parser.add_argument(
+        "--target-values", type=float, nargs="+", help="labels that count (default: all)"
+    )
+    parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
+    parser.add_argument("--nodata", type=float, default=None, help="in place of what the file says")
+    parser.add_argument("--band", type=int, default=None, help="number of the band, from 1")
+    parser.add_argument("--variable", default=None, help="name of the raster, if there are several")
+
+
+def source_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_sources` has added, as an operation takes it."""
+    names = ("label", "all_touched", "target_values", "snap", "nodata", "band", "variable")
+    return {name: getattr(options, name) for name in names}
+
+
+def _hops(options: argparse.Namespace, run: Any) -> None:
+    run(
+        og.hop_distance,
+        (options.mask, options.sources or options.point),
+        options,
+        connectivity=options.connectivity,
+        max_hops=options.max_hops,
+        **source_options(options),
+    )
+
+
+def _path(options: argparse.Namespace) -> None:
+    out = None if options.out is None else Path(options.out)
+    as_csv = out is not None and out.suffix.lower() == ".csv"
+    if out is not None and as_csv:
+        check_table_target(out, options.overwrite)
+    elif out is not None:
+        check_vector_target(out, options.overwrite)
+    paths = og.least_cost_path(options.result, points_of(options), snap=options.snap)
+    if out is None:
+        for number, path in enumerate(paths):
+            print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")
+            for x, y in path.coordinates.tolist():
+                print(f"{x:.10g} {y:.10g}")
+        return
+    if as_csv:
+        rows = [
+            (number, *cell, *point)
+            for number, path in enumerate(paths)
+            for cell, point in zip(path.cells.tolist(), path.coordinates.tolist(), strict=True)
+        ]
+        write_table(out, ("path", "row", "column", "x", "y"), rows)
+    else:
+        paths.to_file(out, overwrite=options.overwrite)
+    print(f"{out}: {len(paths)} paths")
+
+
+def _corridor(options: argparse.Namespace) -> None:
+    first, second = (og.open(name) for name in (options.first, options.second))
+    store_raster(og.corridor(first, second), options.out, options.overwrite)
+
+
+def _all_pairs(options: argparse.Namespace) -> None:
+    as_csv = options.out.lower().endswith(".csv")
+    if as_csv:
+        check_table_target(Path(options.out), options.overwrite)
+    given = {} if options.no_edge is None else {"no_edge": options.no_edge}
+    result = og.all_pairs(
+        read_matrix(options.graph),
+        predecessors=options.predecessors and not as_csv,
+        method=options.method,
+        out=None if as_csv else options.out,
+        overwrite=options.overwrite,
+        **given,
+    )
+    if as_csv:
+        distance = result["distance"].values.tolist()
+        head = ("from", *range(len(distance)))
+        write_table(Path(options.out), head, [(n, *row) for n, row in enumerate(distance)])
+    for name, value in result.attrs.items():
+        print(f"{name}: {value}")
+
+
+def read_matrix(path: str) -> Any:
+    """Return the matrix of a file: dense of .npy and .csv, sparse of .npz and .mtx."""
+    from scipy.io import mmread
+    from scipy.sparse import load_npz
+
+    readers: dict[str, Callable[[str], Any]] = {
+        ".npy": lambda name: np.load(name, allow_pickle=False),
+        ".csv": lambda name: np.loadtxt(name, delimiter=",", ndmin=2),
+        ".npz": load_npz,
+        ".mtx": mmread,
+    }
+    suffix = Path(path).suffix.lower()
+    if suffix not in readers:
+        raise og.InputError(f"graph: {path} ends in none of {', '.join(readers)}; give one of them")
+    if not Path(path).is_file():
+        raise og.InputError(f"graph: {path} does not exist; is it relative to {Path.cwd()}?")
+    try:
+        return readers[suffix](path)
+    except (ValueError, OSError, KeyError, TypeError) as error:
+        raise og.InputError(f"graph: {path} is no matrix that could be read ({error})") from None
+
+
+def store_raster(raster: Any, out: str, overwrite: bool) -> None:
+    """Write a raster by the ending of its name: a GeoTIFF, or a Zarr store."""
+    write = og.to_geotiff if out.lower().endswith((".tif", ".tiff")) else og.ingest
+    write(raster, out, overwrite=overwrite)
+    print(f"{out}: {raster.shape[0]} x {raster.shape[1]} cells of {raster.dtype}")
+
+
+def check_table_target(path: Path, overwrite: bool) -> None:
+    """Raise the error that writing a table would end in, before anything is computed."""
+    if path.exists() and (path.is_dir() or not overwrite):
+        raise og.StoreExistsError(
+            f"{path} exists; pass overwrite=True to replace it, or choose another path"
+        )
+    if not path.absolute().parent.is_dir():
+        raise og.InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def write_table(path: Path | None, head: tuple[Any, ...], rows: list[tuple[Any, ...]]) -> None:
+    """Write a table as CSV, to a file or the standard output."""
+    if path is None:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([head, *rows])
+        return
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])

@@ -1,0 +1,125 @@
+"""The command line of files: ``to_geotiff``, ``rasterize``, ``forest_lines``, ``compile``."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orograph as og
+from orograph.cli.distances import store_raster
+from orograph.kernels.relax.models import MODELS
+from orograph.tiles.vector.layer import check_vector_target
+
+OPERATIONS = ("cost_distance", "hop_distance", "minimum_spanning_forest", "connected_components",
+              "st_connected", "distance_index", "all_pairs")  # fmt: skip
+DTYPES = ("float32", "float64", "int16", "uint8", "int32")
+
+
+def add_files(commands: Any) -> None:
+    """Add the commands."""
+    export = commands.add_parser(
+        "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
+    )
+    export.add_argument("source", help="store or raster file")
+    export.add_argument("out", help="GeoTIFF to write")
+    export.add_argument("--variable", help="name of the raster, if there are several")
+    export.add_argument("--overwrite", action="store_true")
+    export.set_defaults(command=_export)
+
+    burn = commands.add_parser("rasterize", help="burn a vector file onto the grid of a raster")
+    burn.add_argument("layer", help="vector file")
+    burn.add_argument("like", help="store or raster file of the grid")
+    burn.add_argument("out", help="GeoTIFF or Zarr store to write")
+    burn.add_argument("--label", metavar="COLUMN", help="labels (default: numbers from 0)")
+    burn.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
+    burn.add_argument("--overwrite", action="store_true")
+    burn.set_defaults(command=_rasterize)
+
+    lines = commands.add_parser("forest_lines", help="edges of a forest as lines in a vector file")
+    lines.add_argument("forest", help="store that 'orograph minimum_spanning_forest' has written")
+    lines.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
+    lines.add_argument(
+        "--window", type=int, nargs=4, metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"), default=None
+    )
+    lines.add_argument("--overwrite", action="store_true")
+    lines.set_defaults(command=_lines)
+
+    ready = commands.add_parser(
+        "compile", help="compile kernels beforehand, such as when an image is built"
+    )
+    ready.add_argument("operations", nargs="*", metavar="operation", help=", ".join(OPERATIONS))
+    ready.add_argument("--dtype", nargs="+", default=["float32"], choices=DTYPES, help="of rasters")
+    ready.add_argument("--cost", nargs="+", default=["friction"], choices=tuple(MODELS))
+    ready.set_defaults(command=_compile)
+
+
+def _export(options: argparse.Namespace) -> None:
+    og.to_geotiff(
+        options.source, options.out, variable=options.variable, overwrite=options.overwrite
+    )
+    print(options.out)
+
+
+def _rasterize(options: argparse.Namespace) -> None:
+    raster = og.rasterize(
+        options.layer, options.like, label=options.label, all_touched=options.all_touched
+    )
+    store_raster(raster, options.out, options.overwrite)
+
+
+def _lines(options: argparse.Namespace) -> None:
+    check_vector_target(Path(options.out), options.overwrite)
+    window = None if options.window is None else tuple(options.window)
+    lines = og.forest_lines(options.forest, window)
+    lines.to_file(options.out, overwrite=options.overwrite)
+    print(f"{options.out}: {len(lines)} edges")
+
+
+def _compile(options: argparse.Namespace) -> None:
+    unknown = sorted(set(options.operations) - set(OPERATIONS))
+    if unknown:
+        raise og.InputError(
+            f"operation: {', '.join(unknown)} unknown; use some of {', '.join(OPERATIONS)}, or "
+            "none for all"
+        )
+    for operation in options.operations or OPERATIONS:
+        begin = time.perf_counter()
+        for dtype in options.dtype:
+            compile_kernels_of(operation, dtype, options.cost)
+        print(f"{operation}: {time.perf_counter() - begin:.1f} s", flush=True)
+
+
+def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) -> None:
+    """Do an operation on some cells, with all kernels that a large raster needs."""
+    import tempfile
+
+    import numpy as np
+
+    cells = np.ones((8, 8), dtype)
+    both = ("cost", "back_direction")
+    if operation == "cost_distance":
+        for cost in costs:
+            given: dict[str, Any] = {"elevation": cells, "cost": cost, "outputs": both, "tile": 4}
+            result = og.cost_distance(cells, [(0, 0)], **given)
+            og.least_cost_path(result, [(5, 5)])
+    elif operation == "hop_distance":
+        og.hop_distance(cells, [(0, 0)], tile=4)
+    elif operation == "minimum_spanning_forest":
+        og.minimum_spanning_forest(cells, tile=4)
+    elif operation == "connected_components":
+        og.connected_components(cells, tile=4)
+    elif operation == "st_connected":
+        og.st_connected(cells, (0, 0), [(7, 7), (0, 7)], tile=4)
+    elif operation == "all_pairs":
+        og.all_pairs(np.ones((4, 4)))
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            for cost in costs:
+                index = og.DistanceIndex.build(
+                    cells, Path(folder, cost), elevation=cells, cost=cost, block=4
+                )
+                index.distance_matrix([(0, 0), (7, 7)])
+                index.path((0, 0), (7, 7))

@@ -1,0 +1,41 @@
+"""Points on the command line: given one by one, or in a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+import numpy as np
+
+import orograph as og
+from orograph.tiles.vector.layer import is_vector_path
+
+
+def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
+    """Add the two ways to give points, one of which is needed, and ``--snap``."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), help=help_text
+    )
+    where.add_argument("--points", metavar="FILE", help="vector file, or a line each: x and y")
+    parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
+
+
+def points_of(options: argparse.Namespace) -> Any:
+    """Return the points of a command: numbers, or the path of a vector file."""
+    return options.point if options.point else read_points(options.points)
+
+
+def read_points(path: str) -> Any:
+    """Return the points of a text file, or the path of a vector file as it is."""
+    if is_vector_path(path):
+        return path
+    if not os.path.isfile(path):
+        raise og.InputError(f"points: {path} does not exist; is it relative to {os.getcwd()}?")
+    with open(path, encoding="utf-8") as lines:
+        delimiter = "," if "," in lines.readline() else None
+    try:
+        return np.loadtxt(path, ndmin=2, delimiter=delimiter)
+    except ValueError as error:
+        raise og.InputError(f"points: {path}: {error}; give x and y in each line") from None

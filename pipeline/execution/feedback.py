@@ -1,0 +1,100 @@
+"""What a person sees while a call takes its time: that kernels are compiled, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Event, Thread
+from typing import Any
+
+from orograph.settings import setting
+
+SECONDS_OF_SILENCE = 2.0
+REFRESH_SECONDS = 0.25
+
+
+class _Compilations:
+    """Hears from Numba when functions are compiled; says so once in the life of the process."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._said = False
+
+    def on_start(self, event: Any) -> None:
+        self.running += 1
+        if not self._said and setting("progress") is not False:
+            self._said = True
+            print(
+                "orograph: compiling kernels once, about 20 s (`orograph compile` does it "
+                "beforehand)",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def on_end(self, event: Any) -> None:
+        self.running -= 1
+
+
+@cache
+def compilations() -> _Compilations:
+    """Return what listens to Numba in this process, from the first call on."""
+    from numba.core import event
+
+    class Listener(_Compilations, event.Listener):
+        """For Numba it has to be one."""
+
+    listener = Listener()
+    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    return listener
+
+
+def shows_progress() -> bool:
+    """Return whether a person watches: on a terminal or in a notebook, unless settings say."""
+    chosen = setting("progress")
+    if chosen != "auto":
+        return bool(chosen)
+    return sys.stderr.isatty() or in_notebook()
+
+
+def in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def show_progress(
+    progress: Callable[[], Any], ended: Event, name: str = "orograph", leave: bool = False
+) -> None:
+    """Show a bar until a run has ended; ``progress`` tells how far it is."""
+    from tqdm import tqdm
+
+    kind: Any = tqdm
+    if in_notebook() and find_spec("ipywidgets") is not None:
+        kind = import_module("tqdm.notebook").tqdm
+    with kind(desc=name, unit="task", leave=leave) as bar:
+        going = True
+        while going:
+            going = not ended.wait(REFRESH_SECONDS)
+            now = progress()
+            bar.total = now.total or None
+            bar.set_postfix_str(now.waiting, refresh=False)
+            bar.update(now.done - bar.n)
+            bar.refresh()
+
+
+def show_live(html: Callable[[], str], ended: Event, seconds: float = 1.0) -> None:
+    """Show HTML in a notebook, and keep it up to date until a run has ended."""
+    shown = import_module("IPython.display")
+    handle = shown.display(shown.HTML(html()), display_id=True)
+
+    def keep() -> None:
+        going = True
+        while going:
+            going = not ended.wait(seconds)
+            handle.update(shown.HTML(html()))
+
+    if not ended.is_set():
+        Thread(target=keep, name="orograph-display", daemon=True).start()

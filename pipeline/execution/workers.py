@@ -1,0 +1,106 @@
+"""Check of a cluster's workers before a run: they have this orograph, and see the run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from orograph import __version__
+from orograph.tiles.errors import RunError
+from orograph.tiles.store.storage import Storage
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+WITNESS = "witness"
+NAMED = 3  # workers in a message
+
+
+class Witness(NamedTuple):
+    """What every worker of a run must find."""
+
+    version: str
+    """Of orograph."""
+    folder: str | None = None
+    """The run's folder; None: no file of it is looked at."""
+    token: str = ""
+    """What the object `WITNESS` there holds."""
+
+
+def leave_witness(folder: Storage, token: str) -> Witness:
+    """Put an object into the folder of a run, by which workers see that it is the same folder."""
+    folder.put(WITNESS, token.encode())
+    return Witness(__version__, str(folder), token)
+
+
+def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, str]]:
+    """Return a function that tells the host of a worker, and what keeps it from the run.
+
+    It is a function in a function, since Dask sends those by their code: so it can be called where
+    there is no orograph, or another one.
+    """
+
+    def look(witness: Witness | tuple[str, str | None, str]) -> tuple[str, str]:
+        import socket
+
+        version, folder, token = witness
+        host = socket.gethostname()
+        try:
+            import orograph
+
+            found = orograph.__version__
+        except Exception as error:
+            return host, f"cannot import orograph ({error!r}); install {version} there"
+        if found != version:
+            return host, f"has orograph {found}, this session {version}; install the same on all"
+        if folder is None:
+            return host, ""
+        try:
+            from orograph.tiles.store.storage import open_storage
+
+            same = open_storage(folder).get("witness") == token.encode()
+        except Exception as error:
+            return host, (
+                f"cannot read the run's folder {folder} ({error!r}); take one for out= (or "
+                "config['scratch']) that all workers see"
+            )
+        if not same:
+            return host, (
+                f"sees another folder at {folder}; take one for out= (or config['scratch']) that "
+                "all workers see"
+            )
+        return host, ""
+
+    return look
+
+
+def check_workers(client: Client, witness: Witness | None = None) -> None:
+    """Raise RunError if a worker of a cluster cannot take part in a run.
+
+    Parameters
+    ----------
+    client : Client
+        Of the cluster; its workers of this moment are asked.
+    witness : Witness, optional
+        What they must find; by default this version of orograph.
+
+    Raises
+    ------
+    RunError
+        It names the workers, their hosts and what is wrong.
+    """
+    plain = tuple(witness or Witness(__version__))
+    answers = client.run(make_look(), plain, on_error="return")
+    # whoever dies meanwhile is no worker of the run
+    troubles = [
+        f"the worker {address} on {answer[0]} {answer[1]}"
+        for address, answer in sorted(answers.items())
+        if isinstance(answer, tuple) and answer[1]
+    ]
+    if troubles:
+        more = len(troubles) - NAMED
+        raise RunError(
+            "; ".join(troubles[:NAMED])
+            + (f"; and {more} more" if more > 0 else "")
+            + "; nothing has been started"
+        )

@@ -1,0 +1,1 @@
+"""What the terrain says: depressions, flood levels, passes, peaks."""

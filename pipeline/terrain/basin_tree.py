@@ -1,0 +1,268 @@
+"""The merge tree of all basins of a raster, as a problem of the quadtree sweep.
+
+A tile finds its basins and hands up those that reach its border, with the lowest saddles between
+them; every node joins what its children hand up across their seams (`orograph.kernels.terrain`).
+Pits and saddles are ordered by (height, row-major index in the grid), and nothing is computed from
+heights. So what is decided does not depend on how the grid is cut.
+
+*Terminals* are vertices that are never decided: the outside, into which outlets drain, or points
+between which passes are sought. They stand for a cell below all others, whose number is negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.forest.order_keys import order_keys
+from orograph.kernels.terrain.basins import lowest_of_each, tile_basins
+from orograph.kernels.terrain.merge_tree import merge_tree
+from orograph.tiles.grid.border import border_cells, join
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.store.codec import stored
+
+Array = npt.NDArray[Any]
+Keys = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
+
+OUTSIDE = -1
+"""Number of the terminal into which outlets drain."""
+
+
+@stored("terrain-cells")
+@dataclass(frozen=True)
+class Cells:
+    """Cells with the keys of their heights; terminals have negative numbers and the key 0."""
+
+    key: Keys
+    cell: Integers
+    """Row-major index in the grid."""
+
+    def take(self, which: Any) -> Cells:
+        """Return some of them."""
+        return Cells(self.key[which], self.cell[which])
+
+    def order(self) -> Integers:
+        """Return their order, from the lowest up."""
+        return np.lexsort((self.cell, self.key))
+
+
+@stored("terrain-summary")
+@dataclass(frozen=True)
+class Summary:
+    """What a node tells its parent: its border, and the tree of what it could not decide."""
+
+    border_values: Array
+    border_vertex: Integers
+    """For each border cell its basin among the pits, or -1 on nodata."""
+    pits: Cells
+    """The lowest cell of each vertex."""
+    first: Integers
+    second: Integers
+    saddles: Cells
+    """Where the edges' ends meet."""
+
+
+@stored("terrain-tree")
+@dataclass(frozen=True)
+class Tree:
+    """What a node has decided."""
+
+    pits: Cells
+    """The lowest cell of each vertex."""
+    dead: Integers
+    """Vertices that have yielded, in that order."""
+    heir: Integers
+    """To which each of them has."""
+    saddles: Cells
+    """Where."""
+    kept: Integers
+    """Vertices that were handed up."""
+
+
+@stored("terrain-leaf-state")
+@dataclass(frozen=True)
+class LeafState:
+    """A tile's basins, in the order of its vertices; label 0 is nodata."""
+
+    labels: npt.NDArray[np.uint16] | npt.NDArray[np.int32]
+    tree: Tree
+
+
+@stored("terrain-merge-state")
+@dataclass(frozen=True)
+class MergeState:
+    """What a node has decided, and which of its vertices are those of its children."""
+
+    tree: Tree
+    members: tuple[Integers, ...]
+
+
+class _Edges(NamedTuple):
+    first: Array
+    second: Array
+    saddles: Cells
+
+
+@dataclass(frozen=True)
+class BasinTree:
+    """The merge tree of basins; a problem says what its terminals are, and what is read from it."""
+
+    nodata: float | int | None
+    connectivity: int
+    backend: str
+
+    upside_down: ClassVar[bool] = False
+    """Whether heights are ordered from high to low."""
+
+    @property
+    def nodata_drains(self) -> bool:
+        """Whether cells beside nodata drain into the outside."""
+        return False
+
+    def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
+        """Return which cells of a tile lead to which terminals."""
+        raise NotImplementedError
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
+        """Return the tree of a tile's basins; those that reach its border are open."""
+        values, *others = cells
+        tile = tile_basins(values, self.nodata, self.connectivity, self.upside_down)
+        flat, labels, window = values.ravel(), tile.labels, place.window
+        ends = self.terminals(place, labels, others)
+        basins = tile.pits.size
+        # the outside is there in every tile: a seam may lead to it
+        numbers = np.unique(np.append(ends.number, OUTSIDE) if self.nodata_drains else ends.number)
+        if ends.number.size > numbers.size:  # many cells drain into the outside
+            keys = self.keys(flat[ends.cell])
+            lowest = lowest_of_each(ends.cell, keys, labels, basins)
+            ends = Terminals(ends.cell[lowest], ends.number[lowest])
+        at = np.concatenate([tile.cell, ends.cell])
+        edges = _Edges(
+            np.concatenate([tile.first, labels.ravel()[ends.cell].astype(np.int32) - 1]),
+            np.concatenate([tile.second, basins + np.searchsorted(numbers, ends.number)]),
+            Cells(self.keys(flat[at]), _in_grid(at, window, place.grid)),
+        )
+        pits = _with_terminals(
+            Cells(self.keys(flat[tile.pits]), _in_grid(tile.pits, window, place.grid)), numbers
+        )
+        border = border_cells(*window.shape, place.sides)
+        border_vertex = labels.ravel()[border].astype(np.int64) - 1
+        summary, tree = _decide(pits, edges, flat[border], border_vertex)
+        return summary, LeafState(labels, tree)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Return the tree of the children's basins, joined across their seams."""
+        summaries = [summary for _, summary in children]
+        pits, members = _join_vertices(summaries)
+        borders = join(
+            place,
+            [child for child, _ in children],
+            [s.border_values for s in summaries],
+            self.connectivity,
+        )
+        vertex = np.full(borders.cells.size, -1, np.int64)
+        for s, position, member in zip(summaries, borders.positions, members, strict=True):
+            vertex[position] = np.where(
+                s.border_vertex >= 0, np.append(member, -1)[s.border_vertex], -1
+            )
+        keys = self.keys(borders.values)
+        valid = valid_cells(borders.values, self.nodata)
+        cells = Cells(keys, _in_grid(borders.cells, place.window, place.grid))
+        a, b = borders.a, borders.b
+        real = valid[a] & valid[b]
+        # the second end comes later, so it is the higher one of equals
+        higher = np.where(keys[a] > keys[b], a, b)[real]
+        parts = [_Edges(m[s.first], m[s.second], s.saddles) for s, m in zip(summaries, members)]
+        parts.append(_Edges(vertex[a[real]], vertex[b[real]], cells.take(higher)))
+        if self.nodata_drains:
+            ends = np.concatenate([a[valid[a] & ~valid[b]], b[valid[b] & ~valid[a]]])
+            outside = np.full(ends.size, np.flatnonzero(pits.cell == OUTSIDE)[0])
+            parts.append(_Edges(vertex[ends], outside, cells.take(ends)))
+        edges = _Edges(
+            np.concatenate([p.first for p in parts]),
+            np.concatenate([p.second for p in parts]),
+            _concatenate([p.saddles for p in parts]),
+        )
+        own = borders.border
+        summary, tree = _decide(pits, edges, borders.values[own], vertex[own])
+        return summary, MergeState(tree, members)
+
+    def keys(self, values: Array) -> Keys:
+        """Return the keys of heights, in the order in which water rises."""
+        keys = order_keys(values)
+        return ~keys if self.upside_down else keys
+
+
+class Terminals(NamedTuple):
+    """Cells that lead to terminals, and the numbers of these; a tile may have more terminals."""
+
+    cell: Integers
+    """Row-major in the tile, ascending for each terminal."""
+    number: Integers
+
+
+def _decide(
+    pits: Cells, edges: _Edges, border_values: Array, border_vertex: Integers
+) -> tuple[Summary, Tree]:
+    """Return what is handed up and what is decided of a node's graph."""
+    open_ = pits.cell < 0
+    open_[border_vertex[border_vertex >= 0]] = True
+    age = np.empty(open_.size, np.int64)
+    age[pits.order()] = np.arange(age.size)
+    merged = merge_tree(edges.first, edges.second, edges.saddles.order(), age, open_)
+    number = np.full(age.size + 1, -1, np.int64)  # and -1 of nodata stays what it is
+    number[merged.kept] = np.arange(merged.kept.size)
+    summary = Summary(
+        border_values,
+        number[border_vertex],
+        pits.take(merged.kept),
+        number[merged.ends[:, 0]],
+        number[merged.ends[:, 1]],
+        edges.saddles.take(merged.up),
+    )
+    saddles = edges.saddles.take(merged.saddle)
+    return summary, Tree(pits, merged.dead, merged.heir, saddles, merged.kept)
+
+
+def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers, ...]]:
+    """Return the vertices of all children, each terminal once, and the places of each child's."""
+    pits = _concatenate([s.pits for s in summaries])
+    terminal = pits.cell < 0
+    numbers = np.unique(pits.cell[terminal])
+    count = int(terminal.size - terminal.sum())
+    places = np.cumsum(~terminal) - 1
+    places[terminal] = count + np.searchsorted(numbers, pits.cell[terminal])
+    joined = _with_terminals(pits.take(~terminal), numbers)
+    return joined, tuple(np.split(places, np.cumsum([s.pits.cell.size for s in summaries])[:-1]))
+
+
+def _with_terminals(pits: Cells, numbers: Integers) -> Cells:
+    return _concatenate([pits, Cells(np.zeros(numbers.size, np.uint64), numbers)])
+
+
+def _concatenate(parts: Sequence[Cells]) -> Cells:
+    return Cells(np.concatenate([p.key for p in parts]), np.concatenate([p.cell for p in parts]))
+
+
+def cells_in(window: Window, rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
+    """Return which of some cells of the grid lie in a window, and their indices in it."""
+    y, x = rows - window.y, columns - window.x
+    inside = (y >= 0) & (y < window.height) & (x >= 0) & (x < window.width)
+    here = np.flatnonzero(inside)
+    return here, y[here] * window.width + x[here]
+
+
+def _in_grid(cells: Array, window: Window, grid: tuple[int, int]) -> Integers:
+    """Return the row-major indices in the grid of a window's cells."""
+    y, x = np.divmod(cells.astype(np.int64), window.width)
+    indices: Integers = (y + window.y) * grid[1] + (x + window.x)
+    return indices

@@ -1,0 +1,160 @@
+"""What filling, flooding and the other readings of the terrain will take; see `orograph.plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.terrain.basins import tile_basins
+from orograph.planning.plan import (
+    CLIENT_BYTES,
+    TASK_BYTES,
+    WORKER_BYTES,
+    Grid,
+    Plan,
+    open_grid,
+)
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster
+
+# bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
+PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 40
+BORDER_BYTES = 200
+OUTPUT_BYTES = {"depth": 8, "depression": 8}
+SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
+
+
+def estimate_fill(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    outputs: str | Sequence[str] = ("filled",),
+    pits: int | None = None,
+) -> Plan:
+    """Return what the filling of depressions will take."""
+    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    for name in wanted:
+        check_choice("outputs", name, ("filled", *OUTPUT_BYTES))
+    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
+    return sweep.plan("fill_depressions", workers, written)
+
+
+def estimate_flood(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what levels of a flood will take."""
+    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    return sweep.plan("flood_level", workers, sweep.grid.dtype.itemsize)
+
+
+def estimate_passes(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what the passes between points will take, but for the matrix."""
+    return _Sweep.of(raster, dtype, tile, connectivity, pits).plan("pass_elevation", workers)
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """A raster and how many pits it has."""
+
+    grid: Grid
+    pits: int
+
+    @classmethod
+    def of(
+        cls,
+        raster: Any,
+        dtype: npt.DTypeLike | None,
+        tile: int | None,
+        connectivity: int,
+        pits: int | None,
+    ) -> _Sweep:
+        """Return the sweep of a plan's arguments."""
+        check_choice("connectivity", connectivity, (4, 8))
+        grid = open_grid(raster, dtype, tile)
+        if pits is not None and (
+            isinstance(pits, bool) or not isinstance(pits, Integral) or not 0 <= pits <= grid.cells
+        ):
+            raise InputError(f"pits: {pits!r}; it must be a whole number, 0 to {grid.cells}")
+        if pits is None:
+            # a cell of white noise has nine chances to be the lowest of its neighbourhood
+            pits = (
+                grid.cells // (connectivity + 1)
+                if grid.raster is None
+                else count_pits(grid.raster, connectivity)
+            )
+        return cls(grid, int(pits))
+
+    def plan(self, operation: str, workers: int, written: int = 0) -> Plan:
+        """Return the plan; ``written`` are bytes a cell, for which cells are read a second time."""
+        grid = self.grid
+        size, tasks = grid.dtype.itemsize, grid.tasks_of_sweep
+        in_tile, in_shard = (
+            -(-self.pits * part // grid.cells) for part in (grid.tile_cells, grid.shard_cells)
+        )
+        # in 16 bits where they can be counted
+        label = 2 if in_tile < 2**16 else 4
+        kept = label if written else 0
+        border = 4 * (grid.shape[0] + grid.shape[1])
+        return Plan(
+            operation=operation,
+            shape=grid.shape,
+            tile=grid.layout.tile,
+            shard=grid.layout.shard,
+            tiles=grid.tree.count(0),
+            tasks=tasks,
+            memory_per_worker=WORKER_BYTES
+            + grid.tile_cells * (2 * max(size, 4) + 4 + label + written)
+            + grid.shard_cells * (kept + 2 * written)
+            + in_tile * PIT_OF_TILE
+            + (in_shard * PIT_OF_SHARD if written else 0)
+            + border * BORDER_BYTES,
+            memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+            bytes_read=(2 if written else 1) * grid.cells * size,
+            bytes_written=grid.cells * written,
+            bytes_checkpoints=grid.cells * kept
+            + (self.pits * PIT_STORED if written else 0)
+            + 60 * grid.shards * 4 * grid.layout.shard,
+            workers=workers,
+            bytes_on_disk=None,
+        )
+
+
+def count_pits(raster: Raster, connectivity: int) -> int:
+    """Return about as many pits as a raster has, if some patches are like all of it."""
+    height, width = (min(SIDE, n) for n in raster.shape)
+    rows, columns = (
+        np.unique(np.linspace(0, n - side, PATCHES).astype(int)).tolist()
+        for n, side in zip(raster.shape, (height, width), strict=True)
+    )
+    count = sum(
+        tile_basins(raster.read(Window(y, x, height, width)), raster.nodata, connectivity).pits.size
+        for y in rows
+        for x in columns
+    )
+    cells = len(rows) * len(columns) * height * width
+    return -(-count * raster.shape[0] * raster.shape[1] // cells)

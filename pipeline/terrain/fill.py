@@ -1,0 +1,197 @@
+"""Depressions filled to the level at which they spill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import numpy as np
+
+from orograph.distance.sources import parse_sources
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.backends import choose_backend
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions
+from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
+from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.run import Run
+
+OUTPUTS = ("filled", "depth", "depression")
+
+
+@overload
+def fill_depressions(
+    elevation: Any,
+    *,
+    outlets: Any = ...,
+    connectivity: int = ...,
+    max_depth: float | None = ...,
+    outputs: str | Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def fill_depressions(
+    elevation: Any,
+    *,
+    outlets: Any = ...,
+    connectivity: int = ...,
+    max_depth: float | None = ...,
+    outputs: str | Sequence[str] = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
+def fill_depressions(
+    elevation: Any,
+    *,
+    outlets: Any = None,
+    connectivity: int = 8,
+    max_depth: float | None = None,
+    outputs: str | Sequence[str] = ("filled",),
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    shard: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    takeover: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run[xr.Dataset]:
+    """Return the elevation with its depressions filled to their spill levels, at any size.
+
+    Each cell is raised to the least greatest height on any path from it to an outlet, so that from
+    every cell a path leads to an outlet that never rises.
+
+    Parameters
+    ----------
+    elevation : raster
+        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    outlets : raster or points, optional
+        Where water leaves. By default at the edge of the raster and beside nodata. Otherwise only
+        there where a raster of the same grid is not 0 or nodata, or at points (x, y), as the
+        sources of `cost_distance` are given.
+    connectivity : {8, 4}
+        8 or 4 neighbours.
+    max_depth : float, optional
+        Depressions that are deeper, from their lowest cell to their spill level, stay as they are.
+    outputs : sequence of {"filled", "depth", "depression"}
+        What is written.
+    nodata : float or int, optional
+        The value of cells without a height, in place of what the raster itself says. NaN and
+        infinite cells have none either.
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``filled``, of the dtype of the elevation. ``depth``, float64: by how much cells were
+        raised; NaN on nodata. ``depression``, int64: where cells were raised, the row-major index
+        of the lowest cell of their depression, from 1; else 0. Coordinates and CRS are the input's.
+
+    Raises
+    ------
+    InputError
+        If an argument or the raster is not what is asked for, or an outlet lies outside the grid
+        or on nodata.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Exact: a filled cell has the height of one of the raster's cells, so any priority flood gives
+    the same, and any tiling the same bits. Cells from which no path leads to an outlet stay as they
+    are; by default there are none. Of equally low cells the first is the lowest of its depression.
+    Each cell is read twice and written once.
+
+    References
+    ----------
+    R. Barnes, "Parallel priority-flood depression filling for trillion cell digital elevation
+    models on desktops or clusters", doi:10.1016/j.cageo.2016.07.001.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> bowl = np.array([[9, 9, 9, 9], [9, 2, 5, 7], [9, 9, 9, 9]])
+    >>> og.fill_depressions(bowl)["filled"].values
+    array([[9, 9, 9, 9],
+           [9, 7, 7, 7],
+           [9, 9, 9, 9]])
+    >>> filled = og.fill_depressions(bowl, outputs=["depth", "depression"])
+    >>> filled["depth"].values[1], filled["depression"].values[1]
+    (array([0., 5., 2., 0.]), array([0, 6, 6, 0]))
+    """
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    for name in wanted:
+        check_choice("outputs", name, OUTPUTS)
+    if not wanted:
+        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
+    if max_depth is not None and not (isinstance(max_depth, Real) and max_depth >= 0):
+        raise InputError(f"max_depth: {max_depth!r}; it must be a height, 0 or more")
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    points, marked, targets = None, None, None
+    if outlets is not None:
+        points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
+    rasters = (raster,) if marked is None else (raster, marked)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    problem = WaterLevel(
+        raster.nodata,
+        connectivity,
+        choose_backend("tile_basins", rasters, options),
+        "fill-depressions",
+        tuple(variable for variable in _variables(raster) if variable.name in wanted),
+        points,
+        None if marked is None else marked.nodata,
+        targets,
+        outlets is None,
+        np.inf if max_depth is None else float(max_depth),
+    )
+    parameters = {
+        "connectivity": connectivity,
+        "nodata": repr(raster.nodata),
+        "outlets": repr(points and [points.rows.tolist(), points.columns.tolist()]),
+        "max_depth": repr(problem.max_depth),
+        "outputs": sorted(wanted),
+    }
+    job = raster_job(
+        QuadtreePass, problem, rasters, parameters, partial(compile_kernels, raster.dtype), options
+    )
+    run = launch(job, options)
+    return run.result() if options.wait else run
+
+
+def _variables(raster: Raster) -> tuple[Variable, ...]:
+    """Return all that can be written."""
+    gap = np.nan if raster.nodata is None and raster.dtype.kind == "f" else raster.nodata
+    return (
+        Variable("filled", raster.dtype, gap, {"long_name": "elevation without depressions"}),
+        Variable("depth", np.dtype(np.float64), np.nan, {"long_name": "depth of the filling"}),
+        Variable(
+            "depression",
+            np.dtype(np.int64),
+            None,
+            {"long_name": "row-major index of the depression's lowest cell, from 1"},
+        ),
+    )

@@ -1,0 +1,173 @@
+"""Levels at which water stands: the problem that filling and flooding share.
+
+Both ask for the least greatest height on any path between a cell and the outside, into which
+outlets drain, or from which water comes. On the way up the merge tree is made. On the way down the
+level of each basin is known and heights are read a second time: a cell below the level of its basin
+lies under water.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.sources import Sources, is_source
+from orograph.kernels.forest.order_keys import decode_keys
+from orograph.kernels.terrain import basins, merge_tree
+from orograph.terrain.basin_tree import (
+    OUTSIDE,
+    BasinTree,
+    Cells,
+    LeafState,
+    MergeState,
+    Summary,
+    Terminals,
+    Tree,
+    cells_in,
+)
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Keys = npt.NDArray[np.uint64]
+TileState = tuple[LeafState, Array]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Levels of the water in some basins."""
+
+    level: Keys
+    reached: npt.NDArray[np.bool_]
+    pits: Cells
+    """Lowest cell under the same water."""
+
+    def take(self, which: Any) -> Levels:
+        """Return some of them."""
+        return Levels(self.level[which], self.reached[which], self.pits.take(which))
+
+
+@dataclass(frozen=True)
+class WaterLevel(BasinTree):
+    """Levels of water as a problem of the quadtree sweep."""
+
+    name: str
+    outputs: tuple[Variable, ...]
+    """Heights under water, whatever their name, ``depth`` and ``depression``: any of them."""
+    points: Sources | None = None
+    """Cells that drain."""
+    marked_nodata: float | int | None = None
+    """Nodata of a second raster, whose cells drain."""
+    marked_values: tuple[float, ...] | None = None
+    """The values of that raster that drain; None: all but 0."""
+    nodata_drains: bool = False
+    """Whether the cells at the edge and beside nodata drain."""
+    max_depth: float = np.inf
+    dry: float | int | None = None
+    """Value of cells that no water reaches; None: they stay as they are."""
+
+    def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
+        """Return the cells of a tile that lead to the outside."""
+        if self.nodata_drains:
+            cells = np.flatnonzero(self._at_edge(place, labels))
+        elif self.points is not None:
+            cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
+        else:
+            marked = is_source(others[0], self.marked_nodata, self.marked_values)
+            cells = np.flatnonzero(marked & (labels > 0))
+        return Terminals(cells, np.full(cells.size, OUTSIDE))
+
+    def _at_edge(self, place: Place, labels: Array) -> npt.NDArray[np.bool_]:
+        """Return which cells of a tile lie at the edge of the grid or beside nodata of the tile."""
+        valid, sides = labels > 0, place.sides
+        padded = np.pad(~valid, 1)
+        lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
+        for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east)):
+            line[:] |= not beyond
+        beside = np.zeros_like(valid)
+        if not padded.any():
+            return beside
+        height, width = valid.shape
+        steps = [(0, 1), (1, 0), (1, 2), (2, 1)]
+        if self.connectivity == 8:
+            steps += [(0, 0), (0, 2), (2, 0), (2, 2)]
+        for y, x in steps:
+            beside |= padded[y : y + height, x : x + width]
+        return beside & valid
+
+    def root(self, summary: Summary) -> tuple[Levels, dict[str, Any]]:
+        """Return the level of the outside, which is below all heights."""
+        count = summary.pits.cell.size
+        levels = Levels(np.zeros(count, np.uint64), np.ones(count, np.bool_), summary.pits)
+        return levels, {"connectivity": self.connectivity}
+
+    def down(
+        self, place: Place, saved: MergeState, message: Levels, children: Sequence[Place]
+    ) -> list[Levels]:
+        """Return the levels of the children's basins."""
+        levels = _spread(saved.tree, message)
+        return [levels.take(member) for member in saved.members]
+
+    def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
+        """Return a tile's basins and its heights."""
+        return saved, cells[0]
+
+    def finish(self, place: Place, saved: TileState, message: Levels) -> dict[str, Array]:
+        """Return the tile under water."""
+        state, heights = saved
+        labels, dtype = state.labels, heights.dtype
+        count = int((state.tree.pits.cell >= 0).sum())
+        water = _spread(state.tree, message).take(slice(count))
+        height = decode_keys(water.level, dtype)
+        wet = water.reached
+        if self.max_depth < np.inf:
+            pit = decode_keys(water.pits.key, dtype)
+            wet = wet & (height.astype(np.float64) - pit.astype(np.float64) <= self.max_depth)
+        lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+        levels = np.full(count + 1, lowest, dtype)
+        levels[1:][wet] = height[wet]
+        filled = basins.raise_cells(heights, labels, levels)
+        names = {variable.name for variable in self.outputs}
+        arrays = {}
+        if "depth" in names:
+            depth = filled.astype(np.float64)
+            with np.errstate(invalid="ignore"):  # where heights are infinite
+                depth -= heights
+            depth[labels == 0] = np.nan
+            arrays["depth"] = depth
+        if "depression" in names:
+            number = np.append(0, water.pits.cell + 1)
+            arrays["depression"] = np.where(filled > heights, number[labels], 0)
+        if self.dry is not None:
+            filled[np.append(True, ~water.reached)[labels]] = self.dry
+        for name in names - arrays.keys():
+            arrays[name] = filled
+        return arrays
+
+
+def _spread(tree: Tree, message: Levels) -> Levels:
+    """Return the levels of all of a node's basins, from those that it handed up."""
+    count = tree.pits.cell.size
+    level, reached = np.zeros(count, np.uint64), np.zeros(count, np.bool_)
+    pits = Cells(tree.pits.key.copy(), tree.pits.cell.copy())
+    for all_, kept in (
+        (level, message.level),
+        (reached, message.reached),
+        (pits.key, message.pits.key),
+        (pits.cell, message.pits.cell),
+    ):
+        all_[tree.kept] = kept
+    merge_tree.spread_levels(
+        tree.dead, tree.heir, tree.saddles.key, level, reached, pits.key, pits.cell
+    )
+    return Levels(level, reached, pits)
+
+
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    basins.compile_kernels(dtype)
+    merge_tree.compile_kernels()

@@ -1,0 +1,226 @@
+"""Every argument of every command, given what it cannot be used with: one line, and status 2.
+
+Commands and arguments are taken from the parser, so that a new one without an entry here fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import orograph as og
+from orograph.cli.main import _parser, main
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.store.publish import publish
+
+WHOLE = ("x", "1.5", "nan", "inf", "", "1e3", "-1", str(2**70))
+NUMBER = ("x", "", "1,5", "1j")
+NONE = ("x", "")
+STORES = ("none.zarr", "file.txt", "folder", "", "a\0b", "s3://bucket/a.zarr", "x" * 300)
+OUT = ("", "a\0b", "x" * 245, "none/a.zarr", "file.txt", "folder", "taken.zarr", "s3://b/a.zarr")
+POINTS = (("x", "0"), ("0",), ("nan", "0"), ("inf", "0"), ("9", "9"), ("-1", "0"), ("1e400", "0"))
+
+# by option, or by the name of a positional argument
+EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
+    "--tile": (*WHOLE, "0", "9000"),
+    "--shard": (*WHOLE, "0", "3"),
+    "--band": (*WHOLE, "0", "9"),
+    "--workers": (*WHOLE, "0"),
+    "--connectivity": (*WHOLE, "5"),
+    "--nodata": NUMBER,
+    "--cell-size": (*NUMBER, "0", "-1", "nan", "inf"),
+    "--cost": NONE,
+    "--dtype": (*NONE, "float16"),
+    "--elevation": STORES,
+    "--point": POINTS,
+    "--from": POINTS,
+    "--to": POINTS,
+    "--points": ("none.txt", "folder", "", "a\0b", "words.txt"),
+    "--scheduler": ("", "x://y:1", "tcp://"),
+    "source": STORES,
+    "elevation": STORES,
+    "friction": STORES,
+    "classes": STORES,
+    "mask": STORES,
+    "result": STORES,
+    "raster": STORES,
+    "out": OUT,
+    "store": OUT,
+}
+OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
+    ("demo", "--folder"): ("", "a\0b", "file.txt"),
+    ("info", "store"): STORES,
+    ("mst", "--weight"): NONE,
+    ("mst", "--backend"): NONE,
+    ("cost", "--sources"): STORES,
+    ("cost", "--direction"): NONE,
+    ("cost", "--outputs"): (*NONE, ("cost", "x")),
+    ("cost", "--max-cost"): (*NUMBER, "-1", "nan"),
+    ("components", "--min-size"): (*WHOLE, "0"),
+    ("components", "--picture"): ("", "a\0b", "none/a.png"),
+    ("plan", "operation"): NONE,
+    ("plan", "--dtype"): (*NONE, "complex128"),
+    ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
+    ("plan", "--components"): (*WHOLE, "13"),
+    ("plan", "--memory-limit"): ("x", "", "0", "-1", "4 pears", "nan"),
+    ("plan", "--block"): (*WHOLE, "0"),
+    ("plan", "--levels"): (*WHOLE, "11"),
+    ("index build", "--block"): (*WHOLE, "0", "2000"),
+    ("index build", "--levels"): (*WHOLE, "11"),
+    ("index query", "store"): STORES,
+    ("index query", "--window"): (
+        *(("x", "0", "1", "1"), ("0", "0", "1"), ("0", "0", "0", "1"), ("0", "0", "9", "9")),
+        ("-1", "0", "1", "1"),
+    ),
+    ("index matrix", "store"): STORES,
+}
+# what each command is given that is right
+VALID: dict[str, dict[str, tuple[str, ...]]] = {
+    "demo": {},
+    "ingest": {"source": ("dem.tif",), "store": ("out.zarr",)},
+    "info": {"store": ("taken.zarr",)},
+    "plan": {"operation": ("minimum_spanning_forest",), "raster": ("dem.tif",)},
+    "mst": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
+    "cost": {"friction": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
+    "path": {"result": ("taken.zarr",), "--point": ("0", "0")},
+    "components": {"classes": ("dem.tif",), "out": ("out.zarr",)},
+    "reach": {"mask": ("dem.tif",), "--from": ("0", "0"), "--to": ("1", "1")},
+    "index build": {"friction": ("dem.tif",), "store": ("out.zarr",)},
+    "index query": {"store": ("index.zarr",), "out": ("out.zarr",), "--point": ("0", "0")},
+    "index matrix": {"store": ("index.zarr",), "--point": ("0", "0")},
+}
+# what else has to be given for an argument to count
+WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+    ("cost", "--elevation"): {"--cost": ("tobler",)},
+    ("index build", "--elevation"): {"--cost": ("tobler",)},
+    ("plan", "--elevation"): {"operation": ("distance_index",), "--cost": ("tobler",)},
+    ("plan", "--components"): {"operation": ("connected_components",)},
+    ("plan", "--memory-limit"): {"operation": ("cost_distance",)},
+    **{
+        ("plan", option): {"operation": ("distance_index",)}
+        for option in ("--cost", "--connectivity", "--block", "--levels", "--cell-size", "--nodata")
+    },
+}
+# of these one is taken in place of another
+INSTEAD = {
+    ("cost", "--sources"): "--point",
+    ("index query", "--points"): "--point",
+    ("index matrix", "--points"): "--point",
+    ("plan", "--shape"): "raster",
+}
+
+
+def _commands(parser: argparse.ArgumentParser, name: str = "") -> dict[str, list[str]]:
+    """Return the arguments that take a value, of each command."""
+    own: list[str] = []
+    found: dict[str, list[str]] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, below in action.choices.items():
+                found |= _commands(below, f"{name} {word}".strip())
+        elif action.nargs != 0:
+            own.append(action.option_strings[0] if action.option_strings else action.dest)
+    return found or {name: own}
+
+
+ARGUMENTS = [
+    pytest.param(command, argument, id=f"{command} {argument}")
+    for command, arguments in _commands(_parser()).items()
+    for argument in arguments
+]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a raster, a store, an index and what is none of these."""
+    folder = tmp_path_factory.mktemp("inputs")
+    grid = np.arange(1.0, 13).reshape(3, 4)
+    og.to_geotiff(grid, folder / "dem.tif")
+    variables = [Variable("cost", np.float64), Variable("back_direction", np.uint8, 255)]
+    result = create_store(folder / "unfinished", (3, 4), Layout(4, 4), variables)
+    for variable in variables:
+        cells = np.zeros((3, 4), variable.dtype)
+        StoreSink(result).write(variable.name, Window(0, 0, 3, 4), cells)
+    publish(result, folder / "taken.zarr")
+    og.DistanceIndex.build(grid, folder / "index.zarr", block=2, levels=0)
+    (folder / "file.txt").write_text("no raster")
+    (folder / "words.txt").write_text("no numbers here\n")
+    (folder / "folder").mkdir()
+    (folder / "folder" / "mine.txt").write_text("mine")
+    return folder
+
+
+@pytest.fixture
+def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """That folder as the working directory: no cluster starts there, nothing begins or is left."""
+
+    def begun(*given: object, **named: object) -> None:
+        raise AssertionError("it was accepted, and work has begun")
+
+    for place in (
+        "orograph.execution.run.Run.__init__",
+        "orograph.index.distance_index.table_of",
+        "orograph.index.distance_index.field_of",
+        "orograph.index.estimate.bytes_on_disk",
+        "orograph.tiles.store.ingest.create_store",
+        "distributed.LocalCluster.__init__",
+    ):
+        monkeypatch.setattr(place, begun)
+    monkeypatch.chdir(inputs)
+    before = sorted(inputs.rglob("*"))
+    yield inputs
+    assert sorted(inputs.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("command", "argument"), ARGUMENTS)
+def test_what_cannot_be_used_ends_with_one_line(
+    command: str, argument: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = OWN.get((command, argument)) or EVERYWHERE[argument]
+    wrong = []
+    for value in values:
+        given = dict(VALID[command]) | WITH.get((command, argument), {})
+        given.pop(INSTEAD.get((command, argument), ""), None)
+        given[argument] = (value,) if isinstance(value, str) else value
+        words = command.split()
+        for name, tokens in given.items():
+            words += [f"{name}={tokens[0]}"] if name[:2] == "--" and len(tokens) == 1 else [
+                *([name] if name[:2] == "--" else []), *tokens
+            ]  # fmt: skip
+        started = time.process_time()
+        try:
+            status = main(words)
+        except SystemExit as end:
+            status = end.code  # type: ignore[assignment]
+        except BaseException as error:
+            status = -1
+            print(repr(error), file=sys.stderr)
+        said = capsys.readouterr().err
+        good = status == 2 and said.startswith("orograph") and said.count("\n") == 1
+        if not good or time.process_time() - started > 1:
+            wrong.append(f"{value!r}: status {status}: {said}")
+    assert not wrong, f"{len(wrong)} values of {argument}:\n" + "\n".join(wrong)
+
+
+def test_nonsense_in_the_environment_ends_with_one_line(inputs: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "orograph", "mst", "dem.tif", "out.zarr"],
+        cwd=inputs,
+        env={**os.environ, "OROGRAPH_TILE": "nonsense"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("orograph: config['tile']: 'nonsense'; it must be")
+    assert ended.stderr.count("\n") == 1
+    assert not (inputs / "out.zarr").exists()

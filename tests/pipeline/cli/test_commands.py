@@ -1,0 +1,135 @@
+"""Commands named like the functions, whose results have the form that their names end in."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
+from shapely import LineString, box
+
+import orograph as og
+from orograph.cli.main import main
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+
+geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
+pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
+
+START, FAR = (500_000, 5_000_000), (500_290, 4_999_910)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def dem() -> xr.DataArray:
+    cells = np.random.default_rng(4).integers(1, 9, (10, 30)).astype(float)
+    axes = {"y": 5_000_000 - 10.0 * np.arange(10), "x": 500_000 + 10.0 * np.arange(30)}
+    raster = xr.DataArray(cells, axes, ("y", "x"), "dem").rio.write_crs("EPSG:32633")
+    raster.rio.to_raster("dem.tif")
+    return raster
+
+
+def command(*arguments: object) -> None:
+    assert main([str(argument) for argument in arguments]) == 0
+
+
+def cells_of(name: str, variable: str | None = None) -> np.ndarray:
+    raster = open_raster(name, variable=variable)
+    return raster.read(Window(0, 0, *raster.shape))
+
+
+def test_paths_and_corridors(dem: xr.DataArray, capsys: pytest.CaptureFixture[str]) -> None:
+    both = ("cost", "back_direction")
+    one = og.cost_distance(dem, [START], outputs=both, out="one.zarr")
+    other = og.cost_distance(dem, [FAR], out="other.zarr")
+    command("least_cost_path", "one.zarr", "--point", *FAR, "--out", "paths.gpkg")
+    assert "paths.gpkg: 1 paths" in capsys.readouterr().out
+    (line,) = geopandas.read_file("paths.gpkg").geometry
+    (path,) = og.least_cost_path(one, [FAR])
+    assert line.equals(path.geometry)
+    Path("points.txt").write_text("500290 4999910\n")
+    command("path", "one.zarr", "--points", "points.txt", "--out", "paths.csv")
+    rows = list(csv.DictReader(Path("paths.csv").read_text().splitlines()))
+    assert [int(row["row"]) for row in rows] == path.cells[:, 0].tolist()
+    for out in ("corridor.tif", "corridor.zarr"):
+        command("corridor", "one.zarr", "other.zarr", out)
+        assert np.array_equal(cells_of(out), og.corridor(one, other))
+
+
+def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str]) -> None:
+    areas = [box(500_000, 4_999_950, 500_040, 4_999_990), LineString([START, FAR])]
+    frame = geopandas.GeoDataFrame({"kind": [7, 3]}, geometry=areas, crs="EPSG:32633")
+    frame.to_crs("EPSG:4326").to_file("areas.gpkg")
+    command("rasterize", "areas.gpkg", "dem.tif", "areas.tif", "--label", "kind")
+    assert np.array_equal(cells_of("areas.tif"), og.rasterize(frame, dem, label="kind"))
+    forest = og.minimum_spanning_forest(dem, out="forest.zarr")
+    command("forest_lines", "forest.zarr", "edges.gpkg", "--window", 0, 0, 5, 5)
+    assert len(geopandas.read_file("edges.gpkg")) == len(og.forest_lines(forest, (0, 0, 5, 5)))
+    command("to_geotiff", "forest.zarr", "edges.tif")
+    assert np.array_equal(cells_of("edges.tif"), forest["edges"])
+
+
+def test_tables_of_graphs() -> None:
+    lengths = np.array([[0, 2, 0], [0, 0, 3], [1, 0, 0.0]])
+    np.save("graph.npy", lengths)
+    expected = og.all_pairs(lengths)["distance"].values
+    command("all_pairs", "graph.npy", "table.csv")
+    table = np.loadtxt("table.csv", delimiter=",", skiprows=1)
+    assert np.array_equal(table[:, 1:], expected)
+    command("all_pairs", "graph.npy", "table.zarr", "--predecessors")
+    assert np.array_equal(og.open("table.zarr")["distance"], expected)
+
+
+def test_hops_from_a_vector_file(dem: xr.DataArray) -> None:
+    frame = geopandas.GeoSeries([box(500_000, 4_999_950, 500_040, 4_999_990)], crs="EPSG:32633")
+    frame.to_file("area.gpkg")
+    command("hop_distance", "dem.tif", "hops.tif", "--sources", "area.gpkg", "--workers", 1,
+            "--connectivity", 4)  # fmt: skip
+    assert np.array_equal(cells_of("hops.tif"), og.hop_distance(dem, frame, connectivity=4)["hops"])
+
+
+def test_components_with_a_table(dem: xr.DataArray) -> None:
+    command("connected_components", "dem.tif", "labels.zarr", "--table", "t.csv", "--workers", 1)
+    rows = list(csv.DictReader(Path("t.csv").read_text().splitlines()))
+    table = og.component_table(og.connected_components(dem), dem)
+    assert [float(row["class"]) for row in rows] == table["class"].tolist()
+    assert [float(row["area"]) for row in rows] == table["area"].tolist()
+
+
+def test_kernels_are_compiled_beforehand(capsys: pytest.CaptureFixture[str]) -> None:
+    command("compile", "connected_components", "hop_distance", "--dtype", "uint8")
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in said] == ["connected_components", "hop_distance"]
+    assert main(["compile", "everything"]) != 0
+
+
+BAD: dict[str, tuple[tuple[object, ...], str]] = {
+    "an ending that is none": (("path", "one.zarr", "--point", 1, 2, "--out", "p.xyz"), "p.xyz"),
+    "no such points": (("path", "one.zarr", "--points", "none.txt"), "none.txt does not exist"),
+    "no such graph": (("all_pairs", "none.npy", "t.csv"), "none.npy does not exist"),
+    "a graph of no kind": (("all_pairs", "graph.txt", "t.csv"), "ends in none of"),
+    "several rasters in a file": (
+        ("cost", "dem.tif", "c.tif", "--point", *START, "--outputs", "cost", "back_direction"),
+        "which holds one raster, but there are 2",
+    ),
+    "a layer that is none": (("rasterize", "dem.tif", "dem.tif", "o.tif"), "layer: str; give"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_command_is_refused_in_a_line(
+    case: str, dem: xr.DataArray, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments, says = BAD[case]
+    assert main([str(argument) for argument in arguments]) != 0
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said

@@ -1,0 +1,124 @@
+"""Every kind of result can be drawn, with title, units, legend and scale bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
+from shapely import Point, box
+
+import orograph as og
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed: orograph[plot]")
+matplotlib.use("agg")
+
+
+@pytest.fixture
+def dem() -> xr.DataArray:
+    cells = np.random.default_rng(4).integers(0, 3, (20, 30)).astype(float)
+    axes = {"y": 5_000_000 - 100.0 * np.arange(20), "x": 500_000 + 100.0 * np.arange(30)}
+    return xr.DataArray(cells, axes, ("y", "x"), "dem").rio.write_crs("EPSG:32633")
+
+
+START = [(500_000, 5_000_000)]
+KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
+    "time": (
+        lambda dem: og.cost_distance(None, START, elevation=dem, cost="tobler"),
+        "time from the nearest source",
+        "cost [s]",
+    ),
+    "hops": (
+        lambda dem: og.hop_distance(dem, START, snap=True),
+        "steps from the nearest source, -1 where there is no way",
+        "hops",
+    ),
+    "components": (
+        lambda dem: og.connected_components(dem, connectivity=4),
+        "connected components, numbered by their first cell in row-major order",
+        " in all",
+    ),
+    "directions": (
+        lambda dem: og.cost_distance(dem, START, outputs=("cost", "back_direction"))[
+            "back_direction"
+        ],
+        "direction of the step back towards the source, Esri codes",
+        "south-east",
+    ),
+    "forest": (og.minimum_spanning_forest, "edges of the minimum spanning forest from this", ""),
+}
+
+
+def texts(axes: Any) -> list[str]:
+    found = axes.figure.findobj(matplotlib.text.Text)
+    return [text.get_text() for text in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_of(kind: str, dem: xr.DataArray) -> None:
+    make, title, legend = KINDS[kind]
+    axes = og.plot(make(dem))
+    assert axes.get_title().startswith(title)
+    assert axes.get_xlabel() == "x [m]"
+    assert any(legend in text for text in texts(axes))
+    assert "500 m" in texts(axes)
+    assert not any("spatial_ref" in text for text in texts(axes))
+    axes.figure.canvas.draw()
+    matplotlib.pyplot.close(axes.figure)
+
+
+def test_paths_over_costs(dem: xr.DataArray) -> None:
+    result = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"))
+    axes = result.orograph.plot()
+    before = len(axes.collections)
+    paths = og.least_cost_path(result, [(502_900, 4_998_100)])
+    assert og.plot(paths, ax=axes) is axes
+    assert og.plot(paths[0], ax=axes) is axes
+    assert len(axes.collections) == before + 2
+    drawn = axes.collections[-1].get_segments()[0]
+    assert np.array_equal(drawn, paths[0].coordinates)
+    assert og.plot([Point(500_100, 4_999_000), box(500_000, 4_999_000, 500_500, 4_999_500)])
+    matplotlib.pyplot.close("all")
+
+
+def test_degrees_have_a_bar_in_kilometres() -> None:
+    axes = {"y": 45 - 0.01 * np.arange(20), "x": 7 + 0.01 * np.arange(30)}
+    dem = xr.DataArray(np.ones((20, 30)), axes, ("y", "x"), "dem").rio.write_crs("EPSG:4326")
+    drawn = og.plot(dem)
+    assert "5 km" in texts(drawn)  # a quarter of 0.3 degrees is 5.9 km here
+    assert drawn.get_ylabel() == "latitude [°]"
+    assert "5 cells" in texts(og.plot(np.ones((20, 30))))
+    matplotlib.pyplot.close("all")
+
+
+def test_what_cannot_be_drawn_is_refused(dem: xr.DataArray) -> None:
+    both = xr.Dataset({"one": dem, "two": dem})
+    with pytest.raises(og.InputError, match="variable: the result has one, two; name one of them"):
+        og.plot(both)
+    assert og.plot(both, variable="two").get_title() == "two"
+    matplotlib.pyplot.close("all")
+
+
+def test_notebooks_show_tables(dem: xr.DataArray, tmp_path: Any) -> None:
+    run = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"), wait=False)
+    (path,) = og.least_cost_path(run.result(), [(502_900, 4_998_100)])
+    index = og.DistanceIndex.build(dem + 1, tmp_path / "i.zarr", block=8, levels=0)
+    index.distance_matrix(START)
+    says = {
+        run: ("status", "finished", "<progress", "tile_visits"),
+        og.plan("cost_distance", (400, 300)): (
+            "cost_distance of 400 x 300 cells",
+            "memory",
+            "task",
+        ),
+        index: ("20 x 30", "bytes", "last question"),
+        path: (f"{path.cost:g}", "UTM zone 33N", "<polyline", "502900, 4998100"),
+    }
+    for thing, words in says.items():
+        shown = thing._repr_html_()
+        ElementTree.fromstring(shown.replace("<br>", ""))  # well formed
+        assert all(word in shown for word in words), shown

@@ -1,0 +1,266 @@
+"""Results pass through xarray and rioxarray and back, and say what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rasterio
+import rioxarray
+import xarray as xr
+
+import orograph as og
+from orograph.tiles.raster.raster import open_raster
+
+ALL = ("cost", "back_direction", "allocation")
+START, FAR = [(500_000, 5_000_000)], [(500_290, 4_999_910), (500_100, 4_999_950)]
+
+
+def heights() -> xr.DataArray:
+    cells = np.random.default_rng(4).integers(1, 9, (10, 30)).astype(float)
+    axes = {"y": 5_000_000 - 10.0 * np.arange(10), "x": 500_000 + 10.0 * np.arange(30)}
+    attrs = {"DataType": "Generic", "RepresentationType": "ATHEMATIC", "units": "m"}
+    return xr.DataArray(cells, axes, ("y", "x"), "dem", attrs).rio.write_crs("EPSG:32633")
+
+
+@pytest.fixture(scope="module")
+def result() -> xr.Dataset:
+    return og.cost_distance(heights(), START, outputs=ALL)
+
+
+def zarr(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    result.to_zarr(folder / "r.zarr", consolidated=False)
+    return xr.open_zarr(folder / "r.zarr", consolidated=False)
+
+
+def netcdf(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    result.to_netcdf(folder / "r.nc")
+    return xr.open_dataset(folder / "r.nc", decode_coords="all")
+
+
+def undecoded(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    netcdf(result, folder).close()
+    return xr.open_dataset(folder / "r.nc", mask_and_scale=False, decode_coords="all")
+
+
+def one_by_one(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    arrays = {}
+    for name in ("cost", "back_direction"):
+        result[name].rio.to_raster(folder / f"{name}.tif")
+        read: Any = rioxarray.open_rasterio(folder / f"{name}.tif")
+        arrays[name] = read.squeeze("band", drop=True)
+    return xr.Dataset(arrays)
+
+
+def masked(result: xr.Dataset, folder: Path) -> xr.Dataset:
+    one_by_one(result, folder)
+    read: Any = {
+        name: rioxarray.open_rasterio(folder / f"{name}.tif", masked=True).squeeze()
+        for name in ("cost", "back_direction")
+    }
+    return xr.Dataset(read)
+
+
+def stored(folder: Path) -> xr.Dataset:
+    return og.cost_distance(heights(), START, outputs=ALL, out=folder / "own.zarr", tile=8)
+
+
+WAYS: dict[str, Callable[[xr.Dataset, Path], xr.Dataset]] = {
+    "to_zarr": zarr,
+    "to_netcdf": netcdf,
+    "to_netcdf, undecoded": undecoded,
+    "rio.to_raster": one_by_one,
+    "rio.to_raster, masked": masked,
+    "isel": lambda result, _: result.isel(y=slice(0, 10), x=slice(0, 30)),
+    "rio.clip_box": lambda result, _: result[["cost", "back_direction"]].rio.clip_box(
+        499_990, 4_999_900, 500_400, 5_000_010
+    ),
+    "chunk": lambda result, _: result.chunk(4),
+    "a stored result": lambda result, folder: stored(folder),
+    "a stored result, opened by xarray": lambda result, folder: xr.open_zarr(
+        stored(folder).encoding["source"], consolidated=False
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_result_can_still_be_traced(way: str, result: xr.Dataset, tmp_path: Path) -> None:
+    expected = og.least_cost_path(result, FAR)
+    back = WAYS[way](result, tmp_path)
+    found = og.least_cost_path(back, FAR)
+    for one, other in zip(found, expected, strict=True):
+        assert one.cells.tolist() == other.cells.tolist()
+        assert one.cost == other.cost
+        assert one.crs is not None
+        assert og.VectorLayer(np.array([]), {}, one.crs).crs == one.crs
+    assert back.orograph.least_cost_path(FAR) == found
+    assert np.array_equal(og.corridor(back, back), 2 * result["cost"]) or "raster" in way
+
+
+def test_a_part_keeps_its_place(result: xr.Dataset, tmp_path: Path) -> None:
+    part = zarr(result, tmp_path).isel(y=slice(0, 6), x=slice(0, 12))
+    (path,) = og.least_cost_path(part, FAR[1:])
+    (whole,) = og.least_cost_path(result, FAR[1:])
+    assert path.coordinates.tolist() == whole.coordinates.tolist()
+
+
+def test_results_speak_of_themselves_alone(result: xr.Dataset, tmp_path: Path) -> None:
+    stored = og.cost_distance(heights(), START, out=tmp_path / "c.zarr", tile=8)
+    for made in (result, stored):
+        assert not {"DataType", "RepresentationType", "units"} & set(made.attrs)
+        assert made.attrs["Conventions"] == "CF-1.10"
+        assert made["cost"].attrs["long_name"] == "least cost from the nearest source"
+        assert "units" not in made["cost"].attrs
+    lazy = og.cost_distance(heights().chunk(8), START)
+    assert "source" not in lazy.encoding
+    assert "source" not in lazy["cost"].encoding
+    assert np.array_equal(lazy["cost"], result["cost"])
+
+
+def test_what_netcdf_says_of_coordinates_does_not_keep_stores_from_being_opened(
+    tmp_path: Path,
+) -> None:
+    """NaN as their fill value, which xarray cannot read back from the attributes of a store."""
+    heights().to_netcdf(tmp_path / "dem.nc")
+    made = og.connected_components(tmp_path / "dem.nc", out=tmp_path / "c.zarr")
+    assert (
+        xr.open_zarr(tmp_path / "c.zarr", consolidated=False)["labels"].shape == made.labels.shape
+    )
+    assert "_FillValue" not in made["x"].attrs
+
+
+@pytest.mark.parametrize("model", ["tobler", "walk"])
+def test_times_are_seconds(model: str) -> None:
+    for direction in ("from", "to"):
+        time = og.cost_distance(None, START, elevation=heights(), cost=model, direction=direction)
+        assert time["cost"].attrs["units"] == "s"
+        assert time["cost"].attrs["long_name"] == f"time {direction} the nearest source"
+
+
+# --- one raster of several ------------------------------------------------------------------
+
+
+@pytest.fixture
+def several(tmp_path: Path) -> dict[str, Any]:
+    """The same raster as the second of two: in a file of bands, in NetCDF, in a Dataset."""
+    wanted = heights()
+    other = xr.zeros_like(wanted).rename("other")
+    path = tmp_path / "two.tif"
+    bands = xr.concat([other, wanted], "band")
+    bands.rio.to_raster(path)
+    both = xr.Dataset({"other": other, "dem": wanted})
+    both.to_netcdf(tmp_path / "two.nc")
+    return {"band": [path, bands], "variable": [tmp_path / "two.nc", both]}
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "cost_distance": lambda r, **which: og.cost_distance(r, START, **which)["cost"],
+    "by heights alone": lambda r, **which: og.cost_distance(
+        None, START, elevation=r, cost="tobler", **which
+    )["cost"],
+    "hop_distance": lambda r, **which: og.hop_distance(r, START, **which)["hops"],
+    "forest": lambda r, **which: og.minimum_spanning_forest(r, **which)["edges"],
+    "components": lambda r, **which: og.connected_components(r, **which)["labels"],
+    "st_connected": lambda r, **which: og.st_connected(r, START, FAR, **which).hops,
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_one_raster_of_several(operation: str, several: dict[str, Any]) -> None:
+    call = OPERATIONS[operation]
+    expected = np.asarray(call(heights()))
+    for source in several["band"]:
+        assert np.array_equal(np.asarray(call(source, band=2)), expected)
+        with pytest.raises(og.InputError, match="band"):
+            call(source)
+    for source in several["variable"]:
+        assert np.array_equal(np.asarray(call(source, variable="dem")), expected)
+        with pytest.raises(og.InputError, match="pass variable='other'"):
+            call(source)
+
+
+# --- the accessor ---------------------------------------------------------------------------
+
+
+def test_the_accessor_calls_the_functions() -> None:
+    raster = heights()
+    assert raster.orograph.cost_distance(START).equals(og.cost_distance(raster, START))
+    forest = raster.orograph.minimum_spanning_forest(weight="mean")
+    assert forest.attrs["weight"] == "mean"
+    assert len(forest.orograph.forest_lines()) == 299
+    assert "cost_distance" in dir(raster.orograph)
+    assert "least cost" in raster.orograph.cost_distance.__doc__
+    with pytest.raises(AttributeError, match="orograph has no 'fly' here; it has"):
+        raster.orograph.fly()
+
+
+# --- a result in a file ---------------------------------------------------------------------
+
+
+def test_one_raster_goes_into_a_geotiff(result: xr.Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "cost.tif"
+    found = og.cost_distance(heights(), START, out=out, tile=8)
+    assert [path.name for path in tmp_path.iterdir()] == ["cost.tif"]
+    assert np.array_equal(found["cost"], result["cost"])
+    assert found["cost"].chunks is not None
+    assert found.attrs["reached_cells"] == 300
+    with rasterio.open(out) as written:
+        assert written.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"
+        assert np.array_equal(written.read(1), result["cost"])
+        assert written.crs == "EPSG:32633"
+        assert np.isnan(written.nodata)
+    with pytest.raises(og.StoreExistsError, match="overwrite=True"):
+        og.cost_distance(heights(), START, out=out)
+    labels = og.connected_components(heights() > 4, out=out, overwrite=True)
+    expected = og.connected_components(heights() > 4)
+    assert np.array_equal(open_raster(out).read(open_raster_window(out)), expected["labels"])
+    assert np.array_equal(labels["component_size"], expected["component_size"])
+
+
+def open_raster_window(path: Path) -> Any:
+    from orograph.tiles.grid.window import Window
+
+    return Window(0, 0, *open_raster(path).shape)
+
+
+def test_several_rasters_do_not(tmp_path: Path) -> None:
+    with pytest.raises(og.InputError, match=r"c\.tif is a GeoTIFF, which holds one raster, but the"
+                       r"re are 3 \(cost, back_direction, allocation\)"):  # fmt: skip
+        og.cost_distance(heights(), START, outputs=ALL, out=tmp_path / "c.tif")
+    with pytest.raises(og.InputError, match=r"folder .*nowhere does not exist"):
+        og.cost_distance(heights(), START, out=tmp_path / "nowhere" / "c.tif")
+    assert not list(tmp_path.iterdir())
+
+
+# --- tensors --------------------------------------------------------------------------------
+
+
+class Tensor:
+    """What another library's array offers."""
+
+    def __init__(self, cells: np.ndarray) -> None:
+        self.cells = cells
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.cells.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.cells.__dlpack_device__()
+
+
+class Elsewhere(Tensor):
+    """In the memory of some other device."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("it is on a GPU")
+
+
+def test_tensors_are_rasters() -> None:
+    cells = heights().values
+    made = og.connected_components(Tensor(cells))
+    assert np.array_equal(made["labels"], og.connected_components(cells)["labels"])
+    with pytest.raises(og.InputError, match=r"Elsewhere.*it is on a GPU.*copy it to the CPU first"):
+        og.connected_components(Elsewhere(cells))

@@ -1,0 +1,444 @@
+"""Every parameter of every public function, given what it cannot be used with.
+
+The functions and their parameters are taken from the package, so that a new one without an entry
+here fails. Nothing may begin, nothing may be written, and the message says what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import bad_values as bad
+import numpy as np
+import pytest
+import xarray as xr
+
+import orograph as og
+from orograph.planning.plan import ESTIMATES, _options_of
+
+GRID = np.arange(1.0, 13).reshape(3, 4)
+POINT = [(0, 0)]
+COST = xr.Dataset(
+    {
+        "cost": (("y", "x"), np.zeros((3, 4))),
+        "back_direction": (("y", "x"), np.zeros((3, 4), np.uint8)),
+    },
+    attrs={"cost_model": "friction", "connectivity": 8, "dtype": "float64"},
+)
+PATH = og.LeastCostPath(np.array([[0, 0]]), np.array([[0.0, 0.0]]), 0.0)
+
+EVERYWHERE = {
+    "tile": bad.integer(1, 8192, optional=True),
+    "shard": bad.integer(1, 2**27, optional=True),
+    "out": bad.OUT,
+    "overwrite": bad.FLAG,
+    "resume": bad.FLAG,
+    "takeover": bad.FLAG,
+    "wait": bad.FLAG,
+    "backend": bad.choice("gpu", "NUMBA", optional=True),
+    "client": bad.CLIENT,
+    "nodata": bad.NODATA,
+    "snap": bad.SNAP,
+    "connectivity": bad.choice(5, 16.0, "8"),
+    "memory": bad.integer(0, 2**63 - 1),
+    "workers": bad.integer(1, 2**20),
+}
+COST_MODEL = {
+    "friction": bad.RASTER,
+    "elevation": bad.RASTER,
+    "cost": bad.choice("walking"),
+    "coefficients": bad.kind(
+        *("pace", 1, 1.5, True, bad.NAN, [("pace", 1)], {"a": 1}, {1: 2}, {"pace": "1"}),
+        *({"pace": bad.NAN}, {"pace": bad.INF}, {"pace": True}, {"pace": None}, {"pace": -1}),
+        *({"pace": 10**400}, {"pace": 1j}, {"pace": [1]}),
+        optional=True,
+        shows=False,
+        junk=False,
+    ),
+    "cell_size": bad.number(0, -1, bad.NAN, bad.INF, (1, 0), (1, 2, 3), ("1", 2), optional=True),
+    "dtype": bad.DTYPE,
+}
+SOURCES = {
+    "sources": bad.POINTS_OR_RASTER,
+    "target_values": bad.kind(
+        *(1, 1.5, True, bad.NAN, "1", "", [], [bad.NAN], [bad.INF], ["1"], [None], [True], [1j]),
+        *([[1]], [10**400], {1: 2}, (value for value in "12")),
+        optional=True,
+    ),
+}
+
+
+@dataclass
+class Function:
+    """A public function: how it is called, and what each parameter of its own refuses."""
+
+    call: Callable[..., Any]
+    valid: dict[str, Any]
+    own: dict[str, bad.Kind] = field(default_factory=dict)
+    signature: Callable[..., Any] | None = None
+    options: tuple[str, ...] = ()
+    """The names of what it takes as further keywords."""
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of all parameters."""
+        found = inspect.signature(self.signature or self.call).parameters.values()
+        named = [p.name for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        return [name for name in named if name != "self"] + list(self.options)
+
+    def kind_of(self, parameter: str) -> bad.Kind:
+        """Return what a parameter refuses."""
+        return self.own.get(parameter) or EVERYWHERE[parameter]
+
+
+def _plans() -> dict[str, Function]:
+    """The plan of each operation, which has options of its own."""
+    kinds = {
+        **COST_MODEL,
+        "components": bad.integer(0, 12, optional=True),
+        "memory_limit": bad.kind(
+            *(0, -1, bad.NAN, bad.INF, "4 pears", "", True, "-1", bad.HUGE, 10**400), optional=True
+        ),
+        "pairs": bad.integer(1),
+        "method": bad.choice("bfs"),
+        "predecessors": bad.FLAG,
+        "block": bad.integer(1, 1024),
+        "levels": bad.integer(0, 10),
+        "sparsify": bad.FLAG,
+        "operation": bad.choice("forest", np.min, og.ingest),
+        "raster": bad.Kind(
+            lambda folder: [
+                *[v for v in bad.RASTER.values(folder) if v is not None],
+                *((), (1,), (1, 2, 3), ("a", "b"), (0, 5), (-1, 5), (1.5, 2), (True, 5), (None, 1)),
+                *((-bad.HUGE, 5), (bad.NAN, 1), (1j, 1)),
+            ],
+            shows=False,
+            also="|graph|friction",  # as the operation calls it
+        ),
+        "dtype": bad.kind(
+            "x", "", 5, True, bad.NAN, "complex128", np.dtype("O"), "f8,(", optional=True
+        ),
+    }
+    found = {}
+    for name in ESTIMATES:
+        valid: dict[str, Any] = {"operation": name, "raster": np.ones((3, 3))}
+        own = dict(kinds)
+        if name in ("all_pairs", "distance_index"):
+            own["dtype"] = bad.choice("float16", np.complex128, "f8,(", optional=True)
+        if name == "all_pairs":
+            own["raster"] = replace(_GRAPH, also="|graph")
+        if name == "distance_index":
+            valid |= {"cost": "tobler", "elevation": np.ones((3, 3))}
+            own["tile"] = bad.kind(1, 0, "x", True, optional=True)
+        found[f"plan of {name}"] = Function(og.plan, valid, own, options=tuple(_options_of(name)))
+    return found
+
+
+_GRAPH = bad.Kind(
+    lambda folder: [
+        *(5, 1.5, True, bad.NAN, bad.HUGE, None, *bad.JUNK, bad.generator(), "", "\0"),
+        *(folder / "none.zarr", folder / ("x" * 300), folder, "s3://bucket/a.zarr", "nonsense://a"),
+        *([], [[]], [1], [[1, 2]], [[1, 2], [3]], [["a", "b"], ["c", "d"]], [[1j, 1], [1, 1]]),
+        *(np.ones((2, 3)), np.ones((2, 2, 2)), np.ones((2, 2), "M8[s]"), np.ones((2, 2), "U1")),
+        *(np.array([[None, 1], [1, 1]]), xr.Dataset()),
+    ],
+    shows=False,
+)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> og.DistanceIndex:
+    """An index of the grid."""
+    store = tmp_path_factory.mktemp("index") / "index.zarr"
+    return og.DistanceIndex.build(GRID, store, block=2, levels=0)
+
+
+# so that nothing but the signatures is needed to know what has to be tested
+_METHODS = {
+    "DistanceIndex": {
+        "store": bad.Kind(lambda folder: [5, None, "index.zarr", folder, bad.Thing()]),
+        "client": bad.CLIENT,
+    },
+    "DistanceIndex.build": {
+        **COST_MODEL,
+        "store": bad.OUT,
+        "connectivity": bad.choice(5, 16),
+        "block": bad.integer(1, 1024),
+        "levels": bad.integer(0, 10),
+        "sparsify": bad.FLAG,
+    },
+    "DistanceIndex.open": {"store": bad.STORE},
+    "DistanceIndex.distance_matrix": {"points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
+    "DistanceIndex.nearest": {
+        "points": bad.POINTS,
+        "targets": bad.OPTIONAL_POINTS,
+        "k": bad.integer(1, 2),
+    },
+    "DistanceIndex.query": {"sources": bad.POINTS_OR_RASTER},
+    "DistanceIndex.path": {"start": bad.POINTS, "end": bad.POINTS},
+    "DistanceIndex.update": {"friction": bad.RASTER, "elevation": bad.RASTER},
+    "DistanceIndex.left_out": {},
+}
+_WINDOW: tuple[Any, ...] = (
+    *(5, True, bad.NAN, "abcd", "", [1], (0, 0, 1), (0, 0, 1, 1, 1), (0.5, 0, 1, 1), (0, 0, 0, 1)),
+    *((-1, 0, 1, 1), (0, 0, 4, 1), (0, 0, bad.HUGE, 1), ("0", 0, 1, 1), (True, 0, 1, 1)),
+    *((0, 0, 1, None), (1j, 0, 1, 1)),
+)
+EVERYWHERE["window"] = bad.kind(*_WINDOW, optional=True, shows=False)
+
+FUNCTIONS = {
+    "all_pairs": Function(
+        og.all_pairs,
+        {"graph": np.ones((3, 3))},
+        {
+            "graph": _GRAPH,
+            "predecessors": bad.FLAG,
+            "method": bad.choice("bfs"),
+            "dtype": bad.DTYPE,
+            "no_edge": bad.number("x"),
+        },
+    ),
+    "cluster": Function(og.cluster, {}, {"n_workers": bad.integer(1, 1024, optional=True)}),
+    "connected_components": Function(
+        og.connected_components,
+        {"classes": GRID},
+        {"classes": bad.RASTER, "min_size": bad.integer(1, 2**54)},
+    ),
+    "corridor": Function(
+        og.corridor,
+        {"a": COST, "b": COST},
+        {
+            "a": bad.kind("x", 5, GRID, xr.Dataset(), shows=False),
+            "b": bad.kind("x", 5, GRID, xr.Dataset(), shows=False),
+        },
+    ),
+    "cost_distance": Function(
+        og.cost_distance,
+        {"friction": GRID, "sources": POINT, "cost": "tobler", "elevation": GRID},
+        {
+            **COST_MODEL,
+            **SOURCES,
+            "direction": bad.choice("away"),
+            "max_cost": bad.number(-1, bad.NAN),
+            "initial_cost": bad.number(
+                *(-1, bad.NAN, bad.INF, {0: 1}, [-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]])
+            ),
+            "outputs": bad.kind(
+                *("", "x", [], (), [1], ["cost", "x"], 5, True, bad.NAN, {"cost": 1}, [["cost"]])
+            ),
+        },
+    ),
+    "hop_distance": Function(
+        og.hop_distance,
+        {"mask": GRID, "sources": POINT},
+        {"mask": bad.RASTER, **SOURCES, "max_hops": bad.integer(0, 2**52, optional=True)},
+    ),
+    "ingest": Function(
+        og.ingest,
+        {"source": GRID, "store": "a.zarr"},
+        {
+            "source": bad.RASTER,
+            "store": bad.OUT,
+            "tile": bad.integer(1, 8192),
+            "band": bad.integer(1, 1, optional=True),
+            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
+        },
+    ),
+    "least_cost_path": Function(
+        og.least_cost_path,
+        {"result": COST, "points": POINT},
+        {
+            "result": bad.Kind(
+                lambda folder: [*bad.STORE.values(folder), GRID, xr.Dataset(), COST["cost"]],
+                shows=False,
+            ),
+            "points": bad.POINTS,
+        },
+    ),
+    "minimum_spanning_forest": Function(
+        og.minimum_spanning_forest,
+        {"elevation": GRID},
+        {"elevation": bad.RASTER, "weight": bad.choice("min")},
+    ),
+    "open": Function(
+        og.open, {"path": "a.zarr"}, {"path": bad.STORE, "chunks": bad.choice("rows")}
+    ),
+    "path_mask": Function(
+        og.path_mask,
+        {"paths": [PATH], "like": COST},
+        {
+            "paths": bad.kind("x", 5, True, PATH, [1], [None], bad.NAN, shows=False),
+            "like": bad.kind("x", 5, True, GRID, xr.Dataset(), bad.NAN, shows=False),
+        },
+    ),
+    "st_connected": Function(
+        og.st_connected,
+        {"mask": GRID, "s": (0, 0), "t": (1, 1)},
+        {
+            "mask": bad.RASTER,
+            "s": bad.POINTS,
+            "t": bad.POINTS,
+            "hops": bad.FLAG,
+            "path": bad.FLAG,
+        },
+    ),
+    "to_geotiff": Function(
+        og.to_geotiff,
+        {"source": GRID, "path": "a.tif"},
+        {
+            "source": bad.RASTER,
+            "path": bad.FILE,
+            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
+        },
+    ),
+    **_plans(),
+}
+# made by orograph itself, with no method that takes anything
+RESULTS = {"LeastCostPath", "Plan", "Progress", "Reach", "config"}
+
+
+def _of_index(name: str) -> Function:
+    """A method of the index, which is its first argument here."""
+    parts = name.split(".")
+    valid: dict[str, Any] = {
+        "DistanceIndex": {"memory": 0, "client": None},
+        "DistanceIndex.build": {
+            "friction": GRID, "store": "a.zarr", "cost": "tobler", "elevation": GRID
+        },
+        "DistanceIndex.distance_matrix": {"points": POINT},
+        "DistanceIndex.nearest": {"points": POINT, "targets": [(0, 0), (1, 1)]},
+        "DistanceIndex.query": {"sources": POINT},
+        "DistanceIndex.path": {"start": (0, 0), "end": (1, 1)},
+        "DistanceIndex.update": {"window": (0, 0, 1, 1)},
+    }.get(name, {})  # fmt: skip
+    signature = getattr(og.DistanceIndex, parts[1] if len(parts) > 1 else "__init__")
+
+    def call(index: og.DistanceIndex, **given: Any) -> Any:
+        if name == "DistanceIndex":
+            return og.DistanceIndex(**{"store": index._store, **given})
+        if name == "DistanceIndex.open":
+            given = {"store": str(index._store.storage), **given}
+        return getattr(index, parts[1])(**given)
+
+    return Function(call, valid, _METHODS[name], signature)
+
+
+INDEX = {name: _of_index(name) for name in _METHODS}
+PARAMETERS = [
+    pytest.param(function, parameter, id=f"{name}({parameter})")
+    for name, function in {**FUNCTIONS, **INDEX}.items()
+    for parameter in function.parameters
+]
+
+
+def test_every_public_name_is_tested() -> None:
+    tested = {name.split(" ")[0] for name in FUNCTIONS} | RESULTS | {"DistanceIndex", "Run"}
+    errors = {name for name in og.__all__ if name in vars(og.tiles.errors)}
+    assert set(og.__all__) - errors == tested
+    methods = {f"DistanceIndex.{name}" for name in _public_methods(og.DistanceIndex)}
+    assert methods | {"DistanceIndex"} == set(INDEX)
+    assert {name for name in RESULTS - {"config"} if _public_methods(getattr(og, name))} == set()
+    assert _public_methods(og.Run) == {"progress", "statistics", "result", "cancel"}
+
+
+def _public_methods(kind: type) -> set[str]:
+    """Return the names of what can be called of a class."""
+    return {
+        name
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and isinstance(value, FunctionType | classmethod)
+    }
+
+
+def test_a_timeout_that_is_no_time_is_refused() -> None:
+    run = og.minimum_spanning_forest(GRID, wait=False)
+    for timeout in ("1", -1, bad.NAN, True, 10**400, bad.Thing(), [1], 1j):
+        with pytest.raises(og.InputError, match=r"timeout: .*; it must be a number"):
+            run.result(timeout)
+    assert run.result(np.float32(600)).attrs["tree_count"] == 1
+
+
+@pytest.fixture
+def nothing_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """An empty folder for values, in another one that is empty and stays so."""
+
+    def begun(*given: object, **named: object) -> None:
+        raise AssertionError("it was accepted, and work has begun")
+
+    for place in (
+        "orograph.execution.run.Run.__init__",
+        "orograph.index.distance_index.table_of",
+        "orograph.index.distance_index.field_of",
+        "orograph.index.distance_index.corridor_of",
+        "orograph.index.store.IndexStore.begin",
+        "orograph.index.estimate.bytes_on_disk",
+        "orograph.tiles.store.ingest.create_store",
+        "orograph.tiles.store.export._write",
+        "distributed.LocalCluster.__init__",
+    ):
+        monkeypatch.setattr(place, begun)
+    here, values = tmp_path / "here", tmp_path / "values"
+    here.mkdir()
+    values.mkdir()
+    monkeypatch.chdir(here)
+    yield values
+    assert sorted(tmp_path.iterdir()) == [here, values]
+    assert list(here.iterdir()) == []
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def _complaint(text: str, parameter: str, value: Any, kind: bad.Kind) -> str | None:
+    """Return what is wrong with a message, if anything is."""
+    path = isinstance(value, str | Path) and str(value)[:60] in text
+    if not re.search(rf"\b({parameter}{kind.also})\b", text) and not path:
+        return "does not name the parameter"
+    if "\n" in text:
+        return "has more than one line"
+    if not re.search("[;?]|such as", text):
+        return "does not say what to do"
+    plain = isinstance(value, bool | int | float | None) and len(repr(value)) < 60
+    short = isinstance(value, str) and 0 < len(value) < 60 and "\0" not in value
+    if kind.shows and (plain or short) and not any(s in text for s in (repr(value), str(value))):
+        return "does not repeat the value"
+    return None
+
+
+@pytest.mark.parametrize(("function", "parameter"), PARAMETERS)
+def test_what_cannot_be_used_is_refused(
+    function: Function, parameter: str, index: og.DistanceIndex, nothing_begins: Path
+) -> None:
+    kind = function.kind_of(parameter)
+    first = (index,) if function in INDEX.values() else ()
+    wrong = []
+    for value in kind.values(nothing_begins):
+        before = _files(nothing_begins)
+        started = time.process_time()
+        message = what = ""
+        try:
+            function.call(*first, **{**function.valid, parameter: value})
+        except og.OrographError as error:
+            message = str(error)
+            if type(error).__name__ not in kind.errors:
+                what = f"is a {type(error).__name__}"
+            what = what or _complaint(message, parameter, value, kind) or ""
+        except BaseException as error:
+            what, message = type(error).__name__, str(error)
+        else:
+            what = "is accepted"
+        if time.process_time() - started > 1:
+            what += " takes more than a second"
+        if _files(nothing_begins) != before:
+            what += " leaves something behind"
+        if what:
+            wrong.append(f"{bad.brief(value)} {what}: {message}")
+    assert not wrong, f"{len(wrong)} values of {parameter}:\n" + "\n".join(wrong)

@@ -1,0 +1,157 @@
+"""Checks of arguments; each returns its argument in the one form that the code goes on with.
+
+So ``np.float64`` and ``"float64"``, or ``np.int64(8)`` and ``8``, are the same afterwards. Messages
+have one form: the argument, its value, the bound, the next step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from numbers import Integral, Real
+from reprlib import Repr
+from typing import Any, TypeVar
+
+import numpy as np
+
+from orograph.tiles.errors import InputError
+
+_Choice = TypeVar("_Choice", str, int)
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: on one line, and not too long."""
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except Exception:  # a repr of somebody else's
+        return f"an object of type {type(value).__name__}"
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is a real number, NaN and infinity among them; a bool is none."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def as_plain(value: Any) -> Any:
+    """Return the numbers of an array as a list, or one number if it is one; all else as it is."""
+    return np.asarray(value).tolist() if hasattr(value, "__array__") else value
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return True or False; refuse anything else, which would be taken for one of them."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name}: {shown(value)}; it must be True or False")
+    return bool(value)
+
+
+def check_integer(
+    name: str, value: Any, least: int, most: int | None = None, unit: str = ""
+) -> int:
+    """Return a whole number from ``least`` to ``most``; ``unit`` is for the message."""
+    of = f" of {unit}" if unit else ""
+    bound = f", at least {least}" if most is None else f", {least} to {most}"
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        raise InputError(f"{name}: {shown(value)}; it must be a whole number{of}{bound}")
+    return int(value)
+
+
+def check_number(
+    name: str, value: Any, least: float = -math.inf, most: float = math.inf, step: str = ""
+) -> float:
+    """Return a number from ``least`` to ``most``, infinite only if a bound is; never NaN.
+
+    ``step`` is the next step, for the message.
+    """
+    ends = [f"at least {least:g}" if least > -math.inf else ""]
+    ends.append(f"at most {most:g}" if most < math.inf else "")
+    bound = ", ".join(["it must be a number", *filter(None, ends)]) + (step and f": {step}")
+    number = math.nan
+    if is_number(value):
+        try:
+            number = float(value)
+        except OverflowError:
+            raise InputError(
+                f"{name}: {shown(value)} is beyond {sys.float_info.max:g}, the largest float64; "
+                f"{bound}"
+            ) from None
+    if not least <= number <= most:
+        raise InputError(f"{name}: {shown(value)}; {bound}")
+    return number
+
+
+def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:
+    """Return the one of the known values, names or whole numbers, that ``value`` is equal to."""
+    for choice in known:
+        kind = str if isinstance(choice, str) else Integral
+        if isinstance(value, kind) and not isinstance(value, bool) and value == choice:
+            return choice
+    listed = ", ".join(repr(choice) for choice in known)
+    raise InputError(f"{name}: {shown(value)} is unknown; use one of {listed}")
+
+
+def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
+    """Return the name of a dtype, given by its name, as a type of NumPy's or a `numpy.dtype`."""
+    given = None
+    if isinstance(value, str | type | np.dtype):
+        # TypeError: a class of somebody else's, or no name; others where it looks like a structure
+        with suppress(TypeError, ValueError, SyntaxError):
+            given = np.dtype(value).name
+    listed = ", ".join(repr(choice) for choice in known)
+    if given is None or given not in known:
+        raise InputError(f"{name}: {shown(value)} is unknown; use one of {listed}")
+    return given
+
+
+def check_path(name: str, value: Any) -> str:
+    """Return a path or an address as text; refuse what can be none."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InputError(f"{name}: {shown(value)}; it must be a path, as a str or a pathlib.Path")
+    if not text:
+        raise InputError(f"{name}: {text!r} is empty; it must be a path")
+    if "\0" in text:
+        raise InputError(f"{name}: {shown(text)} has a NUL byte, which no path has; remove it")
+    return text
+
+
+def absolute_path(name: str, value: Any) -> str:
+    """Return a path in the file system here, from its root: it stays the same after a chdir."""
+    text = check_path(name, value)
+    try:
+        return os.path.abspath(text)
+    except FileNotFoundError:
+        raise InputError(
+            f"{name}: {shown(text)} is relative, but the working directory has been removed; "
+            "change to another (os.chdir), or give an absolute path"
+        ) from None
+
+
+def check_name_length(path: str, suffix: int) -> None:
+    """Refuse a path whose last name has no room for ``suffix`` more bytes, or that is too long."""
+    folder, name = os.path.split(path)
+    try:
+        most, longest = os.pathconf(folder, "PC_NAME_MAX"), os.pathconf(folder, "PC_PATH_MAX")
+    except (OSError, ValueError):
+        most, longest = 255, 4096
+    for what, size, room in (("name", name, most), ("path", path, longest)):
+        count = len(os.fsencode(size))
+        if count > room - suffix:
+            raise InputError(
+                f"{path}: its {what} has {count} bytes; it must have at most "
+                f"{room - suffix}, so that unfinished files fit beside it: choose a shorter one"
+            )
+
+
+def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
+    """Refuse arguments that are of no use for ``what``: those not None, and those that are true."""
+    names = [name for name, value in optional.items() if value is not None]
+    names += [name for name, used in given.items() if used]
+    if names:
+        raise InputError(f"{names[0]}: of no use for {what}; leave it out")

@@ -1,0 +1,123 @@
+"""Files that are written whole or not at all, and locked while they are replaced."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from orograph.tiles.errors import report_full_storage
+
+TEMPORARY = ".tmp"
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+def replace_file(path: Path, *parts: Any) -> None:
+    """Write a file atomically: readers see the old bytes or the new ones, after a kill too.
+
+    ``parts``, bytes or arrays of bytes, are concatenated.
+    """
+    _write_beside(path, parts, os.replace)
+
+
+def create_file(path: Path, *parts: Any) -> None:
+    """Write a file as `replace_file` does, or raise FileExistsError if there is one."""
+
+    def link(temporary: Path, path: Path) -> None:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise FileExistsError(errno.EEXIST, "it exists already", str(path)) from None
+        temporary.unlink()
+
+    _write_beside(path, parts, link)
+
+
+def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
+    """Write a file under a temporary name, then call ``name`` to give it its final name."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(parts)
+        name(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def is_token(name: str) -> bool:
+    """Return whether a name has the form of a `uuid.uuid4` in hexadecimal digits."""
+    return len(name) == 32 and set(name) <= set("0123456789abcdef")
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a name is that of an unfinished file of `replace_file`."""
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def is_internal(name: str) -> bool:
+    """Return whether a name is that of an unfinished file, or of what is being deleted."""
+    return is_temporary(name) or (name.startswith(".") and is_token(name.rpartition(".")[2]))
+
+
+def delete_temporaries(path: Path) -> None:
+    """Delete unfinished files of `replace_file` for a path."""
+    for other in path.parent.iterdir():
+        if other.name.startswith(f".{path.name}.") and is_temporary(other.name):
+            other.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bool]:
+    """Yield whether a file ``is_same``, and let no other that locks it replace it meanwhile.
+
+    The version itself is locked, not its name: who waited for the lock finds another file under
+    the name. The system lets go of the lock of a process that is killed.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        with suppress(OSError):  # not every file system has locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            same = is_same(os.stat(path)) and is_same(os.fstat(file))
+        except FileNotFoundError:
+            same = False
+        yield same
+    finally:
+        os.close(file)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two names atomically (Linux ``renameat2``); return False if it is not supported."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def sync_file(path: str | Path) -> None:
+    """Write a file, or the names in a folder, to the device."""
+    with report_full_storage(path):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # it does without, for folders
+                raise
+        finally:
+            os.close(file)

@@ -1,0 +1,1 @@
+"""Integrity of stores: metadata, checksums, verification."""

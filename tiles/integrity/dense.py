@@ -1,0 +1,115 @@
+"""Arrays of a store that are cut into chunks along their rows: coordinates, tables, matrices.
+
+Each chunk is one file, which ends with the crc32c of the rest. Every chunk is written, of fill
+values too, so a missing file is damage and never read as fill values.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
+from orograph.tiles.integrity.metadata import ArrayMetadata, damaged
+from orograph.tiles.store.codec import MOST_RATIO, decompress, without_checksum
+from orograph.tiles.store.storage import Storage
+
+MEND = "restore the file from a copy, or make the store again"
+
+
+@dataclass(frozen=True)
+class DenseArray:
+    """Array whose chunks hold whole rows.
+
+    Parameters
+    ----------
+    storage : Storage
+        The store.
+    member : ArrayMetadata
+        Metadata of the array.
+
+    Raises
+    ------
+    DamagedStoreError
+        If it is not encoded as orograph encodes such arrays.
+    """
+
+    storage: Storage
+    member: ArrayMetadata
+
+    def __post_init__(self) -> None:
+        shape, chunk = self.member.shape, self.member.chunk
+        if not shape or any(c < n for c, n in zip(chunk[1:], shape[1:], strict=True)):
+            raise self._undecodable(f"its chunks {chunk} hold no whole rows of {shape}")
+        names = [codec["name"] for codec in self.member.document["codecs"]]
+        if names not in (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"]):
+            raise self._undecodable(f"it has the codecs {names}, not bytes, blosc and crc32c")
+
+    def _undecodable(self, fault: str) -> DamagedStoreError:
+        return damaged(self.storage, f"{self.member.name}/zarr.json", fault)
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return -(-self.member.shape[0] // self.member.chunk[0])
+
+    def key(self, number: int) -> str:
+        """Return the key of a chunk."""
+        zeros = "/0" * (len(self.member.shape) - 1)
+        return f"{self.member.name}/c/{number}{zeros}"
+
+    def chunk(self, number: int) -> NDArray[Any]:
+        """Return the rows of one chunk.
+
+        Raises
+        ------
+        DamagedChunkError
+            If its file is missing or damaged; the message names it.
+        """
+        member, key = self.member, self.key(number)
+        try:
+            content = np.frombuffer(self.storage.get(key), np.uint8)
+            values = self._decode(without_checksum(content, "the file"))
+        except FileNotFoundError:
+            raise self._unreadable(number, "it is missing") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise self._unreadable(number, str(error)) from error
+        rows = member.shape[0] - number * member.chunk[0]
+        return values[(slice(rows), *map(slice, member.shape[1:]))]
+
+    def _decode(self, content: NDArray[np.uint8]) -> NDArray[Any]:
+        chunk, dtype = self.member.chunk, self.member.dtype.newbyteorder("<")
+        size = math.prod(chunk) * dtype.itemsize
+        if len(self.member.document["codecs"]) == 2:
+            if content.size != size:
+                raise ValueError(f"it has {content.size} bytes of values, not {size}")
+            return content.view(dtype).reshape(chunk).astype(self.member.dtype)
+        if size > MOST_RATIO * content.size:
+            raise ValueError(f"{content.size} bytes cannot be {size}")
+        values = np.empty(chunk, dtype)
+        decompress(content, values)
+        return values.astype(self.member.dtype, copy=False)
+
+    def _unreadable(self, number: int, fault: str) -> DamagedChunkError:
+        member = self.member
+        first = number * member.chunk[0]
+        last = min(first + member.chunk[0], member.shape[0]) - 1
+        return DamagedChunkError(
+            f"{self.storage}/{self.key(number)}: rows {first} to {last} of {member.name} cannot be "
+            f"read: {fault}; {MEND}"
+        )
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the rows from ``start`` to ``stop``; `DamagedChunkError` as for `chunk`."""
+        rows = self.member.chunk[0]
+        parts = [
+            self.chunk(number)[max(0, start - number * rows) : stop - number * rows]
+            for number in range(start // rows, -(-stop // rows))
+        ]
+        if not parts:
+            return np.empty((0, *self.member.shape[1:]), self.member.dtype)
+        return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))

@@ -1,0 +1,460 @@
+"""Metadata of stores: read, compared with their checksum and validated, here and nowhere else.
+
+The ``zarr.json`` of a store's group contains a copy of the metadata of each array (Zarr's
+consolidated metadata) and, among the attributes of orograph, a checksum of the whole document. So
+it states what the store must hold. Whoever opens a store compares the copies with the metadata
+beside the arrays, and thereby notices an array that was deleted, replaced or changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import reprlib
+import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import google_crc32c
+import numpy as np
+
+from orograph.tiles.errors import DamagedStoreError, InputError
+from orograph.tiles.grid.window import LONGEST_SIDE
+from orograph.tiles.store.storage import Location, Storage, open_storage
+
+MARK = "orograph"
+"""Name of the group's attribute that belongs to orograph."""
+FORMAT = 2
+"""Version of the format of stores; in version 1 there was no checksum of the metadata."""
+
+GROUP = "zarr.json"
+PARTIAL = ".partial"
+"""What the address of a store has at its end while the store is unfinished."""
+# A tile is processed as a whole in memory; kernels index its cells with 29 bits, and Blosc
+# compresses less than 2 GiB at a time.
+MOST_CELLS_A_SIDE = 8192
+_LONGEST = 2**62  # rows of a table, or entries of a row
+_TYPES = {
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64"),
+}
+_MEND = "restore it from a copy, or make the store again"
+
+T = TypeVar("T")
+
+
+# -- documents -------------------------------------------------------------------------------------
+
+
+def damaged(storage: Storage, key: str, fault: object) -> DamagedStoreError:
+    """Return the error to raise for damaged metadata; it names the file."""
+    return DamagedStoreError(f"{storage}/{key}: {fault}; {_MEND}")
+
+
+def read_document(storage: Storage, key: str) -> dict[str, Any]:
+    """Return the JSON object that a file holds.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    DamagedStoreError
+        If it holds anything else.
+    """
+    content = storage.get(key)
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise damaged(storage, key, f"it is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise damaged(storage, key, f"it holds {reprlib.repr(document)}, no JSON object")
+    return document
+
+
+def group_attributes(place: Location) -> dict[str, Any] | None:
+    """Return the attributes of the Zarr v3 group at ``place``; None if no group can be read."""
+    try:
+        document = read_document(open_storage(place), GROUP)
+    except (OSError, ValueError):
+        return None
+    attributes = document.get("attributes", {})
+    if document.get("node_type") != "group" or not isinstance(attributes, dict):
+        return None
+    return attributes
+
+
+def is_store(place: Location) -> bool:
+    """Return whether a store of orograph is at ``place``, finished or not.
+
+    Raises
+    ------
+    DamagedStoreError
+        If there is a ``zarr.json`` that cannot be read.
+    """
+    try:
+        document = read_document(open_storage(place), GROUP)
+    except DamagedStoreError:
+        raise
+    except (OSError, ValueError):
+        return False
+    attributes = document.get("attributes")
+    return isinstance(attributes, dict) and MARK in attributes
+
+
+def run_of(place: Location) -> str | None:
+    """Return the token of the run that wrote a store; None if there is no store, or no token."""
+    mark = (group_attributes(place) or {}).get(MARK)
+    run = mark.get("run") if isinstance(mark, dict) else None
+    return run if isinstance(run, str) else None
+
+
+def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
+    """Return the metadata of the arrays of a group, by name, sorted."""
+    documents = {}
+    for name in sorted(storage.names()):
+        with suppress(FileNotFoundError):
+            documents[name] = read_array(storage, name).document
+    return documents
+
+
+def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
+    """Write the metadata of a group: with those of its arrays, and a checksum of all of it.
+
+    xarray opens such a store in one read, and without a warning. zarr-python would warn when it
+    writes this, since version 3 of the format does not specify it.
+    """
+    storage = open_storage(place)
+    document["consolidated_metadata"] = {
+        "kind": "inline",
+        "must_understand": False,
+        "metadata": member_documents(storage),
+    }
+    mark = document["attributes"][MARK]
+    mark["checksum"] = checksum_of(document)
+    storage.put(GROUP, json.dumps(document, indent=2).encode())
+
+
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """Return the crc32c of a group's metadata, without the checksum that they state."""
+    attributes = dict(document["attributes"])
+    attributes[MARK] = {k: v for k, v in attributes[MARK].items() if k != "checksum"}
+    content = _canonical({**document, "attributes": attributes})
+    return f"{google_crc32c.value(content):08x}"
+
+
+def _canonical(document: Mapping[str, Any]) -> bytes:
+    """Return JSON that is the same for equal documents, whatever the order of their keys."""
+    try:
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def check_format(what: str, found: Any, readable: tuple[int, ...], again: str) -> None:
+    """Refuse what another version of orograph has written in a format that this one cannot read.
+
+    Raises
+    ------
+    InputError
+        It tells whether to update orograph, or to do ``again``.
+    """
+    if type(found) is int and found in readable:
+        return
+    newer = isinstance(found, int) and found > max(readable)
+    raise InputError(
+        f"{what} has format {reprlib.repr(found)}, this version of orograph reads "
+        f"{' and '.join(map(str, readable))}; "
+        + (f"a newer one wrote it: update orograph, or {again}" if newer
+           else f"an older one wrote it: {again}")
+    )  # fmt: skip
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    """Return a field of a JSON object; raise ValueError if it has another type than stated."""
+    if name not in document:
+        raise ValueError(f"{name} is missing")
+    value = document[name]
+    if type(value) not in kinds:
+        raise ValueError(f"{name} is {reprlib.repr(value)}")
+    return value
+
+
+def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int) -> tuple[int, ...]:
+    """Return a field that is a list of integers from ``least`` to ``most``."""
+    values = field(document, name, list)
+    if not all(type(value) is int and least <= value <= most for value in values):
+        raise ValueError(f"{name} is {reprlib.repr(values)}, not numbers from {least} to {most}")
+    return tuple(values)
+
+
+def decode_fill_value(value: Any, dtype: np.dtype[Any]) -> int | float | None:
+    """Return the nodata value that an attribute ``_FillValue`` encodes.
+
+    Raises
+    ------
+    ValueError
+        If it encodes none that cells of this type can have.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        content = base64.b64decode(value, validate=True)
+        if len(content) != 8:
+            raise ValueError(f"_FillValue is {reprlib.repr(value)}, not 8 bytes")
+        value = struct.unpack("<d", content)[0]
+    if type(value) not in (int, float):
+        raise ValueError(f"_FillValue is {reprlib.repr(value)}")
+    if dtype.kind == "f":
+        return float(value)
+    if not (math.isfinite(value) and value == int(value)):
+        raise ValueError(f"_FillValue is {value}, and cells are {dtype}")
+    if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise ValueError(f"_FillValue is {value}, beyond {dtype}")
+    return int(value)
+
+
+# -- stores ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrayMetadata:
+    """Metadata of one array of a store."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    """In native byte order."""
+    chunk: tuple[int, ...]
+    """Sides of the chunks; of a raster they are the shards."""
+    dimensions: tuple[str, ...]
+    attributes: dict[str, Any]
+    document: dict[str, Any]
+
+    @classmethod
+    def parse(cls, name: str, document: Any) -> ArrayMetadata:
+        """Return the metadata that an array's ``zarr.json`` states; ValueError if it cannot be."""
+        if not isinstance(document, dict):
+            raise ValueError(f"it holds {reprlib.repr(document)}, no JSON object")
+        if (document.get("zarr_format"), document.get("node_type")) != (3, "array"):
+            raise ValueError("it is no array of Zarr format 3")
+        shape = whole_numbers(document, "shape", 0, _LONGEST)
+        grid = field(document, "chunk_grid", dict)
+        if field(grid, "name", str) != "regular":
+            raise ValueError(f"chunk_grid is {reprlib.repr(grid)}, not a regular one")
+        chunk = whole_numbers(field(grid, "configuration", dict), "chunk_shape", 1, _LONGEST)
+        kind = field(document, "data_type", str)
+        if kind not in _TYPES:
+            raise ValueError(f"data_type is {reprlib.repr(kind)}; it is none of {sorted(_TYPES)}")
+        names = document.get("dimension_names")
+        names = [f"dim_{axis}" for axis in range(len(shape))] if names is None else names
+        if not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
+            raise ValueError(f"dimension_names is {reprlib.repr(names)}")
+        if not len(shape) == len(chunk) == len(names):
+            raise ValueError(f"shape {shape}, chunks {chunk} and dimensions {names} do not agree")
+        for codec in field(document, "codecs", list):
+            if not isinstance(codec, dict) or not isinstance(codec.get("name"), str):
+                raise ValueError(f"codecs has {reprlib.repr(codec)}")
+        attributes = field(document, "attributes", dict) if "attributes" in document else {}
+        return cls(name, shape, np.dtype(kind), chunk, tuple(names), attributes, document)
+
+
+def read_array(storage: Storage, name: str) -> ArrayMetadata:
+    """Return the metadata beside one array of a store, finished or not.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such array.
+    DamagedStoreError
+        If its metadata cannot be read.
+    """
+    key = f"{name}/zarr.json"
+    document = read_document(storage, key)
+    return _validated(storage, key, partial(ArrayMetadata.parse, name, document))
+
+
+@dataclass(frozen=True)
+class StoreMetadata:
+    """Validated metadata of a store."""
+
+    storage: Storage
+    attributes: dict[str, Any]
+    """Of the group, without those that belong to orograph."""
+    tile: int
+    """Cells a side of a tile, and of a shard."""
+    shard: int
+    members: dict[str, ArrayMetadata]
+    """Every array that the store holds."""
+    tables: tuple[str, ...]
+    """Names of the columns of its table."""
+    absent: dict[str, frozenset[tuple[int, int]]]
+    """Shards that were not written, for each raster; they read as fill values."""
+
+    @property
+    def rasters(self) -> list[str]:
+        """Names of the rasters."""
+        return [n for n, m in self.members.items() if len(m.shape) == 2 and n not in self.tables]
+
+    def member(self, name: str) -> ArrayMetadata:
+        """Return the metadata of an array that the store must hold."""
+        if name not in self.members:
+            raise damaged(self.storage, GROUP, f"the array {name!r} is not listed")
+        return self.members[name]
+
+
+def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
+    """Return the metadata of a store.
+
+    Parameters
+    ----------
+    place : path or Storage
+        The store.
+    unfinished : bool
+        Whether it may be unfinished.
+
+    Raises
+    ------
+    InputError
+        If there is no store, or it is unfinished, or another version of orograph wrote it.
+    DamagedStoreError
+        If metadata have been damaged or are invalid, or an array is missing or is not the one
+        that was written.
+    """
+    storage = open_storage(place)
+    if not is_store(storage):
+        beside = storage.beside(PARTIAL)
+        if not storage.exists() and beside.exists():
+            raise InputError(
+                f"{storage} does not exist, but {beside.name} does: it was never finished; "
+                "resume the run that writes it, or start again"
+            )
+        raise InputError(f"{storage} is no store of orograph; make one with ingest")
+    document = read_document(storage, GROUP)
+    mark = document["attributes"][MARK]
+    stated = mark.get("format") if isinstance(mark, dict) else None
+    check_format(f"the store {storage}", stated, (FORMAT,), "make it again")
+    if mark.get("checksum") != _validated(storage, GROUP, partial(checksum_of, document)):
+        raise damaged(
+            storage, GROUP, "its checksum does not match: damaged, or changed by another program"
+        )
+    whole = _validated(storage, GROUP, partial(_parse_group, storage, document))
+    if not (unfinished or mark["complete"]):
+        raise InputError(
+            f"{storage} is unfinished; resume the run that writes it, or delete it and start again"
+        )
+    for name, member in whole.members.items():
+        key = f"{name}/zarr.json"
+        try:
+            document = read_document(storage, key)
+        except FileNotFoundError:
+            raise damaged(storage, key, f"it is missing: the array {name!r}") from None
+        found = _validated(storage, key, partial(_canonical, document))
+        if found != _canonical(member.document):
+            raise damaged(storage, key, f"it is not what {storage}/{GROUP} states of {name!r}")
+    return whole
+
+
+def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
+    """Return what ``parse`` returns; raise `DamagedStoreError` for its ValueError."""
+    try:
+        return parse()
+    except (ValueError, OverflowError) as error:
+        raise damaged(storage, key, error) from None
+
+
+def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
+    if (document.get("zarr_format"), document.get("node_type")) != (3, "group"):
+        raise ValueError("it is no group of Zarr format 3")
+    attributes = field(document, "attributes", dict)
+    mark = field(attributes, MARK, dict)
+    field(mark, "complete", bool)
+    tile, shard = field(mark, "tile", int), field(mark, "shard", int)
+    ratio, rest = divmod(shard, tile) if tile > 0 else (0, 0)
+    if tile > MOST_CELLS_A_SIDE or ratio < 1 or rest or ratio & (ratio - 1):
+        raise ValueError(
+            f"tile is {tile} and shard {shard}; a tile has 1 to {MOST_CELLS_A_SIDE} cells a side, "
+            "and a shard a power of two of tiles"
+        )
+    if "run" in mark:
+        field(mark, "run", str)
+    table = field(mark, "table", list) if "table" in mark else []
+    consolidated = field(field(document, "consolidated_metadata", dict), "metadata", dict)
+    members = {}
+    for name, stated in consolidated.items():
+        _check_name(name)
+        try:
+            members[name] = ArrayMetadata.parse(name, stated)
+        except ValueError as error:
+            raise ValueError(f"the array {name!r}: {error}") from None
+    if not all(isinstance(name, str) and name in members for name in table):
+        raise ValueError(f"table is {reprlib.repr(table)}, not a list of arrays")
+    own = {key: value for key, value in attributes.items() if key not in (MARK, "coordinates")}
+    whole = StoreMetadata(storage, own, tile, shard, members, tuple(table), {})
+    for name in whole.rasters:
+        _check_raster(whole, members[name])
+    stated = mark.get("absent_shards", {})
+    if not isinstance(stated, dict) or not stated.keys() <= set(whole.rasters):
+        raise ValueError(f"absent_shards is {reprlib.repr(stated)}")
+    for name, places in stated.items():
+        whole.absent[name] = _absent_shards(members[name], places)
+    return whole
+
+
+def _check_name(name: str) -> None:
+    """Raise ValueError if a name could lead out of the store, or is that of no file."""
+    if not name or name.startswith(".") or set(name) & {"/", "\0"} or not _is_text(name):
+        raise ValueError(f"{reprlib.repr(name)} is no name of an array")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:
+    """Raise ValueError if a raster cannot be one of its store."""
+    first = store.members[store.rasters[0]]
+    if not all(1 <= side <= LONGEST_SIDE for side in member.shape):
+        raise ValueError(
+            f"the raster {member.name!r} has {member.shape[0]} x {member.shape[1]} cells; at least "
+            f"1 and at most {LONGEST_SIDE} a side can be worked on"
+        )
+    if member.dtype.kind == "b":
+        raise ValueError(f"the raster {member.name!r} has cells of type bool")
+    if (member.shape, member.dimensions) != (first.shape, first.dimensions):
+        raise ValueError(f"the rasters {first.name!r} and {member.name!r} have different grids")
+    if len(set(member.dimensions)) != 2:
+        raise ValueError(f"dimension_names is {member.dimensions} in {member.name!r}")
+    if member.chunk != (store.shard, store.shard):
+        raise ValueError(f"the chunks of {member.name!r} are {member.chunk}, shards {store.shard}")
+    try:
+        decode_fill_value(member.attributes.get("_FillValue"), member.dtype)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"the raster {member.name!r}: {error}") from None
+
+
+def _absent_shards(member: ArrayMetadata, places: Any) -> frozenset[tuple[int, int]]:
+    if not isinstance(places, list):
+        raise ValueError(f"absent_shards has {reprlib.repr(places)}")
+    rows, columns = (-(-n // side) for n, side in zip(member.shape, member.chunk, strict=True))
+    found = set()
+    for place in places:
+        numbers = place if isinstance(place, list) else []
+        if not (
+            len(numbers) == 2
+            and all(type(n) is int for n in numbers)
+            and 0 <= numbers[0] < rows
+            and 0 <= numbers[1] < columns
+        ):
+            raise ValueError(f"absent_shards has {reprlib.repr(place)}")
+        found.add((numbers[0], numbers[1]))
+    return frozenset(found)

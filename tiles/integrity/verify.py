@@ -1,0 +1,159 @@
+"""Verification of a whole store: metadata, and the checksum of every chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from orograph.tiles.errors import DamagedStoreError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.dense import MEND, DenseArray
+from orograph.tiles.integrity.metadata import StoreMetadata, read_metadata
+from orograph.tiles.store.raster import StoreRaster, tile_name
+from orograph.tiles.store.shard import damaged_tiles, stored_format
+from orograph.tiles.store.storage import Location, open_storage
+
+MOST_PROBLEMS = 1000
+"""Problems that a report names at most."""
+
+
+@dataclass(frozen=True)
+class StoreReport:
+    """Report of `verify`.
+
+    Parameters
+    ----------
+    store : str
+        Address of the store.
+    files : int
+        Files that hold values and were read.
+    problems : tuple of str
+        One message for each file, or tile of a file, that is damaged or missing, which it names.
+        There are at most 1000.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> stored = og.ingest(np.eye(3), "identity.zarr")
+    >>> report = og.verify("identity.zarr")
+    >>> report.ok, report.files, report.problems
+    (True, 1, ())
+    """
+
+    store: str
+    files: int
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged or missing."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{self.store}: whole; {self.files} files match their checksums"
+        count = f"{len(self.problems)}{' or more' if len(self.problems) == MOST_PROBLEMS else ''}"
+        return "\n".join((f"{self.store}: DAMAGED, problems: {count}", *self.problems))
+
+
+def verify(path: Location) -> StoreReport:
+    """Compare all that a store holds with its checksums.
+
+    Parameters
+    ----------
+    path : path
+        A store of any kind: an ingested raster, a result with its tables, a distance index with its
+        matrices, all pairs.
+
+    Returns
+    -------
+    StoreReport
+        Whether everything can be read back as it was written, and what cannot.
+
+    Raises
+    ------
+    InputError
+        If there is no finished store of this version's format.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> stored = og.ingest(np.arange(64.0).reshape(8, 8), "whole.zarr", tile=4)
+    >>> og.verify("whole.zarr").ok
+    True
+    """
+    storage = open_storage(path)
+    try:
+        metadata = read_metadata(storage)
+        if metadata.rasters:
+            _ = StoreRaster(storage, metadata.rasters[0]).georeference
+    except DamagedStoreError as error:
+        return StoreReport(str(storage), 0, (str(error),))
+    files = 0
+    problems: list[str] = []
+    for name in metadata.members:
+        if name in metadata.rasters:
+            count, found = _raster_problems(metadata, name)
+        else:
+            count, found = _dense_problems(metadata, name)
+        files += count
+        problems += islice(found, MOST_PROBLEMS - len(problems))
+    return StoreReport(str(storage), files, tuple(problems))
+
+
+def _raster_problems(metadata: StoreMetadata, name: str) -> tuple[int, Iterator[str]]:
+    """Return the number of shards of a raster, and messages about those that are damaged."""
+    member, side = metadata.members[name], metadata.shard
+    absent = metadata.absent.get(name, frozenset())
+    rows, columns = (-(-n // side) for n in member.shape)
+
+    def problems() -> Iterator[str]:
+        for i in range(rows):
+            for j in range(columns):
+                if (i, j) not in absent:
+                    yield from _shard_problems(metadata, name, i, j)
+
+    return rows * columns - len(absent), problems()
+
+
+def _shard_problems(metadata: StoreMetadata, name: str, i: int, j: int) -> Iterator[str]:
+    storage, side, tile = metadata.storage, metadata.shard, metadata.tile
+    shape = metadata.members[name].shape
+    shard = Window(i * side, j * side, side, side).clip((shape[0], shape[1]))
+    key, form = f"{name}/c/{i}/{j}", stored_format(storage, name)
+    if form is None:  # only zarr-python can decode it
+        try:
+            StoreRaster(storage, name).read(shard)
+        except DamagedStoreError as error:
+            yield str(error)
+        return
+    for place, fault in damaged_tiles(storage, key, form, shard.shape):
+        if place is None:
+            yield f"{storage}/{key}: shard ({i}, {j}) of {name} cannot be read: {fault}; {MEND}"
+            continue
+        row, column = i * side // tile + place[0], j * side // tile + place[1]
+        what = tile_name(name, metadata.tile, metadata.shard, (row, column), (shape[0], shape[1]))
+        yield f"{storage}/{key}: {what}, cannot be read: {fault}; {MEND}"
+
+
+def _dense_problems(metadata: StoreMetadata, name: str) -> tuple[int, Iterator[str]]:
+    """Return the number of chunks of a dense array, and messages about those that are damaged."""
+    member = metadata.members[name]
+    if not member.shape:
+        return 0, iter(())  # the grid mapping: its attributes are all that it holds
+    try:
+        array = DenseArray(metadata.storage, member)
+    except DamagedStoreError as error:
+        return 0, iter((str(error),))
+
+    def problems() -> Iterator[str]:
+        for number in range(array.chunks):
+            try:
+                array.chunk(number)
+            except DamagedStoreError as error:
+                yield str(error)
+
+    return array.chunks, problems()

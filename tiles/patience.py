@@ -1,0 +1,57 @@
+"""Patience: operations on files are tried again while the file system may only be away."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.7)
+"""Seconds between attempts of an operation that failed for a reason that may pass: 10 in all."""
+# of file systems over a network that are away for a while, mostly
+_TRANSIENT = {
+    errno.ESTALE, errno.EIO, errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.ECONNRESET,
+    errno.ECONNABORTED, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH,
+    errno.EREMOTEIO,
+}  # fmt: skip
+
+
+def patiently(
+    do: Callable[[], T], mend: Callable[[], None] = lambda: None, *passing: type[Exception]
+) -> T:
+    """Return what ``do`` returns; call it again, after `PAUSES`, while its errors may pass.
+
+    Parameters
+    ----------
+    do
+        What reads or writes; it can be repeated.
+    mend
+        Called before each repetition.
+    passing
+        Errors that may pass beside those of a file system that is away.
+    """
+    for pause in PAUSES:
+        try:
+            return do()
+        except OSError as error:
+            if error.errno not in _TRANSIENT and not isinstance(error, passing):
+                raise
+        time.sleep(pause)
+        with suppress(OSError):
+            mend()
+    return do()
+
+
+def patient(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a method of a storage that is repeated while its errors may pass."""
+
+    @wraps(method)
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
+        return patiently(lambda: method(*args, **kwargs))
+
+    return repeated

@@ -1,0 +1,308 @@
+"""Lease: the right to write a store or a file, held by one writer at a time.
+
+A lease is one object beside its target, ``<target>.lease``, which no publishing moves: there from
+the moment at which a writer begins until it ends. It names the writer (host, process, user, when it
+began), its token, and the time of its last heartbeat. It is created by a conditional put, and
+renewed, taken over and deleted by calls that fail where another has been quicker
+(`Storage.put_if`, `Storage.delete_if`); so of any number of writers one holds it.
+
+A lease is stale when its process is gone, as can be seen on its own host, or when it has had no
+heartbeat for `STALE_SECONDS`. Whoever takes it over need not wait for the old writer, so a writer
+whose lease was taken must find out before it publishes: `Lease.check`.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+from orograph.tiles.errors import InputError, RunError, StoreExistsError
+from orograph.tiles.store.storage import Location, State, Storage, open_storage
+
+SUFFIX = ".lease"
+HEARTBEAT_SECONDS = 5.0
+STALE_SECONDS = 60.0
+
+_held: set[str] = set()
+"""Tokens of the leases that this process holds."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lease."""
+
+    token: str
+    host: str
+    machine: str
+    """The boot of the machine and its space of process ids: a host name may be that of several."""
+    pid: int
+    process_started: str
+    """Tells the process from a later one of the same id."""
+    user: str
+    started: float
+    heartbeat: float
+
+    def __str__(self) -> str:
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
+        return f"process {self.pid} of {self.user} on {self.host}, since {began}"
+
+    def is_stale(self) -> bool:
+        """Return whether the writer is gone, or is taken for gone."""
+        if (self.host, self.machine) == _here():
+            if (self.pid, self.process_started) == (os.getpid(), _process_started(os.getpid())):
+                return self.token not in _held
+            if _is_gone(self.pid, self.process_started):
+                return True
+        return _now() - self.heartbeat > STALE_SECONDS
+
+
+class Lease:
+    """The lease of a target: taken by `acquire` or ``with``, and renewed by a thread while held.
+
+    Parameters
+    ----------
+    target : path or Storage
+        The store or file that is to be written.
+    takeover : bool
+        Whether to take the lease from a writer that is at work.
+    """
+
+    def __init__(self, target: Location, takeover: bool = False) -> None:
+        self.target = open_storage(target)
+        self._place = self.target.beside(SUFFIX)
+        self._takeover = takeover
+        self.token = uuid.uuid4().hex
+        self._started = 0.0
+        self._pid = 0
+        self._released = Event()
+        self._on_loss: Callable[[], None] = lambda: None
+
+    def acquire(self, on_loss: Callable[[], None] = lambda: None) -> Lease:
+        """Take the lease and return it; ``on_loss`` is called if another takes it over.
+
+        Raises
+        ------
+        StoreExistsError
+            If another writer holds it; the message names that writer.
+        InputError
+            If the name of the target is too long for one beside it.
+        """
+        self._on_loss, self._started, self._pid = on_loss, _now(), os.getpid()
+        _held.add(self.token)
+        try:
+            while not self._try_to_take():
+                pass
+        except BaseException:
+            _held.discard(self.token)
+            raise
+        Thread(target=self._keep, name="orograph-lease", daemon=True).start()
+        return self
+
+    def release(self) -> None:
+        """Give the lease up, if it is still held; do nothing in a forked process."""
+        if self._pid != os.getpid():
+            return
+        self._released.set()
+        _held.discard(self.token)
+        with suppress(OSError):  # the folder may be gone; a lease that stays is stale
+            while (found := _read(self._place)) is not None:
+                holder, state = found
+                if holder is None or holder.token != self.token:
+                    return
+                if self._place.delete_if("", state):
+                    return
+
+    def holder(self) -> Holder | None:
+        """Return who holds the lease now."""
+        found = _read(self._place)
+        return None if found is None else found[0]
+
+    def check(self) -> None:
+        """Raise RunError if another writer has taken the lease over, or has removed it."""
+        holder = self.holder()
+        if holder is not None and holder.token == self.token:
+            return
+        by = f"{holder} has" if holder else "another writer, which has ended, has"
+        raise RunError(
+            f"{self.target}: {by} taken it over while this process wrote there; nothing of this "
+            "process was published"
+        )
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Raise RunError in place of an error by which a writer ends whose lease was taken over."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, RunError):
+                try:
+                    self.check()
+                except RunError as lost:
+                    raise lost from error
+            raise
+
+    def __enter__(self) -> Lease:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _try_to_take(self) -> bool:
+        """Take the lease if nobody holds it; return False if that is to be tried again."""
+        try:
+            self._place.create("", self._record())
+            return True
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self._place.check_place()
+            return False  # another writer has cleared the temporary file
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise InputError(
+                f"{self.target}: its name is too long for files beside it; choose a shorter one"
+            ) from None
+        found = _read(self._place)
+        if found is None:
+            return False
+        holder, state = found
+        if holder is not None and holder.token == self.token:
+            return True  # the storage has reported a failure after it had succeeded
+        if holder is not None and not (self._takeover or holder.is_stale()):
+            raise StoreExistsError(
+                f"{self.target} is being written by {holder}; wait for it (a process that was "
+                f"killed on another host is gone after {STALE_SECONDS:g} s), or pass takeover=True "
+                "to take its place"
+            )
+        try:
+            return self._place.put_if("", state, self._record())
+        except FileNotFoundError:
+            return False
+
+    def _record(self) -> bytes:
+        host, machine = _here()
+        started = _process_started(os.getpid())
+        holder = Holder(
+            self.token, host, machine, os.getpid(), started, _user(), self._started, _now()
+        )
+        return json.dumps(asdict(holder)).encode()
+
+    def _keep(self) -> None:
+        while not self._released.wait(HEARTBEAT_SECONDS):
+            if not self.beat():
+                return
+
+    def beat(self) -> bool:
+        """Renew the heartbeat; return whether the lease is still held."""
+        with suppress(OSError):  # the storage may be away: the next heartbeat may succeed
+            found = _read(self._place)
+            if self._released.is_set():
+                return False
+            if found is None or found[0] is None or found[0].token != self.token:
+                self._on_loss()
+                return False
+            self._place.put_if("", found[1], self._record())
+        return True
+
+
+def _read(place: Storage) -> tuple[Holder | None, State] | None:
+    """Return the holder of a lease and the version of the object; None if there is none.
+
+    The holder is None if the object is empty, as a power cut may leave it.
+
+    Raises
+    ------
+    StoreExistsError
+        If it is no lease.
+    """
+    while True:
+        try:
+            with place.open("") as reader:
+                content, state = reader.tail(reader.state.size).tobytes(), reader.state
+            break
+        except FileNotFoundError:
+            if place.exists() and place.is_tree():
+                raise _in_the_way(place) from None
+            return None
+        except ValueError:  # it was replaced while it was read
+            continue
+    if not content:
+        return None, state
+    try:
+        stated: dict[str, Any] = json.loads(content)
+        holder = Holder(**stated)
+        kinds = [type(value) for value in asdict(holder).values()]
+        if kinds != [str, str, str, int, str, str, float, float]:
+            raise TypeError
+    except (ValueError, TypeError, RecursionError):
+        raise _in_the_way(place) from None
+    return holder, state
+
+
+def _in_the_way(place: Storage) -> StoreExistsError:
+    return StoreExistsError(f"{place} is in the way and no lease of orograph; move it away")
+
+
+def _now() -> float:
+    return time.time()
+
+
+@lru_cache(maxsize=1)
+def _here() -> tuple[str, str]:
+    """Return the name of this host, and what tells it from others of that name."""
+    return socket.gethostname(), _first_line("/proc/sys/kernel/random/boot_id") + _process_ids()
+
+
+def _process_ids() -> str:
+    """Return the name of the space of process ids, which each container has of its own."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _is_gone(pid: int, started: str) -> bool:
+    """Return whether the process of this machine that began at ``started`` has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # it is that of another user, and may be hidden
+    return _process_started(pid) not in ("", started)
+
+
+def _process_started(pid: int) -> str:
+    """Return when a process began, in ticks of its machine; empty if that cannot be seen."""
+    # the name of a process, in parentheses, may hold spaces and parentheses
+    fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    if not fields:
+        return ""
+    return "ended" if fields[0] in "ZX" else fields[19]
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,1 @@
+"""Vector layers: read from what users have, brought to a grid, and written."""

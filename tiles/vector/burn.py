@@ -1,0 +1,214 @@
+"""Which cells of a grid geometries cover, as spans of rows: the same for every window.
+
+Coordinates are those of the grid's cells: cell (row, column) is the square from (column, row) to
+(column + 1, row + 1). A line takes every cell that it passes, joined by edges: no path of 4, 8 or
+16 neighbours slips through between them. An area takes the cells whose centre lies in it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.vector.layer import Geometries, VectorLayer
+
+Indices = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+
+class Spans(NamedTuple):
+    """Cells from ``start`` to before ``stop`` of a row, each of the geometry of a number."""
+
+    row: Indices
+    start: Indices
+    stop: Indices
+    number: Indices
+
+
+def burn(
+    layer: VectorLayer, place: Georeference, shape: tuple[int, int], all_touched: bool, name: str
+) -> Spans:
+    """Return the cells that the geometries of a layer cover.
+
+    Parameters
+    ----------
+    layer
+        In the CRS of the grid.
+    place, shape
+        The grid.
+    all_touched
+        Take all cells that an area touches, not those alone whose centre lies in it.
+    name
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    InputError
+        If a geometry covers no cell, or cells are not evenly spaced.
+    """
+    from shapely import get_dimensions, transform
+
+    in_cells = transform(layer.geometry, lambda points: cell_space(points, place, name))
+    parts, number = simple_parts(in_cells)
+    kind = get_dimensions(parts)
+    found = [
+        _points(parts[kind == 0], number[kind == 0], shape),
+        _lines(parts[kind == 1], number[kind == 1], shape),
+        _areas(parts[kind == 2], number[kind == 2], shape),
+    ]
+    if all_touched:
+        from shapely import boundary
+
+        edges, of = simple_parts(boundary(parts[kind == 2]))
+        found.append(_lines(edges, number[kind == 2][of], shape))
+    spans = Spans(*(np.concatenate(column) for column in zip(*found)))
+    _refuse_lost(spans, layer, in_cells, shape, name)
+    return spans
+
+
+def _refuse_lost(
+    spans: Spans, layer: VectorLayer, in_cells: Geometries, shape: tuple[int, int], name: str
+) -> None:
+    """Raise InputError for the first geometry that covers no cell."""
+    from shapely import box, intersects
+
+    lost = np.bincount(spans.number, minlength=len(layer)) == 0
+    if not lost.any():
+        return
+    number = int(lost.argmax())
+    geometry = layer.geometry[number]
+    low_x, low_y, high_x, high_y = geometry.bounds
+    where = f"x = {low_x:g} to {high_x:g}, y = {low_y:g} to {high_y:g}"
+    more = f" (and {lost.sum() - 1} more)" if lost.sum() > 1 else ""
+    if intersects(in_cells[number], box(0, 0, shape[1], shape[0])):
+        raise InputError(
+            f"{name}: geometry {number}, a {geometry.geom_type} of {where}, covers the centre of "
+            f"no cell{more}; pass all_touched=True"
+        )
+    raise InputError(
+        f"{name}: geometry {number}, a {geometry.geom_type} of {where}, lies outside the grid"
+        f"{more}; leave it out, or check its CRS"
+    )
+
+
+def cell_space(points: Reals, place: Georeference, name: str) -> Reals:
+    """Return points (x, y) of the map in cells: column and row, whole at the corners of cells."""
+    if place.x is None:
+        return points + 0.5
+    across = place.transform
+    if across is None:
+        raise InputError(
+            f"{name}: coordinates of the raster are not evenly spaced: lines and areas cannot be "
+            "brought to it; give points"
+        )
+    inside: Reals = (points - (across.c, across.f)) / (across.a, across.e)
+    return inside
+
+
+def simple_parts(geometries: Geometries) -> tuple[Geometries, Indices]:
+    """Return the points, lines and areas that geometries are made of, and of which each is."""
+    from shapely import get_parts, get_type_id
+
+    parts, number = get_parts(geometries, return_index=True)
+    while (get_type_id(parts) > 3).any():  # collections may hold collections
+        parts, of = get_parts(parts, return_index=True)
+        number = number[of]
+    return parts, np.asarray(number, np.int64)
+
+
+def _cells(column: Indices, row: Indices, number: Indices, shape: tuple[int, int]) -> Spans:
+    """Return the spans of single cells, those outside the grid and repetitions left out."""
+    inside = (column >= 0) & (column < shape[1]) & (row >= 0) & (row < shape[0])
+    every = np.stack([number[inside], row[inside], column[inside]])
+    number, row, column = np.unique(every, axis=1)
+    return Spans(row, column, column + 1, number)
+
+
+def _floor(values: Reals, length: int) -> Indices:
+    """Return the cells in which values lie; the far edge of the grid belongs to the last."""
+    cells = np.floor(values)
+    return np.where(values == length, length - 1, cells.clip(-1, length)).astype(np.int64)
+
+
+def _points(points: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
+    from shapely import get_coordinates
+
+    at = get_coordinates(points)
+    return _cells(_floor(at[:, 0], shape[1]), _floor(at[:, 1], shape[0]), number, shape)
+
+
+def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
+    """Return the cells that lines pass, with one of the two between cells that meet at a corner."""
+    from shapely import clip_by_rect, get_coordinates, is_empty
+
+    # what is far away would be many cells
+    near, of = simple_parts(clip_by_rect(lines, -1, -1, shape[1] + 1, shape[0] + 1))
+    near, of = near[~is_empty(near)], of[~is_empty(near)]
+    points, line = get_coordinates(near, return_index=True)
+    same = line[1:] == line[:-1]
+    start, end = points[:-1][same], points[1:][same]
+    segment, share = _crossings(start, end)
+    middle = (share[1:] + share[:-1]) / 2
+    within = segment[1:] == segment[:-1]
+    segment, middle = segment[1:][within], middle[within, None]
+    at = start[segment] * (1 - middle) + end[segment] * middle
+    column, row = _floor(at[:, 0], shape[1]), _floor(at[:, 1], shape[0])
+    own = line[:-1][same][segment]
+    corner = (own[1:] == own[:-1]) & (column[1:] != column[:-1]) & (row[1:] != row[:-1])
+    column = np.concatenate([column, column[1:][corner]])
+    row = np.concatenate([row, row[:-1][corner]])
+    own = np.concatenate([own, own[1:][corner]])
+    return _cells(column, row, number[of[own]], shape)
+
+
+def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
+    """Return where segments begin, end and cross lines between cells, in order, as shares."""
+    segments = np.arange(len(start))
+    number, share = [segments, segments], [np.zeros(len(start)), np.ones(len(start))]
+    for axis in (0, 1):
+        low = np.minimum(start[:, axis], end[:, axis])
+        high = np.maximum(start[:, axis], end[:, axis])
+        first = np.floor(low) + 1
+        of, line = _runs(first, np.maximum(np.ceil(high) - first, 0))
+        number.append(of)
+        share.append((line - start[of, axis]) / (end[of, axis] - start[of, axis]))
+    every, shares = np.concatenate(number), np.concatenate(share)
+    order = np.lexsort((shares, every))
+    return every[order], shares[order]
+
+
+def _runs(first: Reals, count: Reals) -> tuple[Indices, Reals]:
+    """Return whole numbers from ``first`` on, ``count`` of them for each, and whose they are."""
+    counts = count.astype(np.int64)
+    of = np.repeat(np.arange(len(counts)), counts)
+    before = np.cumsum(counts) - counts
+    return of, first[of] + (np.arange(len(of)) - before[of])
+
+
+def _areas(areas: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
+    """Return the cells whose centres lie in areas, between pairs of crossings of their edges."""
+    from shapely import get_coordinates, get_rings
+
+    rings, area = get_rings(areas, return_index=True)
+    points, ring = get_coordinates(rings, return_index=True)
+    same = ring[1:] == ring[:-1]
+    start, end, own = points[:-1][same], points[1:][same], area[ring[:-1][same]]
+    # upwards, so that an edge that two areas share is crossed at the same place
+    turned = start[:, 1] > end[:, 1]
+    start[turned], end[turned] = end[turned], start[turned]
+    first = np.maximum(np.ceil(start[:, 1] - 0.5), 0)
+    last = np.minimum(np.ceil(end[:, 1] - 0.5), shape[0])
+    edge, row = _runs(first, np.maximum(last - first, 0))
+    (x1, y1), (x2, y2) = start[edge].T, end[edge].T
+    x = x1 + (row + 0.5 - y1) * (x2 - x1) / (y2 - y1)
+    owner = own[edge]
+    order = np.lexsort((x, row, owner))
+    x, row, owner = x[order], row[order].astype(np.int64), owner[order]
+    bounds = np.ceil(x - 0.5).clip(0, shape[1]).astype(np.int64)
+    begin, stop = bounds[::2], bounds[1::2]
+    some = begin < stop
+    return Spans(row[::2][some], begin[some], stop[some], number[owner[::2][some]])

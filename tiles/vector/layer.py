@@ -1,0 +1,366 @@
+"""Vector layers: geometries with columns and a CRS, of whatever a user has or to be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError, OrographError, StoreExistsError
+from orograph.tiles.grid.crs import reproject
+from orograph.tiles.grid.georeference import Georeference
+
+SUFFIXES = {
+    ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
+    ".geoparquet", ".dxf", ".geojsonl", ".topojson",
+}  # fmt: skip
+NO_LABEL = -1
+
+Geometries = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, eq=False)
+class VectorLayer:
+    """Geometries with columns and a CRS.
+
+    Attributes
+    ----------
+    geometry
+        Shapely geometries, shape (n,).
+    columns
+        Arrays of n values, by name.
+    crs
+        Coordinate reference system in any form that pyproj accepts, None if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> from shapely import Point
+    >>> og.VectorLayer(np.array([Point(7, 46)]), {"name": np.array(["spring"])}, "EPSG:4326")
+    <orograph.VectorLayer: 1 geometries, WGS 84>
+    """
+
+    geometry: Geometries
+    columns: Mapping[str, npt.NDArray[Any]]
+    crs: Any
+    bare: bool = field(default=False, repr=False)
+    """Whether it is of a kind that never has a CRS: its coordinates are those of the raster."""
+
+    def __len__(self) -> int:
+        return len(self.geometry)
+
+    def __repr__(self) -> str:
+        from pyproj import CRS
+
+        crs = "no CRS" if self.crs is None else CRS.from_user_input(self.crs).name
+        return f"<orograph.VectorLayer: {len(self)} geometries, {crs}>"
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The layer as a GeoJSON FeatureCollection, in its own CRS."""
+        from shapely.geometry import mapping
+
+        names = list(self.columns)
+        rows = zip(*(self.columns[name].tolist() for name in names)) if names else None
+        features = [
+            {
+                "type": "Feature",
+                "properties": dict(zip(names, next(rows))) if rows else {},
+                "geometry": mapping(geometry),
+            }
+            for geometry in self.geometry
+        ]
+        return {"type": "FeatureCollection", "features": features}
+
+    def to_geodataframe(self) -> Any:
+        """Return the layer as a ``geopandas.GeoDataFrame``.
+
+        Raises
+        ------
+        OrographError
+            If GeoPandas is not installed.
+        """
+        try:
+            from geopandas import GeoDataFrame
+        except ImportError as error:
+            raise OrographError(
+                "to_geodataframe: it needs GeoPandas; install it with pip install "
+                "'orograph[vector]'"
+            ) from error
+        return GeoDataFrame(dict(self.columns), geometry=self.geometry, crs=self.crs)
+
+    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the layer to a file, whose ending says the format: .gpkg, .geojson, .shp, .fgb ...
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        overwrite
+            Whether to replace a file of that name.
+
+        Raises
+        ------
+        InputError
+            If the ending is none of a vector format, or the folder does not exist.
+        StoreExistsError
+            If the file exists and ``overwrite`` is false.
+        OrographError
+            If pyogrio is not installed.
+        """
+        from shapely import get_type_id, to_wkb
+
+        target = Path(path)
+        check_vector_target(target, overwrite)
+        writer = _pyogrio("to_file")
+        kinds = {int(kind) for kind in get_type_id(self.geometry)}
+        names = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
+                 6: "MultiPolygon"}  # fmt: skip
+        kind = names.get(kinds.pop(), "Unknown") if len(kinds) == 1 else "Unknown"
+        crs = None if self.crs is None else _wkt(self.crs)
+        # a replaced GeoPackage would keep its other layers
+        target.unlink(missing_ok=True)
+        writer.raw.write(
+            target,
+            geometry=to_wkb(self.geometry),
+            field_data=list(self.columns.values()),
+            fields=np.array(list(self.columns), object),
+            geometry_type=kind,
+            crs=crs,
+            encoding="UTF-8",
+            # its index would put the geometries into another order
+            **({"SPATIAL_INDEX": "NO"} if target.suffix.lower() == ".fgb" else {}),
+        )
+        return target
+
+    def points(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Return the points (x, y) of all geometries, and of which each is."""
+        from shapely import get_coordinates
+
+        points, number = get_coordinates(self.geometry, return_index=True)
+        return points, number
+
+    def has_extent(self) -> bool:
+        """Return whether a geometry is more than points."""
+        from shapely import get_dimensions
+
+        return bool((get_dimensions(self.geometry) > 0).any())
+
+    def on_grid(self, place: Georeference, name: str) -> VectorLayer:
+        """Return the layer in the CRS of a grid; see `reproject` for what is refused."""
+        if self.bare:
+            return self
+        from shapely import set_coordinates
+
+        points, number = self.points()
+        moved = reproject(points, self.crs, place.map_crs, name, number)
+        if moved is points:
+            return self
+        geometry = set_coordinates(self.geometry.copy(), moved)
+        return VectorLayer(geometry, self.columns, place.map_crs)
+
+    def labels(self, column: str | None, name: str) -> npt.NDArray[np.int64]:
+        """Return the labels of the geometries: of a column, or their numbers from 0.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or its values are not whole, or one is `NO_LABEL`.
+        """
+        if column is None:
+            return np.arange(len(self), dtype=np.int64)
+        if column not in self.columns:
+            listed = ", ".join(map(str, self.columns)) or "none"
+            raise InputError(f"label: {name} has no column {column!r}; its columns are {listed}")
+        labels = np.empty(len(self), np.int64)
+        for number, value in enumerate(self.columns[column].tolist()):
+            try:
+                whole = int(value)
+                fits = whole == value and abs(whole) < 2**63 and whole != NO_LABEL
+            except (TypeError, ValueError, OverflowError):
+                fits = False
+            if not fits:
+                raise InputError(
+                    f"label: {column} of geometry {number} is {value!r}; labels must be whole "
+                    f"numbers, and not {NO_LABEL}, which marks cells without a source: fill or "
+                    "renumber the column, or leave label= out to number geometries from 0"
+                )
+            labels[number] = whole
+        return labels
+
+
+def check_vector_target(path: Path, overwrite: bool) -> None:
+    """Raise the error that writing a vector file would end in, before anything is computed."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"path: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb or .shp"
+        )
+    if path.exists() and (path.is_dir() or not overwrite):
+        raise StoreExistsError(
+            f"{path} exists; pass overwrite=True to replace it, or choose another path"
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def is_vector_path(given: Any) -> bool:
+    """Return whether something is a path with the ending of a vector file."""
+    return isinstance(given, str | os.PathLike) and (
+        Path(given).suffix.lower() in SUFFIXES or str(given).lower().endswith(".shp.zip")
+    )
+
+
+def read_layer(given: Any, name: str) -> VectorLayer | None:
+    """Return the layer that a user has given, or None if it is something else.
+
+    Parameters
+    ----------
+    given
+        A GeoDataFrame, a GeoSeries, a shapely geometry, an object or mapping that speaks GeoJSON
+        (``__geo_interface__``), a sequence of such, or the path of a vector file.
+    name
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    InputError
+        If the layer is empty, a geometry is missing, empty or not finite, or a file cannot be read.
+    """
+    layer = _read(given, name)
+    if layer is None:
+        return None
+    if not len(layer):
+        raise InputError(f"{name}: the layer is empty; give at least one geometry")
+    for number, geometry in enumerate(layer.geometry):
+        if geometry is None or geometry.is_empty:
+            state = "missing" if geometry is None else "empty"
+            raise InputError(f"{name}: geometry {number} is {state}; leave it out")
+    points, of = layer.points()
+    finite = np.isfinite(points).all(axis=1)
+    if not finite.all():
+        at = int(finite.argmin())
+        raise InputError(
+            f"{name}: geometry {of[at]} has the point {tuple(points[at].tolist())}; coordinates "
+            "must be finite"
+        )
+    return layer
+
+
+def _read(given: Any, name: str) -> VectorLayer | None:
+    given = getattr(given, "layer", given) if isinstance(given, list) else given
+    if isinstance(given, VectorLayer):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return _read_file(os.fspath(given), name) if is_vector_path(given) else None
+    if hasattr(given, "dims"):  # a DataArray, whatever its coordinates are called
+        return None
+    geometry = getattr(given, "geometry", given)
+    kind = getattr(geometry, "geom_type", None)
+    if kind is not None and not isinstance(kind, str):
+        columns = {}
+        if geometry is not given:
+            own = getattr(geometry, "name", "geometry")
+            columns = {str(c): np.asarray(given[c]) for c in getattr(given, "columns", ())
+                       if c != own}  # fmt: skip
+        return VectorLayer(_objects(list(geometry)), columns, geometry.crs)
+    if kind is not None:
+        bare = not hasattr(given, "crs")
+        return VectorLayer(_objects([geometry]), {}, getattr(given, "crs", None), bare)
+    if isinstance(given, Mapping) or hasattr(given, "__geo_interface__"):
+        spoken = given if isinstance(given, Mapping) else given.__geo_interface__
+        return _of_geojson(spoken, name) if "type" in spoken else None
+    objects = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
+    return _of_sequence(list(given), name) if objects or isinstance(given, Sequence) else None
+
+
+def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
+    """Return the layer of several objects with a geometry each, None if the first is none."""
+    first = items[0] if items else None
+    spoken = isinstance(first, Mapping) or hasattr(first, "__geo_interface__")
+    if not (hasattr(first, "geom_type") or spoken):
+        return None
+    parts = [None if item is None else _read(item, name) for item in items]
+    for number, (item, part) in enumerate(zip(items, parts)):
+        if item is not None and (part is None or len(part) != 1):
+            raise InputError(f"{name}: {number} is a {type(item).__name__}, and no geometry as the "
+                             "first is; give one kind")  # fmt: skip
+    known = [part for part in parts if part is not None]
+    texts = {None if part.crs is None else _wkt(part.crs) for part in known}
+    if len(texts) > 1:
+        raise InputError(f"{name}: the geometries have {len(texts)} CRSs; bring them to one first")
+    geometry = _objects([part and part.geometry[0] for part in parts])
+    return VectorLayer(geometry, {}, texts.pop(), all(part.bare for part in known))
+
+
+def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
+    try:
+        from shapely.geometry import shape
+    except ImportError as error:
+        raise OrographError(
+            f"{name}: geometries need shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+
+    features: Iterator[Mapping[str, Any]] | list[Mapping[str, Any]] = [spoken]
+    if spoken["type"] == "FeatureCollection":
+        features = list(spoken.get("features") or [])
+    bodies = [part.get("geometry") if part["type"] == "Feature" else part for part in features]
+    try:
+        geometry = _objects([body and shape(body) for body in bodies])
+    except Exception as error:  # shapely has an exception for each way in which it may be wrong
+        raise InputError(f"{name}: no GeoJSON that shapely understands ({error})") from None
+    rows = [part.get("properties") or {} for part in features]
+    columns = {str(key): _objects([row.get(key) for row in rows]) for row in rows for key in row}
+    crs = (spoken.get("crs") or {}).get("properties", {}).get("name")
+    return VectorLayer(geometry, columns, crs, crs is None)
+
+
+def _read_file(path: str, name: str) -> VectorLayer:
+    from shapely import from_wkb
+
+    if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
+        raise InputError(f"{name}: {path} does not exist; is it relative to {os.getcwd()}?")
+    reader = _pyogrio(name)
+    try:
+        layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]
+        if len(layers) > 1:
+            raise InputError(
+                f"{name}: {path} has {len(layers)} layers ({', '.join(layers)}); pass one, such as "
+                f"geopandas.read_file({path!r}, layer={layers[0]!r})"
+            )
+        meta, _, geometry, values = reader.raw.read(path)
+    except reader.errors.DataSourceError as error:
+        raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
+    if geometry is None:
+        raise InputError(f"{name}: {path} is a table without geometries; give a layer")
+    columns = {str(field): column for field, column in zip(meta["fields"], values)}
+    return VectorLayer(from_wkb(geometry), columns, meta["crs"])
+
+
+def _pyogrio(what: str) -> Any:
+    try:
+        import pyogrio
+        import pyogrio.raw
+    except ImportError as error:
+        raise OrographError(
+            f"{what}: vector files need pyogrio; install it with pip install 'orograph[vector]'"
+        ) from error
+    return pyogrio
+
+
+def _wkt(crs: Any) -> str:
+    from pyproj import CRS
+
+    return str(CRS.from_user_input(crs).to_wkt())
+
+
+def _objects(items: list[Any]) -> Geometries:
+    """Return an array of objects, which NumPy does not look into."""
+    array = np.empty(len(items), object)
+    array[:] = items
+    return array

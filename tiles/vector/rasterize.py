@@ -1,0 +1,80 @@
+"""Rasters of vector layers, for barriers and regions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.vector.layer import NO_LABEL, read_layer
+from orograph.tiles.vector.raster import LayerRaster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def rasterize(
+    layer: Any, like: Any, *, label: str | None = None, all_touched: bool = False
+) -> xr.DataArray:
+    """Return the labels of the geometries of a vector layer, in the cells that they cover.
+
+    Parameters
+    ----------
+    layer : vector layer
+        A GeoDataFrame, a GeoSeries, shapely geometries, anything with ``__geo_interface__``, or the
+        path of a vector file; brought to the CRS of the grid.
+    like : raster
+        A raster of the grid that is wanted; its cells are not read.
+    label : str, optional
+        Column that holds the labels, whole numbers; by default geometries are numbered from 0.
+    all_touched : bool
+        Take all cells that areas touch, not those alone whose centre lies in them.
+
+    Returns
+    -------
+    xarray.DataArray
+        int64, shape (y, x), in memory; -1 (``_FillValue``) where there is no geometry.
+
+    Raises
+    ------
+    InputError
+        If the layer is none, is empty, has no CRS where the grid has one, or a geometry lies
+        outside the grid or covers the centre of no cell; or a label is missing or not whole.
+
+    Notes
+    -----
+    A line takes every cell that it passes, and one of the two between cells that meet at a corner.
+    So its cells are a barrier for 4, 8 and 16 neighbours, and so are those of an area with
+    ``all_touched``. Of geometries that cover a cell the one of the least label counts. The cells do
+    not depend on the part of the grid that is looked at.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> from shapely import LineString
+    >>> friction = np.ones((3, 4))
+    >>> river = og.rasterize(LineString([(1, -0.5), (1, 0.6), (2, 2.5)]), friction)
+    >>> river.values
+    array([[-1,  0, -1, -1],
+           [-1,  0, -1, -1],
+           [-1,  0,  0, -1]])
+    >>> og.cost_distance(river.where(river < 0, np.nan) * -1, [(0, 0)]).attrs["unreached_cells"]
+    5
+    """
+    import xarray as xr
+
+    read = read_layer(layer, "layer")
+    if read is None:
+        raise InputError(
+            f"layer: {type(layer).__name__}; give a GeoDataFrame, geometries or the path of a "
+            "vector file"
+        )
+    grid = open_raster(like)
+    place = grid.georeference
+    raster = LayerRaster.of_layer(read, place, grid.shape, "layer", label, all_touched)
+    cells = raster.read(Window(0, 0, *grid.shape))
+    attrs = {"long_name": label or "number of the geometry", "_FillValue": NO_LABEL}
+    dims = (place.y_name, place.x_name)
+    return xr.DataArray(cells, place.coords(), dims, label or "labels", attrs)

@@ -39,6 +39,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
+from orograph.tiles.store.overlap import refuse_overlap
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -179,6 +180,8 @@ def all_pairs(
     options = RunOptions(
         tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
     )
+    if options.out is not None:
+        refuse_overlap(None, options.out, graph)
     matrix = open_edges(graph, dtype, no_edge)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)

@@ -177,6 +177,9 @@ POINTS_OR_RASTER = Kind(
     ],
     shows=False,
 )
+OPTIONAL_POINTS_OR_RASTER = Kind(
+    lambda folder: [v for v in POINTS_OR_RASTER.values(folder) if v is not None], shows=False
+)
 
 SNAP = kind(None, -1, 1.5, 1.0, NAN, INF, "1", "", "yes", HUGE, -HUGE, [1], np.float64(1))
 NODATA = number(optional=True)

@@ -81,6 +81,11 @@ SOURCES = {
 }
 
 
+def _outputs(name: str) -> bad.Kind:
+    """Return what no outputs are of an operation that has one of this name."""
+    return bad.kind("", "x", [], (), [1], [name, "x"], 5, True, bad.NAN, {name: 1}, [[name]])
+
+
 @dataclass
 class Function:
     """A public function: how it is called, and what each parameter of its own refuses."""
@@ -118,6 +123,8 @@ def _plans() -> dict[str, Function]:
         "block": bad.integer(1, 1024),
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
+        "pits": bad.integer(0, 9, optional=True),
+        "outputs": _outputs("filled"),
         "operation": bad.choice("forest", np.min, og.ingest),
         "raster": bad.Kind(
             lambda folder: [
@@ -247,10 +254,23 @@ FUNCTIONS = {
             "initial_cost": bad.number(
                 *(-1, bad.NAN, bad.INF, {0: 1}, [-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]])
             ),
-            "outputs": bad.kind(
-                *("", "x", [], (), [1], ["cost", "x"], 5, True, bad.NAN, {"cost": 1}, [["cost"]])
-            ),
+            "outputs": _outputs("cost"),
         },
+    ),
+    "fill_depressions": Function(
+        og.fill_depressions,
+        {"elevation": GRID},
+        {
+            "elevation": bad.RASTER,
+            "outlets": bad.OPTIONAL_POINTS_OR_RASTER,
+            "max_depth": bad.number(-1, bad.NAN, optional=True),
+            "outputs": _outputs("filled"),
+        },
+    ),
+    "flood_level": Function(
+        og.flood_level,
+        {"elevation": GRID, "sources": POINT},
+        {"elevation": bad.RASTER, "sources": bad.POINTS_OR_RASTER},
     ),
     "hop_distance": Function(
         og.hop_distance,
@@ -285,6 +305,11 @@ FUNCTIONS = {
     "open": Function(
         og.open, {"path": "a.zarr"}, {"path": bad.STORE, "chunks": bad.choice("rows")}
     ),
+    "pass_elevation": Function(
+        og.pass_elevation,
+        {"elevation": GRID, "points": POINT},
+        {"elevation": bad.RASTER, "points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
+    ),
     "path_mask": Function(
         og.path_mask,
         {"paths": [PATH], "like": COST},
@@ -312,6 +337,7 @@ FUNCTIONS = {
             "path": bad.FILE,
         },
     ),
+    "verify": Function(og.verify, {}, {"path": bad.STORE}),
     "rasterize": Function(
         og.rasterize,
         {"layer": LAYER, "like": GRID},
@@ -346,7 +372,10 @@ FUNCTIONS = {
     **_plans(),
 }
 # made by orograph itself, with no method that takes anything
-RESULTS = {"LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "VectorLayer", "config"}
+RESULTS = {
+    *("LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "StoreReport", "VectorLayer"),
+    "config",
+}
 
 
 def _of_index(name: str) -> Function:
@@ -361,7 +390,7 @@ def _of_index(name: str) -> Function:
         "DistanceIndex.nearest": {"points": POINT, "targets": [(0, 0), (1, 1)]},
         "DistanceIndex.query": {"sources": POINT},
         "DistanceIndex.path": {"start": (0, 0), "end": (1, 1)},
-        "DistanceIndex.update": {"window": (0, 0, 1, 1)},
+        "DistanceIndex.update": {"window": (0, 0, 1, 1), "friction": np.ones((1, 1))},
     }.get(name, {})  # fmt: skip
     signature = getattr(og.DistanceIndex, parts[1] if len(parts) > 1 else "__init__")
 

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.command(options) or 0
     except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
-        print(f"orograph: {' '.join(str(error).split())}", file=sys.stderr)
+        print(_line(error), file=sys.stderr)
         return 2
     except (og.OrographError, OSError) as error:
         print(f"orograph: {error}", file=sys.stderr)
@@ -46,6 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
         return 130
     return status
+
+
+def _line(error: Exception) -> str:
+    """Return an error as one line."""
+    return f"orograph: {' '.join(str(error).split())}"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -214,18 +219,18 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    """Print what is damaged; return 1 if anything is."""
-    status = 0
+    """Print what is damaged; return 1 if anything is, else 2 if an argument is no store."""
+    whole = stores = True
     for store in options.store:
         try:
             report = og.verify(store)
-        except og.OrographError as error:
-            print(f"orograph: {error}", file=sys.stderr)
-            status = 1
+        except og.InputError as error:
+            print(_line(error), file=sys.stderr)
+            stores = False
             continue
         print(report)
-        status |= not report.ok
-    return status
+        whole &= report.ok
+    return 1 if not whole else 0 if stores else 2
 
 
 def _mst(options: argparse.Namespace) -> None:

@@ -45,6 +45,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
+from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
@@ -203,6 +204,8 @@ def all_pairs(
     options = RunOptions(
         tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
     )
+    if options.out is not None:
+        refuse_overlap(None, options.out, graph)
     graph, labels = labelled(graph)
     if sources is not None:
         from orograph.dense_paths.rows import RowsOfPairs

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orograph.tiles.errors import InputError, StoreExistsError
-from orograph.tiles.store.export import to_geotiff
+from orograph.tiles.errors import InputError
+from orograph.tiles.store.export import check_file, to_geotiff
+from orograph.tiles.store.lease import Lease
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,17 +36,21 @@ class FileTarget:
         """Where the run works, and goes on if it was stopped."""
         return self.path.with_name(f".{self.path.name}.zarr")
 
-    def write_after(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        """Return work that writes the file of what ``work`` returns, and opens it."""
+    def write_after(self, work: Callable[[], Any], lease: Lease) -> Callable[[], Any]:
+        """Return work that writes the file of what ``work`` returns, and opens it.
+
+        ``lease`` is that of the file, which the caller holds.
+        """
 
         def write() -> xr.Dataset:
-            stored: xr.Dataset = work()
-            hidden = self.path.with_name(f".orograph-{uuid.uuid4().hex}.tif")
-            try:
-                to_geotiff(self.store, hidden, variable=self.variable)
-                _write_optimised(hidden, self.path)
-            finally:
-                hidden.unlink(missing_ok=True)
+            with lease.errors():
+                stored: xr.Dataset = work()
+                hidden = self.path.with_name(f".orograph-{uuid.uuid4().hex}.tif")
+                try:
+                    to_geotiff(self.store, hidden, variable=self.variable)
+                    _write_optimised(hidden, self.path, lease)
+                finally:
+                    hidden.unlink(missing_ok=True)
             opened = open_file(self.path, self.variable, stored)
             stored.close()
             shutil.rmtree(self.store)
@@ -73,16 +79,11 @@ def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
             f"{len(names)} ({', '.join(names) or 'none'}); ask for one output, or give a store, "
             "such as out='x.zarr', and then og.to_geotiff(...)"
         )
-    if path.exists() and (path.is_dir() or not options.overwrite):
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True to replace it, or choose another path"
-        )
-    if not path.parent.is_dir():
-        raise InputError(f"out: the folder {path.parent} does not exist; create it first")
+    check_file(path, options.overwrite)
     return FileTarget(path, names[0])
 
 
-def _write_optimised(source: Path, path: Path) -> None:
+def _write_optimised(source: Path, path: Path, lease: Lease) -> None:
     """Copy a GeoTIFF into one laid out for the cloud (COG), which takes its name when it is whole.
 
     Its overviews hold cells of the raster, no means: labels and codes cannot be averaged.
@@ -94,6 +95,7 @@ def _write_optimised(source: Path, path: Path) -> None:
             "OVERVIEW_RESAMPLING": "NEAREST", "NUM_THREADS": "ALL_CPUS"}  # fmt: skip
     try:
         rasterio.shutil.copy(source, whole, driver="COG", **form)
+        lease.check()
         os.replace(whole, path)
     finally:
         whole.unlink(missing_ok=True)
@@ -102,8 +104,11 @@ def _write_optimised(source: Path, path: Path) -> None:
 def open_file(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:
     """Return the raster of a file lazily, with the attributes and tables of the stored result."""
     import rioxarray
+    from rasterio.errors import NotGeoreferencedWarning
 
-    opened: Any = rioxarray.open_rasterio(path, chunks={"x": 2048, "y": 2048}, masked=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotGeoreferencedWarning)
+        opened: Any = rioxarray.open_rasterio(path, chunks={"x": 2048, "y": 2048}, masked=False)
     raster = opened.squeeze("band", drop=True)
     before = stored[variable]
     raster = raster.rename(dict(zip(raster.dims, before.dims, strict=True)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -42,6 +43,7 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
 from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.store.create import add_table, update_attributes
+from orograph.tiles.store.export import check_file
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
@@ -68,22 +70,42 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         If ``out`` exists, or an unfinished run of it, and no option says what to do; or if another
         writer is at work on it.
     """
-    client: Client | None = None
-    target = file_target(job, options)
-    if target is not None:
-        # a store of that name is left from a run that was stopped after it had published it
-        options = replace(options, out=target.store, overwrite=not options.resume)
     if options.resume and options.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     cancelled = Event()
     engines: list[Engine] = []
-    if stays_in_memory(job.rasters, options):
-        work = _in_memory(job, options, cancelled, engines)
-    else:
-        work, client = _on_disk(job, options, cancelled, engines)
-    if target is not None:
-        work = target.write_after(work)
-    return Run(work, lambda: engines[0] if engines else None, cancelled, client)
+    held = ExitStack()  # leases and a folder, until the run ends or turns out not to begin
+    try:
+        work, client = _prepare(job, options, cancelled, engines, held)
+
+        def work_and_release() -> T:
+            with held:
+                return work()
+
+        return Run(work_and_release, lambda: engines[0] if engines else None, cancelled, client)
+    except BaseException:
+        held.close()
+        raise
+
+
+def _prepare(
+    job: Job[T], options: RunOptions, cancelled: Event, engines: list[Engine], held: ExitStack
+) -> tuple[Callable[[], T], Client | None]:
+    """Return the work of a run and the client that it uses; what it holds goes into ``held``."""
+    target = file_target(job, options)
+    if target is None:
+        if stays_in_memory(job.rasters, options):
+            return _in_memory(job, options, cancelled, engines), None
+        return _on_disk(job, options, cancelled, engines, held)
+    for raster in job.rasters:
+        refuse_overlap(raster, target.path)
+    lease = Lease(target.path, options.takeover).acquire(on_loss=cancelled.set)
+    held.callback(lease.release)
+    check_file(target.path, options.overwrite)  # another may have written it meanwhile
+    # a store of that name is left from a run that was stopped after it had published it
+    options = replace(options, out=target.store, overwrite=not options.resume)
+    work, client = _on_disk(job, options, cancelled, engines, held)
+    return target.write_after(work, lease), client
 
 
 def _in_memory(
@@ -109,13 +131,16 @@ def _on_disk(
     options: RunOptions,
     cancelled: Event,
     engines: list[Engine],
+    held: ExitStack,
 ) -> tuple[Callable[[], T], Client | None]:
     scratch, out, identity, lease = None, options.out, {}, None
     if out is None:
-        scratch = tempfile.TemporaryDirectory(
-            prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
+        scratch = held.enter_context(
+            tempfile.TemporaryDirectory(
+                prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
+            )
         )
-        out = Path(scratch.name) / "result.zarr"
+        out = Path(scratch) / "result.zarr"
     else:
         # not for a folder that no other run can find: fingerprints may take reading all cells
         identity = {**job.identity(), "orograph": __version__}
@@ -126,16 +151,12 @@ def _on_disk(
     before = job.first_versions
     if scratch is None:
         lease = Lease(out, options.takeover).acquire(on_loss=cancelled.set)
-    try:
-        space = Workspace(
-            out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease
-        )
-        found = where_to_work(job.rasters, options)
-        client = found.start() if isinstance(found, LateClient) else found
-    except BaseException:
-        if lease is not None:
-            lease.release()
-        raise
+        held.callback(lease.release)
+    space = Workspace(
+        out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease
+    )
+    found = where_to_work(job.rasters, options)
+    client = found.start() if isinstance(found, LateClient) else found
 
     def run_in(checkpoints: CheckpointStore, sink: Sink) -> tuple[Engine, dict[str, Any]]:
         backend, witness = job.backend, None
@@ -186,11 +207,6 @@ def _on_disk(
         except Exception as error:
             _explain(error, job, space)
             raise
-        finally:
-            if lease is not None:
-                lease.release()
-            if scratch is not None:
-                scratch.cleanup()
 
     return work, client
 

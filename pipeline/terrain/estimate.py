@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.arguments import check_outputs
 from orograph.kernels.terrain.basins import tile_basins
 from orograph.planning.plan import (
     CLIENT_BYTES,
@@ -19,8 +19,7 @@ from orograph.planning.plan import (
     Plan,
     open_grid,
 )
-from orograph.tiles.arguments import check_choice
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_integer
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 
@@ -45,9 +44,7 @@ def estimate_fill(
     pits: int | None = None,
 ) -> Plan:
     """Return what the filling of depressions will take."""
-    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-    for name in wanted:
-        check_choice("outputs", name, ("filled", *OUTPUT_BYTES))
+    wanted = check_outputs(outputs, ("filled", *OUTPUT_BYTES))
     sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
     written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
     return sweep.plan("fill_depressions", workers, written)
@@ -135,20 +132,18 @@ class _Sweep:
         pits: int | None,
     ) -> _Sweep:
         """Return the sweep of a plan's arguments."""
-        check_choice("connectivity", connectivity, (4, 8))
+        connectivity = check_choice("connectivity", connectivity, (4, 8))
         grid = open_grid(raster, dtype, tile)
-        if pits is not None and (
-            isinstance(pits, bool) or not isinstance(pits, Integral) or not 0 <= pits <= grid.cells
-        ):
-            raise InputError(f"pits: {pits!r}; it must be a whole number, 0 to {grid.cells}")
-        if pits is None:
+        if pits is not None:
+            pits = check_integer("pits", pits, 0, grid.cells)
+        else:
             # a cell of white noise has nine chances to be the lowest of its neighbourhood
             pits = (
                 grid.cells // (connectivity + 1)
                 if grid.raster is None
                 else count_pits(grid.raster, connectivity)
             )
-        return cls(grid, int(pits))
+        return cls(grid, pits)
 
     def plan(self, operation: str, workers: int, written: int = 0) -> Plan:
         """Return the plan; ``written`` are bytes a cell, for which cells are read a second time."""

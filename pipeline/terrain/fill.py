@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
+from orograph.distance.arguments import check_outputs
 from orograph.distance.sources import parse_sources
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
@@ -17,8 +17,7 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.terrain.water import WaterLevel, compile_kernels
-from orograph.tiles.arguments import check_choice
-from orograph.tiles.errors import InputError
+from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
 
@@ -143,13 +142,8 @@ def fill_depressions(
     (array([0., 5., 2., 0.]), array([0, 6, 6, 0]))
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    wanted = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-    for name in wanted:
-        check_choice("outputs", name, OUTPUTS)
-    if not wanted:
-        raise InputError(f"outputs: none; give at least one of {', '.join(OUTPUTS)}")
-    if max_depth is not None and not (isinstance(max_depth, Real) and max_depth >= 0):
-        raise InputError(f"max_depth: {max_depth!r}; it must be a height, 0 or more")
+    wanted = check_outputs(outputs, OUTPUTS)
+    deepest = np.inf if max_depth is None else check_number("max_depth", max_depth, 0)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     points, marked, targets = None, None, None
     if outlets is not None:
@@ -166,7 +160,7 @@ def fill_depressions(
         None if marked is None else marked.nodata,
         targets,
         outlets is None,
-        np.inf if max_depth is None else float(max_depth),
+        deepest,
     )
     parameters = {
         "connectivity": connectivity,

@@ -236,13 +236,13 @@ def pass_elevation(
     >>> passes["pass_y"].values[0, 1], passes["pass_x"].values[0, 1]
     (np.float64(2.0), np.float64(1.0))
     """
-    check_choice("connectivity", connectivity, (4, 8))
-    raster = open_raster(elevation, nodata=nodata)
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
     radius = snap_cells(snap)
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    options = RunOptions(tile, client=client, backend=backend, shard=shard)
+    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
     problem = Passes(
         raster.nodata,
         connectivity,
@@ -254,7 +254,7 @@ def pass_elevation(
     job = raster_job(QuadtreePass, problem, (raster,), {}, warm_up, options)
     own = {f.name: getattr(job, f.name) for f in fields(job)}
     run = launch(PassJob(**own, points=starts[0].size), options)
-    return run.result() if wait else run
+    return run.result() if options.wait else run
 
 
 def _cells(name: str, given: Any, raster: Raster, radius: int) -> tuple[Integers, Integers]:

@@ -235,6 +235,13 @@ def test_several_rasters_do_not(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_geotiff_that_is_read_is_not_written(tmp_path: Path) -> None:
+    source = og.to_geotiff(heights(), tmp_path / "heights.tif")
+    with pytest.raises(og.InputError, match="sources are never written"):
+        og.connected_components(source, out=source, overwrite=True)
+    assert list(tmp_path.iterdir()) == [source]
+
+
 # --- tensors --------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from orograph.tiles.arguments import check_flag
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
@@ -77,12 +78,17 @@ class Lease:
         The store or file that is to be written.
     takeover : bool
         Whether to take the lease from a writer that is at work.
+
+    Raises
+    ------
+    InputError
+        If ``takeover`` is neither True nor False.
     """
 
     def __init__(self, target: Location, takeover: bool = False) -> None:
         self.target = open_storage(target)
         self._place = self.target.beside(SUFFIX)
-        self._takeover = takeover
+        self._takeover = check_flag("takeover", takeover)
         self.token = uuid.uuid4().hex
         self._started = 0.0
         self._pid = 0
@@ -166,8 +172,8 @@ class Lease:
             return True
         except FileExistsError:
             pass
-        except FileNotFoundError:
-            self._place.check_place()
+        except (FileNotFoundError, NotADirectoryError):
+            self.target.check_place()
             return False  # another writer has cleared the temporary file
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:

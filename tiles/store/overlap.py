@@ -11,17 +11,17 @@ from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
 from orograph.tiles.store.storage import LocalStorage, Location, Storage, open_storage
 
 
-def refuse_overlap(raster: Raster, target: Location, source: Any = None) -> None:
+def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) -> None:
     """Raise InputError if a target contains a file or folder of a raster, or lies in one.
 
     Parameters
     ----------
     raster
-        The input.
+        The input; None if it is no raster.
     target
         Location that would be written.
     source
-        Object from which the raster was opened; it may state further locations.
+        Object from which the input was opened; it may state further locations.
 
     Raises
     ------
@@ -37,13 +37,16 @@ def refuse_overlap(raster: Raster, target: Location, source: Any = None) -> None
             )
 
 
-def _places_of(raster: Raster, source: Any) -> Iterator[Storage]:
+def _places_of(raster: Raster | None, source: Any) -> Iterator[Storage]:
     """Yield the stores, files and folders from which a source is known to be read."""
     if isinstance(source, str | os.PathLike):
         yield LocalStorage(source)
     stated = getattr(source, "encoding", {}).get("source")
     if isinstance(stated, str):
         yield LocalStorage(stated)
+    root = getattr(getattr(source, "store", None), "root", None)
+    if isinstance(root, os.PathLike):  # of a Zarr array
+        yield LocalStorage(root).child(getattr(source, "path", ""))
     if isinstance(raster, StoreRaster):
         yield raster.storage
     if isinstance(raster, FileRaster):

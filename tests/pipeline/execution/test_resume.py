@@ -183,7 +183,7 @@ def test_exchanged_checkpoints_are_not_taken_for_one_another(
 def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Every file and folder that was synchronised, since it was written."""
     found: set[str] = set()
-    sync, replace = storages._sync_file, os.replace
+    sync, replace = storages.sync_file, os.replace
 
     def note(path: str | Path) -> None:
         sync(path)
@@ -193,7 +193,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         replace(source, target)
         found.discard(str(target))
 
-    monkeypatch.setattr(storages, "_sync_file", note)
+    monkeypatch.setattr(storages, "sync_file", note)
     monkeypatch.setattr(os, "replace", write)
     return found
 

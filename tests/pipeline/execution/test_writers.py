@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 
 import orograph as og
-from orograph.execution import jobs, workers
+from orograph.execution import geotiff, jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.storage import LocalStorage
@@ -44,20 +44,20 @@ def client() -> Iterator[Client]:
         yield connected
 
 
-def started(dem: Path, gate: Gate, **options: Any) -> og.Run:
+def started(dem: Path, gate: Gate, name: str = "out.zarr", **options: Any) -> og.Run:
     """A run that has read a tile or two, and waits at the gate."""
     raster = WatchedRaster(dem, dem.with_name("diary.txt"), gate=gate)
     gate.shut(after=gate.arrived() + 2)
     with og.config.set(threads=2):
         run = og.minimum_spanning_forest(
-            raster, out=dem.with_name("out.zarr"), tile=TILE, shard=SHARD, wait=False, **options
+            raster, out=dem.with_name(name), tile=TILE, shard=SHARD, wait=False, **options
         )
     wait_until(gate.held, lambda: run.status == "running" or run.result() is None)
     return run
 
 
-def forest(dem: Path, **options: Any) -> Any:
-    out = dem.with_name("out.zarr")
+def forest(dem: Path, name: str = "out.zarr", **options: Any) -> Any:
+    out = dem.with_name(name)
     return og.minimum_spanning_forest(dem, out=out, tile=TILE, shard=SHARD, **options)
 
 
@@ -112,6 +112,58 @@ def test_every_operation_holds_its_target(tmp_path: Path, write: Callable[..., A
     with Lease(tmp_path / "out"), pytest.raises(og.StoreExistsError, match="is being written by"):
         write(tmp_path / "out")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_run_holds_the_geotiff_that_it_writes(
+    dem: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, refusals = dem.with_name("out.tif"), []
+
+    def others_are_refused() -> None:
+        for write in (
+            lambda: forest(dem, "out.tif", overwrite=True),
+            lambda: og.to_geotiff(GRID, out, overwrite=True),
+        ):
+            with pytest.raises(og.StoreExistsError, match=r"out\.tif is being written by"):
+                write()
+            refusals.append(out)
+
+    optimise = geotiff._write_optimised
+
+    def last_step(*given: Any) -> None:
+        others_are_refused()
+        optimise(*given)
+
+    monkeypatch.setattr(geotiff, "_write_optimised", last_step)
+    run = started(dem, gate, "out.tif")
+    others_are_refused()
+    gate.open()
+    np.testing.assert_array_equal(run.result()["edges"], EXPECTED)
+    assert len(refusals) == 4
+    assert sorted(os.listdir(dem.parent)) == ["dem.zarr", "diary.txt", "out.tif"]
+
+
+def test_a_run_whose_geotiff_is_taken_ends_and_harms_nothing(dem: Path, gate: Gate) -> None:
+    run = started(dem, gate, "out.tif")
+    out = og.to_geotiff(GRID, dem.with_name("out.tif"), takeover=True)
+    gate.open()
+    with pytest.raises(og.RunError, match="while this process wrote there; nothing of"):
+        run.result()
+    np.testing.assert_array_equal(og.ingest(out, dem.with_name("copy.zarr")), GRID)
+
+
+@pytest.mark.parametrize("name", ["out.zarr", "out.tif", None])
+def test_a_run_that_cannot_begin_gives_back_what_it_holds(
+    dem: Path, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("orograph.execution.launch.Run", no_thread)
+    out = name and dem.with_name(name)
+    with og.config.set(scratch=str(dem.parent)), pytest.raises(RuntimeError, match="new thread"):
+        og.minimum_spanning_forest(dem, out=out)
+    assert os.listdir(dem.parent) == ["dem.zarr"]
 
 
 # --- what others do meanwhile --------------------------------------------------------------------

@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "neighbours": ({"connectivity": 6}, "connectivity: 6 is unknown; use one of 4, 8"),
     "an unknown output": ({"outputs": ["filled", "flow"]}, "outputs: 'flow' is unknown"),
     "no output": ({"outputs": []}, "outputs: none; give at least one of filled"),
-    "a negative depth": ({"max_depth": -1.0}, r"max_depth: -1.0; it must be a height, 0 or more"),
+    "a negative depth": ({"max_depth": -1.0}, r"max_depth: -1.0; it must be a number, at least 0"),
     "no depth": ({"max_depth": np.nan}, "max_depth: nan"),
     "a depth in words": ({"max_depth": "deep"}, "max_depth: 'deep'"),
     "an outlet on nodata": (

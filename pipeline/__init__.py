@@ -17,8 +17,8 @@ import orograph.accessor  # noqa: F401  (registers it)
 __version__ = version("orograph")
 
 if TYPE_CHECKING:
-    from orograph.component_table import component_table
     from orograph.components import connected_components
+    from orograph.components_table import component_table
     from orograph.dense_paths.all_pairs import all_pairs
     from orograph.distance.cost_distance import cost_distance
     from orograph.distance.hop_distance import hop_distance
@@ -32,15 +32,17 @@ if TYPE_CHECKING:
     from orograph.execution.clusters import cluster
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
-    from orograph.forest_lines import forest_lines
+    from orograph.forest_edges import forest_lines
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
     from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.depressions import depressions
     from orograph.terrain.fill import fill_depressions
     from orograph.terrain.flood import flood_level
     from orograph.terrain.passes import pass_elevation
+    from orograph.terrain.peaks import peaks
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -64,7 +66,7 @@ _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
     "orograph.execution.clusters": ("cluster",),
     "orograph.settings": ("config",),
-    "orograph.component_table": ("component_table",),
+    "orograph.components_table": ("component_table",),
     "orograph.components": ("connected_components",),
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
@@ -77,13 +79,15 @@ _HOMES = {
         "least_cost_path",
         "path_mask",
     ),
-    "orograph.forest_lines": ("forest_lines",),
+    "orograph.forest_edges": ("forest_lines",),
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.depressions": ("depressions",),
     "orograph.terrain.fill": ("fill_depressions",),
     "orograph.terrain.flood": ("flood_level",),
     "orograph.terrain.passes": ("pass_elevation",),
+    "orograph.terrain.peaks": ("peaks",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -134,6 +138,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "depressions",
     "fill_depressions",
     "flood_level",
     "forest_lines",
@@ -144,6 +149,7 @@ __all__ = [
     "open",
     "pass_elevation",
     "path_mask",
+    "peaks",
     "plan",
     "plot",
     "rasterize",

@@ -63,7 +63,9 @@ def setting(name: str) -> Any:
     if name == "field":
         return check_integer(what, value, 0, LONGEST_SIDE, "cells")
     if name == "progress":
-        return check_choice(what, value, ("auto", True, False))
+        if not isinstance(value, bool) and value != "auto":
+            raise InputError(f"{what}: {shown(value)}; it must be 'auto', True or False")
+        return value
     if value in ("", None):
         return None
     folder = absolute_path(what, value)

@@ -19,6 +19,7 @@ import bad_values as bad
 import numpy as np
 import pytest
 import xarray as xr
+from shapely import Point
 
 import orograph as og
 from orograph.planning.plan import ESTIMATES, _options_of
@@ -49,6 +50,11 @@ EVERYWHERE = {
     "connectivity": bad.choice(5, 16.0, "8"),
     "memory": bad.integer(0, 2**63 - 1),
     "workers": bad.integer(1, 2**20),
+    # what an array has no use for is not refused
+    "band": bad.integer(1, 1, optional=True),
+    "variable": bad.kind(1.5, True, bad.NAN, optional=True),
+    "all_touched": bad.FLAG,
+    "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),
 }
 COST_MODEL = {
     "friction": bad.RASTER,
@@ -193,6 +199,17 @@ _WINDOW: tuple[Any, ...] = (
 )
 EVERYWHERE["window"] = bad.kind(*_WINDOW, optional=True, shows=False)
 
+LAYER = [Point(0, 0)]
+EDGES = xr.Dataset({"edges": (("y", "x"), np.zeros((3, 4), np.uint8))})
+LABELS = xr.Dataset(
+    {
+        "labels": (("y", "x"), np.ones((3, 4), np.int64)),
+        "component_size": ("component", [12]),
+        "component_box": (("component", "box_side"), [[0, 0, 3, 4]]),
+    }
+)
+_NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
+
 FUNCTIONS = {
     "all_pairs": Function(
         og.all_pairs,
@@ -247,8 +264,6 @@ FUNCTIONS = {
             "source": bad.RASTER,
             "store": bad.OUT,
             "tile": bad.integer(1, 8192),
-            "band": bad.integer(1, 1, optional=True),
-            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
         },
     ),
     "least_cost_path": Function(
@@ -295,13 +310,43 @@ FUNCTIONS = {
         {
             "source": bad.RASTER,
             "path": bad.FILE,
-            "variable": bad.kind(1.5, True, bad.NAN, optional=True),
+        },
+    ),
+    "rasterize": Function(
+        og.rasterize,
+        {"layer": LAYER, "like": GRID},
+        {"layer": _NO_LAYER, "like": bad.RASTER},
+    ),
+    "forest_lines": Function(
+        og.forest_lines,
+        {"forest": EDGES},
+        {
+            "forest": bad.Kind(lambda folder: [*bad.RASTER.values(folder), COST, GRID], False),
+        },
+    ),
+    "component_table": Function(
+        og.component_table,
+        {"result": LABELS},
+        {
+            "result": bad.Kind(
+                lambda folder: [*bad.STORE.values(folder), GRID, xr.Dataset(), COST], shows=False
+            ),
+            "classes": bad.OPTIONAL_RASTER,
+        },
+    ),
+    "plot": Function(
+        og.plot,
+        {"result": GRID},
+        {
+            "result": bad.RASTER,
+            "ax": bad.kind(5, "x", True, GRID, optional=True, shows=False),
+            "most": bad.integer(1, 2**16),
         },
     ),
     **_plans(),
 }
 # made by orograph itself, with no method that takes anything
-RESULTS = {"LeastCostPath", "Plan", "Progress", "Reach", "config"}
+RESULTS = {"LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "VectorLayer", "config"}
 
 
 def _of_index(name: str) -> Function:
@@ -344,7 +389,14 @@ def test_every_public_name_is_tested() -> None:
     assert set(og.__all__) - errors == tested
     methods = {f"DistanceIndex.{name}" for name in _public_methods(og.DistanceIndex)}
     assert methods | {"DistanceIndex"} == set(INDEX)
-    assert {name for name in RESULTS - {"config"} if _public_methods(getattr(og, name))} == set()
+    methods = {name: _public_methods(getattr(og, name)) for name in RESULTS - {"config"}}
+    assert {name: found for name, found in methods.items() if found} == {
+        "LeastCostPath": {"to_geodataframe"},
+        "LeastCostPaths": {"to_geodataframe", "to_file"},
+        "VectorLayer": {
+            *("to_geodataframe", "to_file", "points", "has_extent", "on_grid", "labels")
+        },
+    }
     assert _public_methods(og.Run) == {"progress", "statistics", "result", "cancel"}
 
 
@@ -355,6 +407,17 @@ def _public_methods(kind: type) -> set[str]:
         for name, value in vars(kind).items()
         if not name.startswith("_") and isinstance(value, FunctionType | classmethod)
     }
+
+
+@pytest.mark.parametrize("parameter", ["path", "overwrite"])
+def test_a_layer_is_not_written_to_what_is_no_file(parameter: str, nothing_begins: Path) -> None:
+    kind = {"path": bad.FILE, "overwrite": bad.FLAG}[parameter]
+    paths = og.LeastCostPaths([PATH])
+    for value in kind.values(nothing_begins):
+        given = {"path": "paths.gpkg", parameter: value}
+        for thing in (paths, paths.layer):
+            with pytest.raises((og.InputError, og.StoreExistsError), match=f"{parameter}|folder"):
+                thing.to_file(**given)
 
 
 def test_a_timeout_that_is_no_time_is_refused() -> None:

@@ -47,3 +47,9 @@ def test_the_citation_names_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert str(citation["version"]) == PROJECT["version"] == orograph.__version__
     assert citation["license"] == PROJECT["license"]
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """What is imported as a module of the package becomes its attribute of that name."""
+    modules = {path.stem for path in (ROOT / "pipeline").iterdir()}
+    assert not modules & set(orograph.__all__)

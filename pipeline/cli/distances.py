@@ -13,6 +13,10 @@ import numpy as np
 
 import orograph as og
 from orograph.cli.points import add_points, points_of
+from orograph.tiles.arguments import check_path
+from orograph.tiles.store.export import check_file
+from orograph.tiles.store.publish import check_target
+from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import check_vector_target
 
 
@@ -93,7 +97,7 @@ def _hops(options: argparse.Namespace, run: Any) -> None:
 
 
 def _path(options: argparse.Namespace) -> None:
-    out = None if options.out is None else Path(options.out)
+    out = None if options.out is None else Path(check_path("out", options.out))
     as_csv = out is not None and out.suffix.lower() == ".csv"
     if out is not None and as_csv:
         check_table_target(out, options.overwrite)
@@ -119,6 +123,7 @@ def _path(options: argparse.Namespace) -> None:
 
 
 def _corridor(options: argparse.Namespace) -> None:
+    check_raster_target(options.out, options.overwrite)
     first, second = (og.open(name) for name in (options.first, options.second))
     store_raster(og.corridor(first, second), options.out, options.overwrite)
 
@@ -126,7 +131,7 @@ def _corridor(options: argparse.Namespace) -> None:
 def _all_pairs(options: argparse.Namespace) -> None:
     as_csv = options.out.lower().endswith(".csv")
     if as_csv:
-        check_table_target(Path(options.out), options.overwrite)
+        check_table_target(Path(check_path("out", options.out)), options.overwrite)
     given = {} if options.no_edge is None else {"no_edge": options.no_edge}
     result = og.all_pairs(
         read_matrix(options.graph),
@@ -158,12 +163,20 @@ def read_matrix(path: str) -> Any:
     suffix = Path(path).suffix.lower()
     if suffix not in readers:
         raise og.InputError(f"graph: {path} ends in none of {', '.join(readers)}; give one of them")
-    if not Path(path).is_file():
-        raise og.InputError(f"graph: {path} does not exist; is it relative to {Path.cwd()}?")
+    if not Path(check_path("graph", path)).is_file():
+        raise og.InputError(f"graph: {path} is no file; is it relative to {Path.cwd()}?")
     try:
         return readers[suffix](path)
     except (ValueError, OSError, KeyError, TypeError) as error:
         raise og.InputError(f"graph: {path} is no matrix that could be read ({error})") from None
+
+
+def check_raster_target(out: str, overwrite: bool) -> None:
+    """Raise the error that `store_raster` would end in, before anything is computed."""
+    if out.lower().endswith((".tif", ".tiff")):
+        check_file(Path(check_path("out", out)), overwrite)
+    else:
+        check_target(open_storage(out, "out"), overwrite)
 
 
 def store_raster(raster: Any, out: str, overwrite: bool) -> None:
@@ -175,12 +188,8 @@ def store_raster(raster: Any, out: str, overwrite: bool) -> None:
 
 def check_table_target(path: Path, overwrite: bool) -> None:
     """Raise the error that writing a table would end in, before anything is computed."""
-    if path.exists() and (path.is_dir() or not overwrite):
-        raise og.StoreExistsError(
-            f"{path} exists; pass overwrite=True to replace it, or choose another path"
-        )
-    if not path.absolute().parent.is_dir():
-        raise og.InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+    check_path("out", path)
+    check_file(path, overwrite)
 
 
 def write_table(path: Path | None, head: tuple[Any, ...], rows: list[tuple[Any, ...]]) -> None:

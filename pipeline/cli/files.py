@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import orograph as og
-from orograph.cli.distances import store_raster
+from orograph.cli.distances import check_raster_target, store_raster
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.layer import check_vector_target
 
 OPERATIONS = ("cost_distance", "hop_distance", "minimum_spanning_forest", "connected_components",
@@ -64,6 +65,7 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _rasterize(options: argparse.Namespace) -> None:
+    check_raster_target(options.out, options.overwrite)
     raster = og.rasterize(
         options.layer, options.like, label=options.label, all_touched=options.all_touched
     )
@@ -71,7 +73,7 @@ def _rasterize(options: argparse.Namespace) -> None:
 
 
 def _lines(options: argparse.Namespace) -> None:
-    check_vector_target(Path(options.out), options.overwrite)
+    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
     window = None if options.window is None else tuple(options.window)
     lines = og.forest_lines(options.forest, window)
     lines.to_file(options.out, overwrite=options.overwrite)

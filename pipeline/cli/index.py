@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import orograph as og
+from orograph.cli.points import add_points, points_of
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arguments import check_path
 from orograph.tiles.store.export import check_file
@@ -49,7 +48,7 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], A
     query = kinds.add_parser("query", help="cost raster from points")
     query.add_argument("store", help="an index")
     query.add_argument("out", help="GeoTIFF or Zarr store to write")
-    _add_points(query)
+    add_points(query)
     query.add_argument(
         "--window",
         type=int,
@@ -61,31 +60,8 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], A
 
     matrix = kinds.add_parser("matrix", help="table of costs between points, as CSV")
     matrix.add_argument("store", help="an index")
-    _add_points(matrix)
+    add_points(matrix)
     matrix.set_defaults(command=_matrix)
-
-
-def _add_points(parser: argparse.ArgumentParser) -> None:
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
-    where.add_argument("--points", metavar="FILE", help="a line each: x and y")
-    parser.add_argument("--snap", action="store_true", help="move points on nodata to a valid cell")
-
-
-def _points(options: argparse.Namespace) -> Any:
-    if options.point:
-        return options.point
-    try:
-        return np.loadtxt(options.points, ndmin=2, delimiter=_delimiter(options.points))
-    except (OSError, ValueError) as error:
-        raise og.InputError(
-            f"points: {options.points}: {error}; give x and y in each line"
-        ) from None
-
-
-def _delimiter(path: str) -> str | None:
-    with open(path, encoding="utf-8") as lines:
-        return "," if "," in lines.readline() else None
 
 
 def _build(
@@ -125,7 +101,7 @@ def _query(options: argparse.Namespace) -> None:
         check_target(open_storage(options.out, "out"), overwrite=False)
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
-    field = index.query(_points(options), window, snap=options.snap)["cost"]
+    field = index.query(points_of(options), window, snap=options.snap)["cost"]
     if to_file:
         og.to_geotiff(field, options.out)
     else:
@@ -135,7 +111,7 @@ def _query(options: argparse.Namespace) -> None:
 
 def _matrix(options: argparse.Namespace) -> None:
     index = og.DistanceIndex.open(options.store)
-    table = index.distance_matrix(_points(options), snap=options.snap)
+    table = index.distance_matrix(points_of(options), snap=options.snap)
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(["from", *table["to"].values.tolist()])
     for start, row in zip(table["from"].values.tolist(), table.values.tolist(), strict=True):

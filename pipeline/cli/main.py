@@ -7,10 +7,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import orograph as og
-from orograph.cli.distances import add_distances, add_sources, source_options
+from orograph.cli.distances import (
+    add_distances,
+    add_sources,
+    check_table_target,
+    source_options,
+)
 from orograph.cli.files import add_files
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
@@ -251,6 +257,8 @@ def _cost(options: argparse.Namespace) -> None:
 
 
 def _components(options: argparse.Namespace) -> None:
+    if options.table is not None:
+        check_table_target(Path(check_path("--table", options.table)), options.overwrite)
     if options.picture is not None:
         from orograph.plotting.labels import components_picture, image_writer
 
@@ -266,7 +274,7 @@ def _components(options: argparse.Namespace) -> None:
         min_size=options.min_size,
         nodata=options.nodata,
     )
-    if options.table:
+    if options.table is not None:
         classes = open_raster(options.classes, nodata=options.nodata)
         og.component_table(result, classes).to_csv(options.table)
         print(f"table: {options.table}")

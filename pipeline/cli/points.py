@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import orograph as og
+from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.layer import is_vector_path
 
 
@@ -31,11 +32,11 @@ def read_points(path: str) -> Any:
     """Return the points of a text file, or the path of a vector file as it is."""
     if is_vector_path(path):
         return path
-    if not os.path.isfile(path):
-        raise og.InputError(f"points: {path} does not exist; is it relative to {os.getcwd()}?")
-    with open(path, encoding="utf-8") as lines:
-        delimiter = "," if "," in lines.readline() else None
+    if not os.path.isfile(check_path("points", path)):
+        raise og.InputError(f"points: {path} is no file; is it relative to {os.getcwd()}?")
     try:
+        with open(path, encoding="utf-8") as lines:
+            delimiter = "," if "," in lines.readline() else None
         return np.loadtxt(path, ndmin=2, delimiter=delimiter)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise og.InputError(f"points: {path}: {error}; give x and y in each line") from None

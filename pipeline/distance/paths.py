@@ -217,7 +217,7 @@ def least_cost_path(
     >>> path.coordinates.tolist()
     [[2.0, 1.0], [2.0, 2.0], [1.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
     """
-    dataset = _as_dataset(result)
+    dataset = as_dataset(result, "cost_distance")
     for name in ("cost", "back_direction"):
         if name not in dataset:
             raise InputError(
@@ -247,13 +247,14 @@ def least_cost_path(
     return paths
 
 
-def _as_dataset(result: Any) -> xr.Dataset:
+def as_dataset(result: Any, operation: str) -> xr.Dataset:
+    """Return what an operation has returned, or the store of it by its path, as a Dataset."""
     import xarray as xr
 
     if isinstance(result, str | os.PathLike):
         result = open_dataset(open_storage(result, "result"))
     if not isinstance(result, xr.Dataset):
-        raise InputError(f"result: {shown(result)}; give what cost_distance returns, or its path")
+        raise InputError(f"result: {shown(result)}; give what {operation} returns, or its path")
     return result
 
 

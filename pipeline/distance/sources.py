@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.arguments import as_plain, is_number, shown
+from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -151,10 +151,11 @@ def parse_sources(
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
     targets = parse_targets(target_values)
+    all_touched = check_flag("all_touched", all_touched)
     layer = read_layer(sources, name)
     if layer is None and label is not None:
         raise InputError(
-            f"label: {label!r}; it is a column of a vector layer of sources; leave it out"
+            f"label: {shown(label)}; it is a column of a vector layer of sources; leave it out"
         )
     if layer is not None and layer.has_extent():
         raster = LayerRaster.of_layer(
@@ -193,7 +194,7 @@ def _source_raster(
     sources: Any, first: Raster, starts: Array, targets: tuple[float, ...] | None, name: str
 ) -> Raster:
     """Return a raster of sources, checked."""
-    raster = open_raster(sources)
+    raster = open_raster(sources, argument=name)
     check_same_grid(name, raster, first)
     _check_no_starts(starts, "a raster of sources")
     if isinstance(raster, ArrayRaster):

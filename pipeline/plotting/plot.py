@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath, LeastCostPaths
-from orograph.forest_lines import forest_lines
+from orograph.forest_edges import forest_lines
 from orograph.plotting.labels import colours, every
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.raster.nodata import valid_cells
@@ -26,6 +27,7 @@ _NUMBERED = {"labels", "allocation"}
 _COMPASS = ("source", "east", "south-east", "south", "south-west", "west", "north-west", "north",
             "north-east")  # fmt: skip
 MOST_LINES = 2**18
+MOST_PIXELS = 2**16
 
 Array = npt.NDArray[Any]
 
@@ -78,15 +80,19 @@ def plot(
         raise OrographError(
             "plot: it needs matplotlib; install it with pip install 'orograph[plot]'"
         ) from error
+    most = check_integer("most", most, 1, MOST_PIXELS)
+    if ax is not None and not hasattr(ax, "imshow"):
+        raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")
     if isinstance(result, LeastCostPath):
         result = LeastCostPaths([result])
     layer = read_layer(result, "result")
+    if layer is None:
+        raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
     axes = ax if ax is not None else pyplot.subplots(layout="constrained")[1]
     if layer is not None:
         _draw_layer(axes, layer)
         crs = layer.crs
     else:
-        raster = open_raster(result, variable=_variable_of(result, variable))
         _draw_raster(axes, raster, most)
         crs = raster.georeference.map_crs
         if raster.georeference.y is None and not axes.yaxis_inverted():

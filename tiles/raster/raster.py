@@ -165,7 +165,7 @@ def _by_dlpack(source: Any) -> NDArray[Any]:
         return np.from_dlpack(source)
     except (BufferError, RuntimeError, TypeError) as error:
         raise InputError(
-            f"source: {type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
+            f"{type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
             "to the CPU first"
         ) from None
 

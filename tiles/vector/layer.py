@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.errors import InputError, OrographError, StoreExistsError
+from orograph.tiles.arguments import check_flag, check_path, shown
+from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import reproject
 from orograph.tiles.grid.georeference import Georeference
 
@@ -116,8 +117,8 @@ class VectorLayer:
         """
         from shapely import get_type_id, to_wkb
 
-        target = Path(path)
-        check_vector_target(target, overwrite)
+        target = Path(check_path("path", path))
+        check_vector_target(target, check_flag("overwrite", overwrite))
         writer = _pyogrio("to_file")
         kinds = {int(kind) for kind in get_type_id(self.geometry)}
         names = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
@@ -175,9 +176,11 @@ class VectorLayer:
         """
         if column is None:
             return np.arange(len(self), dtype=np.int64)
-        if column not in self.columns:
+        if not isinstance(column, str) or column not in self.columns:
             listed = ", ".join(map(str, self.columns)) or "none"
-            raise InputError(f"label: {name} has no column {column!r}; its columns are {listed}")
+            raise InputError(
+                f"label: {name} has no column {shown(column)}; its columns are {listed}"
+            )
         labels = np.empty(len(self), np.int64)
         for number, value in enumerate(self.columns[column].tolist()):
             try:
@@ -187,7 +190,7 @@ class VectorLayer:
                 fits = False
             if not fits:
                 raise InputError(
-                    f"label: {column} of geometry {number} is {value!r}; labels must be whole "
+                    f"label: {column} of geometry {number} is {shown(value)}; labels must be whole "
                     f"numbers, and not {NO_LABEL}, which marks cells without a source: fill or "
                     "renumber the column, or leave label= out to number geometries from 0"
                 )
@@ -201,12 +204,9 @@ def check_vector_target(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"path: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb or .shp"
         )
-    if path.exists() and (path.is_dir() or not overwrite):
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True to replace it, or choose another path"
-        )
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+    from orograph.tiles.store.export import check_file  # which reads layers
+
+    check_file(path, overwrite)
 
 
 def is_vector_path(given: Any) -> bool:
@@ -274,7 +274,7 @@ def _read(given: Any, name: str) -> VectorLayer | None:
         return VectorLayer(_objects([geometry]), {}, getattr(given, "crs", None), bare)
     if isinstance(given, Mapping) or hasattr(given, "__geo_interface__"):
         spoken = given if isinstance(given, Mapping) else given.__geo_interface__
-        return _of_geojson(spoken, name) if "type" in spoken else None
+        return _of_geojson(spoken, name) if isinstance(spoken.get("type"), str) else None
     objects = isinstance(given, np.ndarray) and given.dtype == object and given.ndim == 1
     return _of_sequence(list(given), name) if objects or isinstance(given, Sequence) else None
 
@@ -282,14 +282,16 @@ def _read(given: Any, name: str) -> VectorLayer | None:
 def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
     """Return the layer of several objects with a geometry each, None if the first is none."""
     first = items[0] if items else None
-    spoken = isinstance(first, Mapping) or hasattr(first, "__geo_interface__")
+    spoken = (isinstance(first, Mapping) and "type" in first) or hasattr(first, "__geo_interface__")
     if not (hasattr(first, "geom_type") or spoken):
         return None
     parts = [None if item is None else _read(item, name) for item in items]
     for number, (item, part) in enumerate(zip(items, parts)):
         if item is not None and (part is None or len(part) != 1):
-            raise InputError(f"{name}: {number} is a {type(item).__name__}, and no geometry as the "
-                             "first is; give one kind")  # fmt: skip
+            raise InputError(
+                f"{name}: item {number}, {shown(item)}, is no geometry as the first is; give "
+                "geometries alone"
+            )
     known = [part for part in parts if part is not None]
     texts = {None if part.crs is None else _wkt(part.crs) for part in known}
     if len(texts) > 1:
@@ -324,7 +326,7 @@ def _read_file(path: str, name: str) -> VectorLayer:
     from shapely import from_wkb
 
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
-        raise InputError(f"{name}: {path} does not exist; is it relative to {os.getcwd()}?")
+        raise InputError(f"{name}: {shown(path)} does not exist; is the path right?")
     reader = _pyogrio(name)
     try:
         layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orograph.tiles.arguments import check_flag, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
@@ -65,13 +66,13 @@ def rasterize(
     """
     import xarray as xr
 
+    all_touched = check_flag("all_touched", all_touched)
     read = read_layer(layer, "layer")
     if read is None:
         raise InputError(
-            f"layer: {type(layer).__name__}; give a GeoDataFrame, geometries or the path of a "
-            "vector file"
+            f"layer: {shown(layer)}; give a GeoDataFrame, geometries or the path of a vector file"
         )
-    grid = open_raster(like)
+    grid = open_raster(like, argument="like")
     place = grid.georeference
     raster = LayerRaster.of_layer(read, place, grid.shape, "layer", label, all_touched)
     cells = raster.read(Window(0, 0, *grid.shape))

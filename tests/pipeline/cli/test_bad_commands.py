@@ -45,6 +45,15 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "--from": POINTS,
     "--to": POINTS,
     "--points": ("none.txt", "folder", "", "a\0b", "words.txt"),
+    "--backend": NONE,
+    "--label": ("none",),
+    "--target-values": ("x", "", "nan", "inf"),
+    "--variable": ("none",),
+    "--sources": STORES,
+    "--window": (
+        *(("x", "0", "1", "1"), ("0", "0", "1"), ("0", "0", "0", "1"), ("0", "0", "9", "9")),
+        ("-1", "0", "1", "1"),
+    ),
     "--scheduler": ("", "x://y:1", "tcp://"),
     "source": STORES,
     "elevation": STORES,
@@ -56,17 +65,30 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "out": OUT,
     "store": OUT,
 }
+VECTOR_OUT = ("", "a\0b", "x" * 300 + ".gpkg", "none/a.gpkg", "a.xyz")
 OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("demo", "--folder"): ("", "a\0b", "file.txt"),
     ("info", "store"): STORES,
-    ("mst", "--weight"): NONE,
-    ("mst", "--backend"): NONE,
-    ("cost", "--sources"): STORES,
-    ("cost", "--direction"): NONE,
-    ("cost", "--outputs"): (*NONE, ("cost", "x")),
-    ("cost", "--max-cost"): (*NUMBER, "-1", "nan"),
-    ("components", "--min-size"): (*WHOLE, "0"),
-    ("components", "--picture"): ("", "a\0b", "none/a.png"),
+    ("minimum_spanning_forest", "--weight"): NONE,
+    ("cost_distance", "--direction"): NONE,
+    ("cost_distance", "--outputs"): (*NONE, ("cost", "x")),
+    ("cost_distance", "--max-cost"): (*NUMBER, "-1", "nan"),
+    ("connected_components", "--min-size"): (*WHOLE, "0"),
+    ("connected_components", "--picture"): ("", "a\0b", "none/a.png"),
+    ("connected_components", "--table"): ("", "a\0b", "none/a.csv", "folder", "x" * 300),
+    ("hop_distance", "--max-hops"): WHOLE,
+    ("least_cost_path", "--out"): VECTOR_OUT,
+    ("corridor", "first"): STORES,
+    ("corridor", "second"): STORES,
+    ("all_pairs", "graph"): ("none.npy", "words.txt", "file.txt", "folder", "", "a\0b.npy"),
+    ("all_pairs", "--method"): NONE,
+    ("all_pairs", "--no-edge"): NUMBER,
+    ("to_geotiff", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder"),
+    ("rasterize", "layer"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg"),
+    ("rasterize", "like"): STORES,
+    ("forest_lines", "forest"): STORES,
+    ("forest_lines", "out"): VECTOR_OUT,
+    ("compile", "operations"): ("x", ""),
     ("plan", "operation"): NONE,
     ("plan", "--dtype"): (*NONE, "complex128"),
     ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
@@ -89,18 +111,25 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "ingest": {"source": ("dem.tif",), "store": ("out.zarr",)},
     "info": {"store": ("taken.zarr",)},
     "plan": {"operation": ("minimum_spanning_forest",), "raster": ("dem.tif",)},
-    "mst": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
-    "cost": {"friction": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
-    "path": {"result": ("taken.zarr",), "--point": ("0", "0")},
-    "components": {"classes": ("dem.tif",), "out": ("out.zarr",)},
-    "reach": {"mask": ("dem.tif",), "--from": ("0", "0"), "--to": ("1", "1")},
+    "minimum_spanning_forest": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
+    "cost_distance": {"friction": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
+    "least_cost_path": {"result": ("taken.zarr",), "--point": ("0", "0")},
+    "connected_components": {"classes": ("dem.tif",), "out": ("out.zarr",)},
+    "st_connected": {"mask": ("dem.tif",), "--from": ("0", "0"), "--to": ("1", "1")},
+    "hop_distance": {"mask": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
+    "corridor": {"first": ("taken.zarr",), "second": ("taken.zarr",), "out": ("out.zarr",)},
+    "all_pairs": {"graph": ("graph.csv",), "out": ("out.zarr",)},
+    "to_geotiff": {"source": ("dem.tif",), "out": ("out.tif",)},
+    "rasterize": {"layer": ("layer.geojson",), "like": ("dem.tif",), "out": ("out.zarr",)},
+    "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
+    "compile": {},
     "index build": {"friction": ("dem.tif",), "store": ("out.zarr",)},
     "index query": {"store": ("index.zarr",), "out": ("out.zarr",), "--point": ("0", "0")},
     "index matrix": {"store": ("index.zarr",), "--point": ("0", "0")},
 }
 # what else has to be given for an argument to count
 WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
-    ("cost", "--elevation"): {"--cost": ("tobler",)},
+    ("cost_distance", "--elevation"): {"--cost": ("tobler",)},
     ("index build", "--elevation"): {"--cost": ("tobler",)},
     ("plan", "--elevation"): {"operation": ("distance_index",), "--cost": ("tobler",)},
     ("plan", "--components"): {"operation": ("connected_components",)},
@@ -112,7 +141,9 @@ WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 }
 # of these one is taken in place of another
 INSTEAD = {
-    ("cost", "--sources"): "--point",
+    ("hop_distance", "--sources"): "--point",
+    ("least_cost_path", "--points"): "--point",
+    ("cost_distance", "--sources"): "--point",
     ("index query", "--points"): "--point",
     ("index matrix", "--points"): "--point",
     ("plan", "--shape"): "raster",
@@ -125,7 +156,10 @@ def _commands(parser: argparse.ArgumentParser, name: str = "") -> dict[str, list
     found: dict[str, list[str]] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            first = {id(below): word for word, below in reversed(action.choices.items())}
             for word, below in action.choices.items():
+                if first[id(below)] != word:
+                    continue  # a short name of the command
                 found |= _commands(below, f"{name} {word}".strip())
         elif action.nargs != 0:
             own.append(action.option_strings[0] if action.option_strings else action.dest)
@@ -151,6 +185,14 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cells = np.zeros((3, 4), variable.dtype)
         StoreSink(result).write(variable.name, Window(0, 0, 3, 4), cells)
     publish(result, folder / "taken.zarr")
+    edges = create_store(folder / "unfinished", (3, 4), Layout(4, 4), [Variable("edges", np.uint8)])
+    StoreSink(edges).write("edges", Window(0, 0, 3, 4), np.zeros((3, 4), np.uint8))
+    publish(edges, folder / "forest.zarr")
+    np.savetxt(folder / "graph.csv", np.ones((3, 3)), delimiter=",")
+    (folder / "layer.geojson").write_text(
+        '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}, '
+        '"geometry": {"type": "Point", "coordinates": [1, 1]}}]}'
+    )
     og.DistanceIndex.build(grid, folder / "index.zarr", block=2, levels=0)
     (folder / "file.txt").write_text("no raster")
     (folder / "words.txt").write_text("no numbers here\n")

@@ -65,7 +65,8 @@ def test_paths_and_corridors(dem: xr.DataArray, capsys: pytest.CaptureFixture[st
 
 
 def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str]) -> None:
-    areas = [box(500_000, 4_999_950, 500_040, 4_999_990), LineString([START, FAR])]
+    road = LineString([(500_001.3, 4_999_998.9), (500_288.1, 4_999_911.7)])
+    areas = [box(500_003, 4_999_953, 500_041, 4_999_988), road]
     frame = geopandas.GeoDataFrame({"kind": [7, 3]}, geometry=areas, crs="EPSG:32633")
     frame.to_crs("EPSG:4326").to_file("areas.gpkg")
     command("rasterize", "areas.gpkg", "dem.tif", "areas.tif", "--label", "kind")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.paths import as_dataset
 from orograph.distance.sources import check_same_grid
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.dataset import open_dataset
 
 if TYPE_CHECKING:
     import os
@@ -66,7 +66,7 @@ def component_table(
     """
     import pandas as pd
 
-    dataset: Any = result if hasattr(result, "data_vars") else open_dataset(result)
+    dataset: Any = as_dataset(result, "connected_components")
     missing = {"labels", "component_size", "component_box"} - set(dataset.data_vars)
     if missing:
         raise InputError(
@@ -75,7 +75,7 @@ def component_table(
         )
     labels = open_raster(dataset["labels"])
     place, (height, width) = labels.georeference, labels.shape
-    given = None if classes is None else open_raster(classes)
+    given = None if classes is None else open_raster(classes, argument="classes")
     if given is not None:
         check_same_grid("classes", given, labels)
     cells = np.asarray(dataset["component_size"].values)

@@ -63,7 +63,7 @@ def forest_lines(
             "forest_lines: it needs shapely; install it with pip install 'orograph[vector]'"
         ) from error
     alone = hasattr(forest, "dims") and not hasattr(forest, "data_vars")
-    raster = open_raster(forest, variable=None if alone else "edges")
+    raster = open_raster(forest, variable=None if alone else "edges", argument="forest")
     if raster.dtype != np.uint8:
         raise InputError(
             f"forest: its edges are {raster.dtype}; give what minimum_spanning_forest has returned"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
     from orograph.forest_edges import forest_lines
+    from orograph.graphs.shortest_paths import shortest_paths
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
     from orograph.plotting.plot import plot
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.graph.graph import Graph
+    from orograph.tiles.graph.read import read_graph
     from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
@@ -71,6 +74,7 @@ _HOMES = {
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.distance.hop_distance": ("hop_distance",),
+    "orograph.graphs.shortest_paths": ("shortest_paths",),
     "orograph.index.distance_index": ("DistanceIndex",),
     "orograph.distance.paths": (
         "LeastCostPath",
@@ -102,6 +106,8 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.graph.graph": ("Graph",),
+    "orograph.tiles.graph.read": ("read_graph",),
     "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
@@ -117,6 +123,7 @@ __all__ = [
     "DamagedChunkError",
     "DamagedStoreError",
     "DistanceIndex",
+    "Graph",
     "InputError",
     "LeastCostPath",
     "LeastCostPaths",
@@ -153,6 +160,8 @@ __all__ = [
     "plan",
     "plot",
     "rasterize",
+    "read_graph",
+    "shortest_paths",
     "st_connected",
     "to_geotiff",
     "verify",

@@ -37,7 +37,7 @@ myst_heading_anchors = 3
 # Docstrings: `name` is a public name of orograph, types stand in the docstrings.
 default_role = "py:obj"
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "undoc-members": False}
+autodoc_default_options = {"members": True}
 autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False

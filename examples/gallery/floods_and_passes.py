@@ -42,6 +42,19 @@ depth.where(depth > 0).plot(ax=axes, cmap="viridis", cbar_kwargs={"label": "m of
 axes.set_title("Depressions and their depths")
 
 # %%
+# Peaks and key cols
+# ------------------
+# A peak of high prominence stands apart: one must go down far to come to a higher one, and the
+# lowest cell of the best such way is its key col.
+
+peaks = og.peaks(elevation, min_prominence=120)
+figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+elevation.plot(ax=axes, cmap="gist_earth", cbar_kwargs={"label": "m"})
+axes.plot(peaks["x"], peaks["y"], "^", color="white", markeredgecolor="black", markersize=9)
+axes.plot(peaks["col_x"], peaks["col_y"], "x", color="crimson", markersize=9, markeredgewidth=2)
+axes.set_title("Peaks and their key cols")
+
+# %%
 # Passes between valleys
 # ----------------------
 # The pass between two places is where a way between them is highest, of the way whose highest cell

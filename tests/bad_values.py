@@ -62,7 +62,11 @@ def kind(*values: Any, optional: bool = False, shows: bool = True, junk: bool = 
     return Kind(make, shows)
 
 
-FLAG = kind("yes", "", 0, 1, 1.0, NAN, [True], np.array([True, False]), np.int64(1))
+FLAG_VALUES: tuple[Any, ...] = (
+    *("yes", "", 0, 1, 1.0, NAN, [True]),
+    *(np.array([True, False]), np.int64(1)),
+)
+FLAG = kind(*FLAG_VALUES)
 
 
 def integer(least: int, most: int = HUGE - 1, *, optional: bool = False) -> Kind:

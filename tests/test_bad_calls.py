@@ -19,6 +19,7 @@ import bad_values as bad
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import sparse
 from shapely import Point
 
 import orograph as og
@@ -215,6 +216,11 @@ LABELS = xr.Dataset(
         "component_box": (("component", "box_side"), [[0, 0, 3, 4]]),
     }
 )
+GRAPH_EDGES = sparse.csr_array(np.array([[0.0, 1, 4], [0, 0, 2], [1, 0, 0]]))
+_VERTICES = bad.kind(
+    *(1.5, True, bad.NAN, "x", "", [1.5], [True], [bad.NAN], -1, 3, bad.HUGE, [0, 3], [[0, 1]], []),
+    shows=False,
+)
 _NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
 
 FUNCTIONS = {
@@ -227,13 +233,19 @@ FUNCTIONS = {
             "method": bad.choice("bfs"),
             "dtype": bad.DTYPE,
             "no_edge": bad.number("x"),
+            "sources": _VERTICES,
+            "negative_cycles": bad.choice("ignore"),
         },
     ),
     "cluster": Function(og.cluster, {}, {"n_workers": bad.integer(1, 1024, optional=True)}),
     "connected_components": Function(
         og.connected_components,
         {"classes": GRID},
-        {"classes": bad.RASTER, "min_size": bad.integer(1, 2**54)},
+        {
+            "classes": bad.RASTER,
+            "min_size": bad.integer(1, 2**54),
+            "method": bad.choice("rem"),  # of graphs alone
+        },
     ),
     "corridor": Function(
         og.corridor,
@@ -257,6 +269,49 @@ FUNCTIONS = {
             "outputs": _outputs("cost"),
         },
     ),
+    "depressions": Function(
+        og.depressions,
+        {"elevation": GRID},
+        {
+            "elevation": bad.RASTER,
+            "min_depth": bad.number(-1, bad.NAN),
+            "min_area": bad.number(-1, bad.NAN),
+        },
+    ),
+    "peaks": Function(
+        og.peaks,
+        {"elevation": GRID},
+        {"elevation": bad.RASTER, "min_prominence": bad.number(-1, bad.NAN)},
+    ),
+    "read_graph": Function(
+        og.read_graph,
+        {"source": GRAPH_EDGES, "directed": True},
+        {
+            "source": bad.Kind(
+                lambda folder: [*bad.STORE.values(folder), GRID, xr.Dataset(), 5, None], False
+            ),
+            "coordinates": bad.kind(
+                *(5, True, "x", "", [1], [[1, 2]], [["a", "b"]] * 3, [[bad.NAN, 0]] * 3),
+                optional=True,
+                shows=False,
+            ),
+            "directed": bad.kind(*bad.FLAG_VALUES, optional=True),
+            "parts": bad.integer(1, 2**27, optional=True),
+            "store": bad.OUT,
+        },
+    ),
+    "shortest_paths": Function(
+        og.shortest_paths,
+        {"graph": og.read_graph(GRAPH_EDGES, directed=True), "sources": [0]},
+        {
+            "graph": bad.kind("x", 5, True, GRID, xr.Dataset(), shows=False),
+            "sources": _VERTICES,
+            "method": bad.choice("bfs"),
+            "strategy": bad.choice("passive", optional=True),
+            "max_cost": bad.number(-1, bad.NAN),
+            "predecessors": bad.FLAG,
+        },
+    ),
     "fill_depressions": Function(
         og.fill_depressions,
         {"elevation": GRID},
@@ -275,7 +330,12 @@ FUNCTIONS = {
     "hop_distance": Function(
         og.hop_distance,
         {"mask": GRID, "sources": POINT},
-        {"mask": bad.RASTER, **SOURCES, "max_hops": bad.integer(0, 2**52, optional=True)},
+        {
+            "mask": bad.RASTER,
+            **SOURCES,
+            "max_hops": bad.integer(0, 2**52, optional=True),
+            "predecessors": bad.kind(*bad.FLAG_VALUES, True),  # of graphs alone
+        },
     ),
     "ingest": Function(
         og.ingest,
@@ -374,7 +434,7 @@ FUNCTIONS = {
 # made by orograph itself, with no method that takes anything
 RESULTS = {
     *("LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "StoreReport", "VectorLayer"),
-    "config",
+    *("config", "Graph"),
 }
 
 

@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all lint types pytest wheel docs kernels races bench demo format clean
+.PHONY: help test test-all lint types pytest wheel docs site kernels races bench demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -32,6 +32,9 @@ pytest: $(INSTALLED) ## the tests, among them those of docs, kernels and the whe
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
+
+site: $(INSTALLED) ## the documentation as a site, in build/site; runs its pages and the gallery
+	$(BIN)/python -m sphinx -b html -W --keep-going -d build/doctrees docs build/site
 
 kernels: $(INSTALLED) ## compile every .cu for every supported GPU, without a GPU
 	$(BIN)/python .ci/nvrtc.py $(wildcard kernels/*/*.cu)
@@ -60,7 +63,7 @@ format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/ruff format
 
 clean: ## remove everything that make made
-	rm -rf .venv .numba_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf docs/gallery docs/generated docs/pictures .venv .numba_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
 
 # The stamp is written last, so an installation cut short is begun again.
 $(INSTALLED): pyproject.toml

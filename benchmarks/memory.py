@@ -33,7 +33,7 @@ import orograph as og
 
 OPERATIONS = (
     "minimum_spanning_forest", "connected_components", "cost_distance", "hop_distance",
-    "fill_depressions",
+    "fill_depressions", "peaks", "depressions",
 )  # fmt: skip
 SURFACES = ("terrain", "noise", "checkerboard", "classes")
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "tile_basins"})
+NUMBA_ONLY = frozenset(
+    {"dijkstra", "bidirectional_search", "near_far", "graph_forest", "tile_basins"}
+)
 """Stages that no other backend does."""
 
 
@@ -52,6 +54,10 @@ class Backend(Protocol):
         """Return a tile of a shortest-path problem that stays in the backend's memory."""
 
     @property
+    def graph_method(self) -> str:
+        """The quickest method of `shortest_paths` for weights that are not negative."""
+
+    @property
     def pad_costs(self) -> Callable[..., Any]:
         """As `orograph.kernels.relax.pad.pad_costs`, in the backend's memory."""
 
@@ -75,11 +81,28 @@ class Backend(Protocol):
     def floyd_warshall_block(self) -> Callable[..., Any]:
         """As `orograph.kernels.minplus.closure.floyd_warshall_block`."""
 
+    @property
+    def spread(self) -> Callable[..., Any]:
+        """As `orograph.kernels.graph.spread.spread`."""
+
+    @property
+    def graph_hops(self) -> Callable[..., Any]:
+        """As `orograph.kernels.graph.hops.graph_hops`."""
+
+    @property
+    def graph_components(self) -> Callable[..., Any]:
+        """As `orograph.kernels.graph.components.graph_components`."""
+
+    @property
+    def edge_components(self) -> Callable[..., Any]:
+        """As `orograph.kernels.label.union_find.components`."""
+
 
 class NumbaBackend:
     """Compiled loops on the CPU, in this process's memory."""
 
     name = "numba"
+    graph_method = "delta-stepping"
     cells_a_visit = 15_000  # a millisecond or so: halo and border
 
     def array_memory(self) -> AbstractContextManager[None]:
@@ -142,11 +165,40 @@ class NumbaBackend:
 
         return floyd_warshall_block
 
+    @property
+    def spread(self) -> Callable[..., Any]:
+        """Lower costs along the edges of a graph."""
+        from orograph.kernels.graph.spread import spread
+
+        return spread
+
+    @property
+    def graph_hops(self) -> Callable[..., Any]:
+        """Search a graph breadth first."""
+        from orograph.kernels.graph.hops import graph_hops
+
+        return graph_hops
+
+    @property
+    def graph_components(self) -> Callable[..., Any]:
+        """Join the vertices of a graph."""
+        from orograph.kernels.graph.components import graph_components
+
+        return graph_components
+
+    @property
+    def edge_components(self) -> Callable[..., Any]:
+        """Join the ends of edges."""
+        from orograph.kernels.label.union_find import components
+
+        return components
+
 
 class CudaBackend:
     """CUDA kernels on this process's GPU."""
 
     name = "cuda"
+    graph_method = "bellman-ford"
     cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
 
     def array_memory(self) -> AbstractContextManager[None]:
@@ -214,6 +266,34 @@ class CudaBackend:
         from orograph.kernels.minplus.cuda import floyd_warshall_block
 
         return floyd_warshall_block
+
+    @property
+    def spread(self) -> Callable[..., Any]:
+        """Lower costs along the edges of a graph."""
+        from orograph.kernels.graph.spread_cuda import spread
+
+        return spread
+
+    @property
+    def graph_hops(self) -> Callable[..., Any]:
+        """Search a graph breadth first."""
+        from orograph.kernels.graph.spread_cuda import graph_hops
+
+        return graph_hops
+
+    @property
+    def graph_components(self) -> Callable[..., Any]:
+        """Join the vertices of a graph."""
+        from orograph.kernels.graph.components_cuda import graph_components
+
+        return graph_components
+
+    @property
+    def edge_components(self) -> Callable[..., Any]:
+        """Join the ends of edges."""
+        from orograph.kernels.label.union_find_cuda import components
+
+        return components
 
 
 _BACKENDS: dict[str, Backend] = {"numba": NumbaBackend(), "cuda": CudaBackend()}

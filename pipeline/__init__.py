@@ -33,14 +33,17 @@ if TYPE_CHECKING:
     from orograph.execution.run import Progress, Run
     from orograph.forest import minimum_spanning_forest
     from orograph.forest_edges import forest_lines
+    from orograph.graphs.shortest_paths import shortest_paths
     from orograph.index.distance_index import DistanceIndex
     from orograph.planning.plan import Plan, plan
     from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
+    from orograph.terrain.depressions import depressions
     from orograph.terrain.fill import fill_depressions
     from orograph.terrain.flood import flood_level
     from orograph.terrain.passes import pass_elevation
+    from orograph.terrain.peaks import peaks
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
         StorageFullError,
         StoreExistsError,
     )
+    from orograph.tiles.graph.graph import Graph
+    from orograph.tiles.graph.read import read_graph
     from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
     from orograph.tiles.store.export import to_geotiff
@@ -69,6 +74,7 @@ _HOMES = {
     "orograph.distance.cost_distance": ("cost_distance",),
     "orograph.forest": ("minimum_spanning_forest",),
     "orograph.distance.hop_distance": ("hop_distance",),
+    "orograph.graphs.shortest_paths": ("shortest_paths",),
     "orograph.index.distance_index": ("DistanceIndex",),
     "orograph.distance.paths": (
         "LeastCostPath",
@@ -81,9 +87,11 @@ _HOMES = {
     "orograph.planning.plan": ("Plan", "plan"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
+    "orograph.terrain.depressions": ("depressions",),
     "orograph.terrain.fill": ("fill_depressions",),
     "orograph.terrain.flood": ("flood_level",),
     "orograph.terrain.passes": ("pass_elevation",),
+    "orograph.terrain.peaks": ("peaks",),
     "orograph.execution.run": ("Progress", "Run"),
     "orograph.tiles.store.dataset": ("open",),
     "orograph.tiles.errors": (
@@ -98,6 +106,8 @@ _HOMES = {
         "StorageFullError",
         "StoreExistsError",
     ),
+    "orograph.tiles.graph.graph": ("Graph",),
+    "orograph.tiles.graph.read": ("read_graph",),
     "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
     "orograph.tiles.store.export": ("to_geotiff",),
     "orograph.tiles.store.ingest": ("ingest",),
@@ -113,6 +123,7 @@ __all__ = [
     "DamagedChunkError",
     "DamagedStoreError",
     "DistanceIndex",
+    "Graph",
     "InputError",
     "LeastCostPath",
     "LeastCostPaths",
@@ -134,6 +145,7 @@ __all__ = [
     "connected_components",
     "corridor",
     "cost_distance",
+    "depressions",
     "fill_depressions",
     "flood_level",
     "forest_lines",
@@ -144,9 +156,12 @@ __all__ = [
     "open",
     "pass_elevation",
     "path_mask",
+    "peaks",
     "plan",
     "plot",
     "rasterize",
+    "read_graph",
+    "shortest_paths",
     "st_connected",
     "to_geotiff",
     "verify",

@@ -37,7 +37,8 @@ from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.union_find import rem_components
-from orograph.tiles.arguments import check_choice, check_integer
+from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
@@ -439,6 +440,7 @@ def connected_components(
     *,
     connectivity: int = ...,
     min_size: int = ...,
+    method: str = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -453,6 +455,7 @@ def connected_components(
     *,
     connectivity: int = ...,
     min_size: int = ...,
+    method: str = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -466,6 +469,7 @@ def connected_components(
     *,
     connectivity: int = 8,
     min_size: int = 1,
+    method: str = "auto",
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
@@ -486,13 +490,16 @@ def connected_components(
 
     Parameters
     ----------
-    classes : raster
+    classes : raster or Graph
         Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
         are background. What may be given is as for `minimum_spanning_forest`.
     connectivity : {8, 4}
         8 or 4 neighbours.
     min_size : int
         Components of fewer cells become background and have no number.
+    method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
+        Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
+        edges.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional
@@ -506,7 +513,8 @@ def connected_components(
         ``labels``, int64, shape (y, x), 0 for background. Beside them a table with one row for each
         component, in the order of the labels: ``component_size`` (cells) and ``component_box``
         (top, left, bottom, right in rows and columns of the raster, the last two not included).
-        Attribute ``component_count``.
+        Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), numbered by the first
+        vertex of each component, and ``component_size``.
 
     Raises
     ------
@@ -535,6 +543,22 @@ def connected_components(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     min_size = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells")
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    if isinstance(classes, Graph):
+        from orograph.graphs.components import components_run
+
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
+        refuse_arguments(
+            "a graph", of_rasters, connectivity=connectivity != 8, min_size=min_size != 1
+        )
+        run = components_run(classes, method, options)
+        return run.result() if options.wait else run
+    refuse_arguments("a raster", {}, method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
     chosen = choose_backend("label_tile", (raster,), options)
     problem = Components(raster.nodata, connectivity, min_size, chosen)

@@ -35,7 +35,8 @@ from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -339,7 +340,7 @@ def minimum_spanning_forest(
 
     Parameters
     ----------
-    elevation : raster
+    elevation : raster or Graph
         Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
         NumPy array, the path of a store made by `ingest`, or the path of any raster file.
     weight : {"max", "absolute_difference", "mean"}
@@ -382,7 +383,8 @@ def minimum_spanning_forest(
         bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
         row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
         (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
-        ``edge_count``, ``tree_count``.
+        ``edge_count``, ``tree_count``. Of a `Graph` ``in_forest`` (edge), bool, in the order of its
+        source; its edges are ordered by weight, then by their number.
 
     Raises
     ------
@@ -424,6 +426,21 @@ def minimum_spanning_forest(
     weight = check_choice("weight", weight, WEIGHTS)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    if isinstance(elevation, Graph):
+        from orograph.graphs.forest import forest_run
+
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
+        refuse_arguments(
+            "a graph", of_rasters, weight=weight != "max", connectivity=connectivity != 8
+        )
+        run = forest_run(elevation, options)
+        return run.result() if options.wait else run
     raster = open_raster(
         elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
     )

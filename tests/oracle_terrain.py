@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from oracle_forest import valid_cells
@@ -107,3 +109,112 @@ def passes(
             if valid[n] and n not in found:
                 heapq.heappush(queue, (*max((height, highest), (elevation[n] + 0, n)), n))
     return found
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A peak, its key col and the peak to which it yields there; None if it is the highest."""
+
+    cell: Cell
+    prominence: float
+    col: Cell | None = None
+    parent: Cell | None = None
+
+
+def peaks(
+    elevation: np.ndarray, connectivity: int = 8, nodata: float | int | None = None
+) -> list[Peak]:
+    """The peaks in row-major order, by taking the cells from the highest down.
+
+    Of equal heights the first cell is taken first. Where a cell joins several summits, all but the
+    highest have their key col. What has no prominence is no peak.
+    """
+    valid = valid_cells(elevation, nodata)
+    cells = map(tuple, np.argwhere(valid).tolist())
+    order = sorted(cells, key=lambda cell: (-float(elevation[cell]), cell))
+    if elevation.dtype.kind in "iu":
+        order = sorted(order, key=lambda cell: (-int(elevation[cell]), cell))
+    rank = {cell: number for number, cell in enumerate(order)}
+    summit: dict[Cell, Cell] = {}
+    members: dict[Cell, list[Cell]] = {}
+    found = []
+    for cell in order:
+        near = {summit[n] for n in neighbours(cell, elevation.shape, connectivity) if n in summit}
+        highest = min(near, key=rank.__getitem__, default=cell)
+        for other in near - {highest}:
+            prominence = float(elevation[other]) - float(elevation[cell])
+            if elevation[other] != elevation[cell] and prominence > 0:
+                found.append(Peak(other, prominence, cell, highest))
+            for member in members[other]:
+                summit[member] = highest
+            members[highest] += members.pop(other)
+        summit[cell] = highest
+        members.setdefault(highest, []).append(cell)
+    found += [Peak(cell, np.inf) for cell in members]
+    return sorted(found, key=lambda peak: peak.cell)
+
+
+@dataclass(frozen=True)
+class Depression:
+    """A depression at the level at which it is full."""
+
+    cells: frozenset[Cell]
+    level: Any
+    spill: Cell
+    into: frozenset[Cell] | None
+    """The cells of what it spills into; None for the outside."""
+
+
+@dataclass(eq=False)
+class Water:
+    """Connected cells up to the present height."""
+
+    cells: set[Cell]
+    drained: bool
+    parts: list[frozenset[Cell]]
+    """Its connected sets of cells below the present height."""
+
+
+def hierarchy(
+    elevation: np.ndarray, connectivity: int = 8, nodata: float | int | None = None
+) -> list[Depression]:
+    """All depressions, by taking the cells from the lowest up, of equal ones the first first.
+
+    Where waters meet, or come to the edge, the parts of each that have not met others at this
+    height before are full depressions.
+    """
+    valid = valid_cells(elevation, nodata)
+    edge = set(edge_cells(valid, connectivity))
+    height = {cell: elevation[cell].item() + 0 for cell in map(tuple, np.argwhere(valid).tolist())}
+    water: dict[Cell, Water] = {}
+    full: dict[frozenset[Cell], Depression] = {}
+
+    def lowest(cells: Iterable[Cell]) -> tuple[Any, Cell]:
+        return min((height[cell], cell) for cell in cells)
+
+    level = None
+    for cell in sorted(height, key=lambda cell: (height[cell], cell)):
+        if height[cell] != level:
+            level = height[cell]
+            for each in set(water.values()):
+                each.parts = [frozenset(each.cells)]
+        near = {water[n] for n in neighbours(cell, elevation.shape, connectivity) if n in water}
+        outside = cell in edge or any(each.drained for each in near)
+        meeting = [each for each in near if each.parts and not each.drained]
+        for each in meeting:
+            others = [other for other in meeting if other is not each]
+            into = None
+            if not outside and others:
+                nearest = min(others, key=lambda other: lowest(other.cells))
+                deepest = lowest(nearest.cells)[1]
+                (into,) = (part for part in nearest.parts if deepest in part)
+            if outside or others:
+                for part in each.parts:
+                    full.setdefault(part, Depression(part, elevation[cell], cell, into))
+        joined = Water(
+            {cell}.union(*(each.cells for each in near)),
+            outside,
+            [part for each in near for part in each.parts],
+        )
+        water |= dict.fromkeys(joined.cells, joined)
+    return sorted(full.values(), key=lambda found: (lowest(found.cells)[1], found.level))

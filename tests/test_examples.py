@@ -18,6 +18,23 @@ pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
+GALLERY = sorted((EXAMPLES / "gallery").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda path: path.stem)
+def test_the_gallery_runs(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**os.environ, "MPLBACKEND": "agg"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_habitat_network(shared_data: Path, tmp_path: Path) -> None:
     """Its links cost what a cost distance from one end says at the other."""
     resistances = shared_data / "friction/lm_resistances.tif"

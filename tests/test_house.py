@@ -412,4 +412,5 @@ def test_every_cuda_file_stands_beside_its_numba_counterpart_and_launcher() -> N
         launchers = [n for n in names if n.endswith("cuda.py")]
         texts = [(path.parent / n).read_text(encoding="utf-8") for n in launchers]
         assert any(f'"{path.parent.name}/{path.name}"' in text for text in texts), path.name
-        assert {"tile.py", "elimination.py", "product.py", "union_find.py"} & names, path.name
+        counterparts = {"tile.py", "elimination.py", "product.py", "spread.py", "union_find.py"}
+        assert counterparts & names, path.name

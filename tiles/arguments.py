@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
 from reprlib import Repr
@@ -147,3 +147,11 @@ def check_name_length(path: str, suffix: int) -> None:
                 f"{path}: its {what} has {count} bytes; it must have at most "
                 f"{room - suffix}, so that unfinished files fit beside it: choose a shorter one"
             )
+
+
+def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
+    """Refuse arguments that are of no use for ``what``: those not None, and those that are true."""
+    names = [name for name, value in optional.items() if value is not None]
+    names += [name for name, used in given.items() if used]
+    if names:
+        raise InputError(f"{names[0]}: of no use for {what}; leave it out")

@@ -1,8 +1,8 @@
 // Connected components of a graph given as a list of edges: Rem's algorithm, and hook and compress.
 //
 // The CUDA counterpart of union_find.py, which describes the algorithms and cites their sources.
-// One thread per edge in join_edges, hook_parents and hook_roots, one thread per vertex in
-// start_parents and compress_paths.
+// One thread per edge in join_edges, hook_parents, lower_roots and hook_roots, one thread per vertex
+// in start_parents and compress_paths.
 //
 // Arrays: parent (n,), edges a (m,) and b (m,), all of unsigned words of VERTEX_BITS: 32 bits
 // while n is at most 2^32, else 64. n and m have 64 bits. Atomics: minimum and compare-and-swap on
@@ -66,6 +66,16 @@ extern "C" __global__ void hook_parents(vertex* parent, const vertex* a, const v
   vertex high = up[a[e]], low = up[b[e]];
   if (high < low) up[low] = high;
   else if (low < high) up[high] = low;
+}
+
+// Link the greater of each edge's two parents to the smaller one if that is below its own.
+extern "C" __global__ void lower_roots(vertex* parent, const vertex* a, const vertex* b,
+                                       long long m) {
+  long long e = thread_number();
+  if (e >= m) return;
+  volatile vertex* up = parent;
+  vertex high = up[a[e]], low = up[b[e]];
+  if (high != low) atomicMin(parent + (high > low ? high : low), high > low ? low : high);
 }
 
 // Join the components of each edge's ends.

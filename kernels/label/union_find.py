@@ -13,9 +13,10 @@ parent, and ends when the parents are equal or a root has been linked.
 minimum returns the old parent. If the old parent is the vertex itself, a root has been linked. If
 not, the link to the old parent may be lost, so the old parent is joined next. One pass over the
 edges suffices. *hook_parents* is a cheaper pass that may precede it: a plain store, which may split
-a component; the next pass joins it again. *compress_paths* then sets each vertex's parent to its
-root. A GPU runs these three with one thread per edge or per vertex; here a loop takes the place of
-the threads, and a read and a store that of the atomic.
+a component; the next pass joins it again. *lower_roots* is one step of hook_roots an edge, repeated
+until no edge joins two roots. *compress_paths* then sets each vertex's parent to its root. A GPU
+runs these with one thread per edge or per vertex; here a loop takes the place of the threads, and a
+read and a store that of the atomic.
 
 Rem: Dijkstra (1976), "A Discipline of Programming", chapter 23; with splicing and as the fastest of
 55 in Patwary, Blair, Manne (2010), doi:10.1007/978-3-642-13193-6_35. Hook and compress: Hellås,
@@ -34,7 +35,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 
-METHODS = ("rem", "hook", "hook-twice")
+METHODS = ("rem", "hook", "hook-twice", "compress")
 
 Roots = npt.NDArray[np.int64]
 Ends = npt.NDArray[np.integer[Any]]
@@ -72,6 +73,17 @@ def hook_parents(parent, a, b):
         if high < low:
             high, low = low, high
         parent[high] = low
+
+
+@compiled
+def lower_roots(parent, a, b):
+    """Link the greater of each edge's two parents to the smaller one if that is below its own."""
+    for e in range(a.size):
+        high = parent[a[e]]
+        low = parent[b[e]]
+        if high < low:
+            high, low = low, high
+        parent[high] = min(parent[high], low)  # atomicMin(parent + high, low)
 
 
 @compiled
@@ -130,9 +142,9 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
         Number of vertices, which are 0 to n - 1.
     a, b : (m,) int32 or int64
         The two ends of each edge. Loops and repeated edges are allowed.
-    method : {"rem", "hook", "hook-twice"}
+    method : {"rem", "hook", "hook-twice", "compress"}
         Rem's algorithm; hook and compress; hook and compress after one pass of cheaper hooks, some
-        of which overwrite others.
+        of which overwrite others; one hook an edge and compress, until all is joined.
 
     Returns
     -------
@@ -165,6 +177,10 @@ def components(n: int, a: Ends, b: Ends, method: str = "rem") -> Roots:
     parent = np.arange(n, dtype=first.dtype)
     if method == "rem":
         join_edges(parent, first, second)
+    elif method == "compress":
+        while (parent[first] != parent[second]).any():
+            lower_roots(parent, first, second)
+            compress_paths(parent)
     else:
         if method == "hook-twice":
             hook_parents(parent, first, second)

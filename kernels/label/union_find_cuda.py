@@ -18,7 +18,7 @@ def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = 
     ----------
     a, b : (m,) uint32 on the device, or uint64 if n is more than 2**32
         The two ends of each edge, vertices from 0 to n - 1; not checked.
-    method : {"rem", "hook", "hook-twice"}
+    method : {"rem", "hook", "hook-twice", "compress"}
     """
     word = np.dtype(a.dtype)
     defines = {"VERTEX_BITS": word.itemsize * 8}
@@ -37,6 +37,10 @@ def join_components(device: Device, n: int, a: Buffer, b: Buffer, method: str = 
     over_vertices("start_parents")
     if method == "rem":
         over_edges("join_edges")
+    elif method == "compress":
+        while bool((parent[a] != parent[b]).any()):
+            over_edges("lower_roots")
+            over_vertices("compress_paths")
     else:
         if method == "hook-twice":
             over_edges("hook_parents")

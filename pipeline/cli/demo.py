@@ -25,6 +25,8 @@ def jacksboro_fault() -> xr.DataArray:
         Heights in metres, int16, shape (344, 403), in geographic coordinates (WGS 84), cells of
         about 90 m (SRTM, public domain).
     """
+    import rioxarray  # noqa: F401  (registers .rio)
+
     try:
         from matplotlib.cbook import get_sample_data
     except ImportError as error:
@@ -62,8 +64,6 @@ def steepness(elevation: xr.DataArray) -> xr.DataArray:
 
 def demo(folder: str | Path, *, workers: int = 2) -> None:
     """Ingest a real elevation model, span it, cross it at least cost, and draw both."""
-    import rioxarray  # noqa: F401  (registers .rio)
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()

@@ -169,11 +169,13 @@ def _parser() -> argparse.ArgumentParser:
     add_distances(commands, _add_run_options, _run)
     add_files(commands)
 
+    from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
     from orograph.cli.terrain import add_terrain
 
     add_index(commands, client_of)
     add_terrain(commands, _add_run_options, _run)
+    add_graph(commands)
     return parser
 
 

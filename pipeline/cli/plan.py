@@ -33,7 +33,9 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--workers", type=int, default=2)
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
-    terrain = plan.add_argument_group("fill_depressions, flood_level, pass_elevation")
+    terrain = plan.add_argument_group(
+        "fill_depressions, flood_level, pass_elevation, peaks, depressions"
+    )
     terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
     distances = plan.add_argument_group("cost_distance, hop_distance")
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')

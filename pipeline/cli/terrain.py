@@ -1,4 +1,4 @@
-"""The command line of what the terrain says: ``orograph fill | flood | passes``."""
+"""The command line of what the terrain says: ``orograph fill``, ``flood``, ``passes``, ..."""
 
 from __future__ import annotations
 
@@ -67,6 +67,40 @@ def add_terrain(
         )
 
     flood.set_defaults(command=do_flood)
+
+    peaks = command("peaks", "peaks with prominences and key cols")
+    peaks.add_argument("--min-prominence", type=float, default=0.0)
+
+    def do_peaks(options: argparse.Namespace) -> None:
+        found = run(
+            og.peaks,
+            (options.elevation,),
+            options,
+            min_prominence=options.min_prominence,
+            connectivity=options.connectivity,
+            nodata=options.nodata,
+        )
+        print(f"peaks: {found.sizes['peak']}")
+
+    peaks.set_defaults(command=do_peaks)
+
+    depressions = command("depressions", "the hierarchy of depressions, with areas and volumes")
+    depressions.add_argument("--min-depth", type=float, default=0.0)
+    depressions.add_argument("--min-area", type=float, default=0.0)
+
+    def do_depressions(options: argparse.Namespace) -> None:
+        found = run(
+            og.depressions,
+            (options.elevation,),
+            options,
+            min_depth=options.min_depth,
+            min_area=options.min_area,
+            connectivity=options.connectivity,
+            nodata=options.nodata,
+        )
+        print(f"depressions: {found.sizes['depression']}")
+
+    depressions.set_defaults(command=do_depressions)
 
     passes = command("passes", "the lowest pass between each two points", out=False)
     for name, help_text, required in (

@@ -11,6 +11,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.dense_paths.blocked import (
     METHODS,
@@ -22,12 +23,17 @@ from orograph.dense_paths.blocked import (
     write,
 )
 from orograph.dense_paths.edge_matrix import DTYPES, EdgeMatrix, open_edges
-from orograph.dense_paths.negative_cycle import find_negative_cycle
+from orograph.dense_paths.graphs import labelled, refuse_large_table
+from orograph.dense_paths.negative_cycle import (
+    MaskedPairs,
+    find_negative_cycle,
+    without_negative_cycles,
+)
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunOptions, stays_in_memory
 from orograph.execution.run import Progress
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
@@ -40,6 +46,7 @@ from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
 from orograph.tiles.store.overlap import refuse_overlap
+from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,6 +66,8 @@ def all_pairs(
     method: str = ...,
     dtype: str = ...,
     no_edge: float = ...,
+    sources: Any = ...,
+    negative_cycles: str = ...,
     tile: int | None = ...,
     out: str | Path | None = ...,
     overwrite: bool = ...,
@@ -78,6 +87,8 @@ def all_pairs(
     method: str = ...,
     dtype: str = ...,
     no_edge: float = ...,
+    sources: Any = ...,
+    negative_cycles: str = ...,
     tile: int | None = ...,
     out: str | Path | None = ...,
     overwrite: bool = ...,
@@ -96,6 +107,8 @@ def all_pairs(
     method: str = "auto",
     dtype: str = "float64",
     no_edge: float = 0,
+    sources: Any = None,
+    negative_cycles: str = "raise",
     tile: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -109,9 +122,10 @@ def all_pairs(
 
     Parameters
     ----------
-    graph : array, sparse array, DataFrame or path
+    graph : array, sparse array, DataFrame, path, Graph or networkx graph
         Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray,
-        a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array. In a dense one
+        a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array; or a graph, as
+        `read_graph` returns or takes it. In a dense one
         infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
         stored is no edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
         parallel edges the shortest counts.
@@ -127,6 +141,13 @@ def all_pairs(
     no_edge : float
         A value of the matrix that means that there is no edge: 0, as in networkx and SciPy.
         ``no_edge=np.inf`` makes zeros off the diagonal edges of length 0.
+    sources : ids, optional
+        Return the rows of these vertices alone, from each of which one search goes out
+        (`shortest_paths`); in memory or written to ``out``.
+    negative_cycles : {"raise", "mask"}
+        Refuse a graph with a cycle of negative length, or give the pairs that such a cycle lies
+        between, on a walk from one to the other, the distance -infinity (-2**60 in integers); for
+        results in memory.
     tile : int, optional
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
@@ -140,13 +161,15 @@ def all_pairs(
     xarray.Dataset
         ``distance`` (source, target): infinity, or 2**60 in integers (``_FillValue``), where there
         is no path. ``predecessor``, int32: -9999 where there is none, as in SciPy. Attributes:
-        ``method``, ``tile``, ``vertices`` and ``edges``. With ``wait=False`` a `Run`.
+        ``method``, ``tile``, ``vertices`` and ``edges``. Labels of a data frame's rows and ids of a
+        graph's vertices are the coordinates ``source`` and ``target`` of a result in memory. With
+        ``wait=False`` a `Run`.
 
     Raises
     ------
     InputError
-        If the graph or an argument cannot be used, or lengths of paths may pass what ``dtype``
-        holds.
+        If the graph or an argument cannot be used, lengths of paths may pass what ``dtype`` holds,
+        or the table does not fit into memory and there is no ``out``.
     NegativeCycle
         If a cycle of negative length is there; the error names it.
     StoreExistsError, BackendError
@@ -176,20 +199,36 @@ def all_pairs(
     """
     method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
     dtype = check_dtype("dtype", dtype, DTYPES)
+    negative_cycles = check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
     predecessors = check_flag("predecessors", predecessors)
     options = RunOptions(
         tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
     )
     if options.out is not None:
         refuse_overlap(None, options.out, graph)
+    graph, labels = labelled(graph)
+    if sources is not None:
+        from orograph.dense_paths.rows import RowsOfPairs
+
+        rows = RowsOfPairs(graph, labels, dtype, no_edge, predecessors, method, negative_cycles)
+        run = rows.run(sources, options)
+        return run.result() if options.wait else run
     matrix = open_edges(graph, dtype, no_edge)
+    masked = None
+    if negative_cycles == "mask":
+        if not stays_in_memory((), options):
+            raise InputError("negative_cycles: 'mask' is for results in memory; leave out= away")
+        matrix, masked = without_negative_cycles(matrix)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)
     side = min(side, matrix.n)
     stage = DIJKSTRA if method == DIJKSTRA else "minplus"
     chosen = choose_backend(stage, (), options)
     shape = matrix.n, matrix.n
-    job = MatrixJob((), shape, Layout(side, side), chosen, matrix, method, predecessors)
+    if stays_in_memory((), options):
+        refuse_large_table(matrix, predecessors)
+    layout = Layout(side, side)
+    job = MatrixJob((), shape, layout, chosen, matrix, method, predecessors, labels, masked)
     run = launch(job, options)
     return run.result() if options.wait else run
 
@@ -248,6 +287,8 @@ class MatrixJob(DatasetJob):
     matrix: EdgeMatrix
     method: str
     traced: bool
+    labels: npt.NDArray[Any] | None = None
+    masked: MaskedPairs | None = None
     georeference = PLACE
 
     @property
@@ -279,6 +320,15 @@ class MatrixJob(DatasetJob):
             "predecessors": self.traced,
             "input": [stats.least, stats.greatest, stats.checksum],
         }
+
+    def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Return the arrays under the vertices' labels, with the pairs masked that are to be."""
+        if self.masked is not None:
+            self.masked.apply(**sink.arrays)
+        found = super().collect(engine, sink, attributes)
+        if self.labels is None:
+            return found
+        return found.assign_coords(source=self.labels, target=self.labels)
 
     @cached_property
     def first_versions(self) -> list[Version | None]:

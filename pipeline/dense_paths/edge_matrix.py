@@ -180,11 +180,6 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
             f"no_edge: {shown(no_edge)}; it must be a number, such as 0, or inf to make zeros edges"
         )
     values = graph
-    if hasattr(values, "adjacency"):
-        raise InputError(
-            f"graph: {type(values).__name__}; pass networkx.to_scipy_sparse_array(graph), whose "
-            "rows are its nodes in their order"
-        )
     if hasattr(values, "to_numpy") and not hasattr(values, "dtype"):
         values = values.to_numpy()  # pandas
     if isinstance(values, (str, os.PathLike)):

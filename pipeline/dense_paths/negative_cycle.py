@@ -9,13 +9,19 @@ algorithms", doi:10.1007/s101070050058.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from orograph.dense_paths.edge_matrix import EdgeMatrix
+from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.minplus.lanes import BARRIER
+from orograph.kernels.minplus.product import NO_VERTEX
+from orograph.tiles.errors import InputError
 
 SIDE = 512
 
@@ -97,3 +103,70 @@ def _cycle(before: npt.NDArray[np.int64]) -> list[int] | None:
             least = cycle.index(min(cycle))
             return cycle[least:] + cycle[:least]
     return None
+
+
+@dataclass(frozen=True)
+class MaskedPairs:
+    """The pairs on a walk between which a cycle of negative length lies."""
+
+    groups: tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]
+    """For each strong component with such a cycle what leads to it, and where it leads."""
+
+    def apply(
+        self, distance: npt.NDArray[Any], predecessor: npt.NDArray[Any] | None = None
+    ) -> None:
+        """Set them to -infinity, or -2**60, without a predecessor."""
+        for before, behind in self.groups:
+            pairs = np.ix_(before, behind)
+            distance[pairs] = -BARRIER if distance.dtype.kind == "i" else -np.inf
+            if predecessor is not None:
+                predecessor[pairs] = NO_VERTEX
+
+
+def without_negative_cycles(graph: EdgeMatrix) -> tuple[EdgeMatrix, MaskedPairs | None]:
+    """Return a graph without the strong components that have a negative cycle, and what they mask.
+
+    A pair of vertices is masked if a walk between them goes through such a component: from there
+    it may go round the cycle as often as it likes. All other pairs have no walk through it, so
+    they lose nothing with its edges.
+    """
+    if graph.statistics.least >= 0:
+        return graph, None
+    edges = graph.as_sparse()
+    rows = edges.indptr, edges.indices, edges.data
+    _, component = csgraph.connected_components(edges, connection="strong")
+    bad = np.isin(component, component[_negative_loops(graph)])
+    tolerance = (
+        0.0 if graph.dtype.kind == "i" else graph.n**2 * 2.0**-52 * graph.statistics.greatest
+    )
+    while (found := negative_cycle(rows, ~bad, np.dtype(np.float64))) is not None:
+        cycle, length = found
+        if length >= -tolerance:
+            raise InputError(
+                f"graph: the cycle {cycle[:10]} has length {length:g}, which may be rounding; pass "
+                "dtype='int64'"
+            )
+        bad |= component == component[cycle[0]]
+    if not bad.any():
+        return graph, None
+    groups = []
+    for number in np.unique(component[bad]):
+        one = int(np.flatnonzero(component == number)[0])
+        groups.append(tuple(
+            csgraph.breadth_first_order(way, one, return_predecessors=False).astype(np.int64)
+            for way in (edges.T.tocsr(), edges)
+        ))  # fmt: skip
+    entries = edges.tocoo()
+    kept = ~(bad[entries.row] | bad[entries.col])
+    ends = entries.row[kept], entries.col[kept]
+    rest = sparse.csr_array((entries.data[kept], ends), shape=edges.shape)
+    return replace(graph, values=rest, no_edge=None), MaskedPairs(tuple(groups))
+
+
+def _negative_loops(graph: EdgeMatrix) -> npt.NDArray[np.bool_]:
+    """Return which vertices have a loop of negative length."""
+    negative = np.zeros(graph.n, np.bool_)
+    for y in range(0, graph.n, SIDE):
+        part = slice(y, min(y + SIDE, graph.n))
+        negative[part] = graph.block(part, part).diagonal() < 0
+    return negative

@@ -20,7 +20,8 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
-from orograph.tiles.arguments import check_choice, check_integer
+from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster
 
@@ -46,6 +47,7 @@ def hop_distance(
     label: str | None = ...,
     all_touched: bool = ...,
     snap: bool | int = ...,
+    predecessors: bool = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -65,6 +67,7 @@ def hop_distance(
     label: str | None = ...,
     all_touched: bool = ...,
     snap: bool | int = ...,
+    predecessors: bool = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -83,6 +86,7 @@ def hop_distance(
     label: str | None = None,
     all_touched: bool = False,
     snap: bool | int = False,
+    predecessors: bool = False,
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
@@ -100,7 +104,7 @@ def hop_distance(
 
     Parameters
     ----------
-    mask : raster
+    mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
     sources, target_values, label, all_touched, snap
         As for `cost_distance`.
@@ -108,6 +112,9 @@ def hop_distance(
         8 or 4 neighbours.
     max_hops : int, optional
         Cells farther away stay unreached.
+    predecessors : bool
+        Of graphs alone: return the vertex before the last on a shortest way too, the first in the
+        order of the source.
     nodata : float or int, optional
         The value of nodata cells of the mask, in place of what the raster itself says.
     band, variable : int and str, optional
@@ -119,7 +126,9 @@ def hop_distance(
     -------
     xarray.Dataset
         ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 where unreached.
-        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``.
+        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``. Of a `Graph`
+        ``hops`` (vertex) and ``predecessor`` (vertex), places along ``vertex`` or -9999; sources
+        are ids of vertices.
 
     Raises
     ------
@@ -142,6 +151,22 @@ def hop_distance(
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    if isinstance(mask, Graph):
+        from orograph.graphs.hops import hops_run
+
+        of_rasters = {
+            "target_values": target_values,
+            "label": label,
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
+        refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
+        run = hops_run(mask, sources, max_hops, predecessors, options)
+        return run.result() if options.wait else run
+    refuse_arguments("a raster", {}, predecessors=predecessors)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
     cells, source_raster, targets = parse_sources(

@@ -38,6 +38,8 @@ ESTIMATES = {
     "st_connected": "orograph.reachability.estimate:estimate_reach",
     "fill_depressions": "orograph.terrain.estimate:estimate_fill",
     "flood_level": "orograph.terrain.estimate:estimate_flood",
+    "depressions": "orograph.terrain.estimate:estimate_depressions",
+    "peaks": "orograph.terrain.estimate:estimate_peaks",
     "pass_elevation": "orograph.terrain.estimate:estimate_passes",
     "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
     INDEX: "orograph.index.estimate:estimate_index",
@@ -72,8 +74,8 @@ class Plan:
         to half of what it may use. It needs no more than the rest: with less memory tiles are put
         on disk and read again.
     memory_table
-        How much of ``memory_client`` is for the table of components, which is written when workers
-        have let go of what they held.
+        How much of ``memory_client`` is for the table of components, peaks or depressions, which is
+        written when workers have let go of what they held.
     bytes_read, bytes_written, bytes_checkpoints
         Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
         less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
@@ -179,8 +181,8 @@ def plan(
     operation : str or callable
         The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
         ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"fill_depressions"``,
-        ``"flood_level"``, ``"pass_elevation"``, ``"all_pairs"`` or ``"distance_index"``
-        (`DistanceIndex`).
+        ``"flood_level"``, ``"pass_elevation"``, ``"peaks"``, ``"depressions"``,
+        ``"all_pairs"`` or ``"distance_index"`` (`DistanceIndex`).
     raster : raster, graph or tuple of int
         What the operation will be given, or only its shape (rows, columns). Of an index friction,
         or None for a cost that goes without.
@@ -202,9 +204,10 @@ def plan(
 
         `st_connected`: ``pairs``, how many there will be; by default one.
 
-        Fillings, flood levels and passes: ``connectivity``, and ``pits``, how many cells have no
-        lower neighbour; by default counted in some patches of the raster; of a shape alone as many
-        as in white noise. `fill_depressions`: ``outputs`` too.
+        What the terrain says (fillings, flood levels, passes, peaks, depressions):
+        ``connectivity``, and ``pits``, how many cells have no lower neighbour (of peaks: no
+        higher); by default counted in some patches of the raster; of a shape alone as many as in
+        white noise. `fill_depressions`: ``outputs`` too.
 
         `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
 

@@ -21,12 +21,13 @@ from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, run_layout
-from orograph.execution.run import Progress
+from orograph.execution.run import Progress, Run
 from orograph.reachability.pairs import Query, labels_of_ends, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import setting
-from orograph.tiles.arguments import check_choice, check_flag
+from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.raster.mask import MaskRaster
@@ -35,8 +36,6 @@ from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from orograph.execution.run import Run
 
 Cells = npt.NDArray[np.int64]
 
@@ -145,7 +144,7 @@ def st_connected(
 
     Parameters
     ----------
-    mask : raster
+    mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
     s, t : points
@@ -170,7 +169,8 @@ def st_connected(
     Returns
     -------
     Reach
-        ``connected``, ``hops``, ``paths`` and ``tiles``, an entry a pair.
+        ``connected``, ``hops``, ``paths`` and ``tiles``, an entry a pair. Of a `Graph` ``s`` and
+        ``t`` are ids of vertices, ``cells`` of a path are such ids, and ``tiles`` its parts.
 
     Raises
     ------
@@ -212,6 +212,16 @@ def st_connected(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     hops, path = check_flag("hops", hops), check_flag("path", path)
     options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
+    if isinstance(mask, Graph):
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": tile,
+            "shard": shard,
+        }
+        refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
+        return _of_graph(mask, s, t, hops, path, options)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     chosen = choose_backend("bidirectional_search", (raster,), options)
     ends = _ends(raster, s, t, snap)
@@ -221,6 +231,25 @@ def st_connected(
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
     run = launch(job, options)
     return run.result() if options.wait else run
+
+
+def _of_graph(
+    graph: Graph, s: Any, t: Any, hops: bool, path: bool, options: RunOptions
+) -> Reach | Run[Reach]:
+    """Answer the pairs of a graph, or start to."""
+    from orograph.graphs.hops import pairs_of, ways_between
+
+    choose_backend("bidirectional_search", (), options)
+    pairs = pairs_of(graph, s, t)
+
+    def answer() -> Reach:
+        ways = ways_between(graph, pairs)
+        counts = np.array([-1 if way is None else int(way.cost) for way in ways], np.int64)
+        searched = np.full(counts.size, graph.part_count)
+        paths = ways if hops and path else None
+        return Reach(counts >= 0, counts if hops else None, paths, searched)
+
+    return answer() if options.wait else Run(answer, lambda: None, Event(), None)
 
 
 @dataclass(frozen=True)

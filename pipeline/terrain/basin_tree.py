@@ -22,9 +22,11 @@ from orograph.kernels.forest.order_keys import order_keys
 from orograph.kernels.terrain.basins import lowest_of_each, tile_basins
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.tiles.grid.border import border_cells, join
+from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.codec import stored
 
 Array = npt.NDArray[Any]
@@ -251,6 +253,32 @@ def _with_terminals(pits: Cells, numbers: Integers) -> Cells:
 
 def _concatenate(parts: Sequence[Cells]) -> Cells:
     return Cells(np.concatenate([p.key for p in parts]), np.concatenate([p.cell for p in parts]))
+
+
+def at_edge(place: Place, labels: Array, connectivity: int) -> npt.NDArray[np.bool_]:
+    """Return which cells of a tile lie at the edge of the grid or beside nodata of the tile."""
+    valid, sides = labels > 0, place.sides
+    padded = np.pad(~valid, 1)
+    lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
+    for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east), strict=True):
+        line[:] |= not beyond
+    beside = np.zeros_like(valid)
+    if not padded.any():
+        return beside
+    height, width = valid.shape
+    steps = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    if connectivity == 8:
+        steps += [(0, 0), (0, 2), (2, 0), (2, 2)]
+    for y, x in steps:
+        beside |= padded[y : y + height, x : x + width]
+    return beside & valid
+
+
+def places_of(cells: Integers, raster: Raster) -> npt.NDArray[np.float64]:
+    """Return the coordinates (x, y) of cells of the grid, shape (n, 2)."""
+    rows, columns = np.divmod(cells, raster.shape[1])
+    places: npt.NDArray[np.float64] = coordinates_of(rows, columns, raster.georeference)
+    return places
 
 
 def cells_in(window: Window, rows: Integers, columns: Integers) -> tuple[Integers, Integers]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,11 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 
 # bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
-PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 40
+PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 48
 BORDER_BYTES = 200
+PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made, and in it
+# of a pit: its row, and those of some eight heights of cells under water
+DEPRESSION_ROW, DEPRESSION_COLUMNS, HIERARCHY_BYTES = 5 * 8 + 8 * 24, 13 * 8, 400
 OUTPUT_BYTES = {"depth": 8, "depression": 8}
 SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
 
@@ -72,6 +75,44 @@ def estimate_passes(
 ) -> Plan:
     """Return what the passes between points will take, but for the matrix."""
     return _Sweep.of(raster, dtype, tile, connectivity, pits).plan("pass_elevation", workers)
+
+
+def estimate_peaks(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what peaks will take: of all prominences, as many as there are pits or ``pits``."""
+    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    return sweep.with_table("peaks", workers, PEAK_ROW, PEAK_COLUMNS)
+
+
+def estimate_depressions(
+    raster: Any,
+    *,
+    dtype: npt.DTypeLike | None,
+    tile: int | None,
+    workers: int,
+    connectivity: int = 8,
+    pits: int | None = None,
+) -> Plan:
+    """Return what the hierarchy of depressions will take, two for each pit."""
+    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    grid = sweep.grid
+    plan = sweep.with_table("depressions", workers, DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS)
+    label = 2 if grid.tile_cells * sweep.pits < 2**16 * grid.cells else 4
+    return replace(
+        plan,
+        memory_per_worker=plan.memory_per_worker + grid.shard_cells * label,
+        memory_client=plan.memory_client + sweep.pits * HIERARCHY_BYTES,
+        memory_table=plan.memory_table + sweep.pits * HIERARCHY_BYTES,
+        bytes_read=2 * plan.bytes_read,
+        bytes_checkpoints=plan.bytes_checkpoints + grid.cells * label,
+    )
 
 
 @dataclass(frozen=True)
@@ -136,6 +177,20 @@ class _Sweep:
             + 60 * grid.shards * 4 * grid.layout.shard,
             workers=workers,
             bytes_on_disk=None,
+        )
+
+    def with_table(self, operation: str, workers: int, row: int, columns: int) -> Plan:
+        """Return the plan with a table: bytes of a row while it is made, and in the result."""
+        plan = self.plan(operation, workers)
+        in_shard = -(-self.pits * self.grid.shard_cells // self.grid.cells)
+        table = self.pits * (2 * row + columns)
+        return replace(
+            plan,
+            memory_per_worker=plan.memory_per_worker + in_shard * (PIT_OF_SHARD + 2 * row),
+            memory_client=plan.memory_client + table,
+            memory_table=table,
+            bytes_written=self.pits * columns,
+            bytes_checkpoints=plan.bytes_checkpoints + self.pits * (PIT_STORED + row),
         )
 
 

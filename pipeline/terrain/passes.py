@@ -18,10 +18,10 @@ from orograph.execution.job import RasterJob, raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in
+from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
 from orograph.terrain.water import compile_kernels
 from orograph.tiles.arguments import check_choice
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
+from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
@@ -88,7 +88,7 @@ class Passes(BasinTree):
 class PassJob(RasterJob):
     """The passes from some points to others; the result is no store."""
 
-    points: int
+    points: int = 0
     """How many of the problem's cells are points; the others are targets."""
 
     stored = False
@@ -107,10 +107,8 @@ class PassJob(RasterJob):
             for end in both.tolist():
                 group[end] = both
         heights = decode_keys(attributes["key"], raster.dtype).astype(np.float64)
-        place = raster.georeference
-        rows, columns = np.divmod(attributes["cell"], raster.shape[1])
-        at = coordinates_of(rows, columns, place)
-        ends = coordinates_of(problem.rows, problem.columns, place)
+        at = places_of(attributes["cell"], raster)
+        ends = places_of(problem.rows * raster.shape[1] + problem.columns, raster)
         dims = ("point", "target")
         return xr.Dataset(
             {

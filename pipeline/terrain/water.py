@@ -27,6 +27,7 @@ from orograph.terrain.basin_tree import (
     Summary,
     Terminals,
     Tree,
+    at_edge,
     cells_in,
 )
 from orograph.tiles.grid.quadtree import Place
@@ -73,31 +74,13 @@ class WaterLevel(BasinTree):
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells of a tile that lead to the outside."""
         if self.nodata_drains:
-            cells = np.flatnonzero(self._at_edge(place, labels))
+            cells = np.flatnonzero(at_edge(place, labels, self.connectivity))
         elif self.points is not None:
             cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
         else:
             marked = is_source(others[0], self.marked_nodata, self.marked_values)
             cells = np.flatnonzero(marked & (labels > 0))
         return Terminals(cells, np.full(cells.size, OUTSIDE))
-
-    def _at_edge(self, place: Place, labels: Array) -> npt.NDArray[np.bool_]:
-        """Return which cells of a tile lie at the edge of the grid or beside nodata of the tile."""
-        valid, sides = labels > 0, place.sides
-        padded = np.pad(~valid, 1)
-        lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
-        for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east)):
-            line[:] |= not beyond
-        beside = np.zeros_like(valid)
-        if not padded.any():
-            return beside
-        height, width = valid.shape
-        steps = [(0, 1), (1, 0), (1, 2), (2, 1)]
-        if self.connectivity == 8:
-            steps += [(0, 0), (0, 2), (2, 0), (2, 2)]
-        for y, x in steps:
-            beside |= padded[y : y + height, x : x + width]
-        return beside & valid
 
     def root(self, summary: Summary) -> tuple[Levels, dict[str, Any]]:
         """Return the level of the outside, which is below all heights."""

@@ -123,7 +123,9 @@ def open_raster(
     """
     if band is not None:
         band = check_integer("band", band, 1)
-    if nodata is not None and not is_number(nodata):
+    # a mask may have a truth value as nodata
+    by_truth = isinstance(nodata, bool | np.bool_) and getattr(source, "dtype", None) == np.bool_
+    if nodata is not None and not (is_number(nodata) or by_truth):
         raise InputError(f"nodata: {shown(nodata)}; it must be a number, or be left out")
     # names of a Dataset need not be text
     if isinstance(variable, bool) or not isinstance(variable, str | int | None):

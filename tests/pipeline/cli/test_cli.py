@@ -120,6 +120,26 @@ def test_floods_and_passes_from_the_shell(dem: Path, tmp_path: Path) -> None:
     assert found.stdout == f"0 1: {level[0, 0]} at {where}\n"
 
 
+def test_peaks_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    options = ("--min-prominence", 30, "--workers", 1, "--tile", 16)
+    found = orograph("peaks", dem, "peaks.zarr", *options, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    expected = og.peaks(dem, min_prominence=30)
+    assert f"peaks: {expected.sizes['peak']}" in found.stdout
+    stored = og.open(tmp_path / "peaks.zarr")
+    assert np.array_equal(stored["prominence"], expected["prominence"])
+
+
+def test_the_hierarchy_of_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
+    options = ("--min-depth", 10, "--min-area", 1800, "--workers", 1, "--tile", 16)
+    found = orograph("depressions", dem, "d.zarr", *options, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    expected = og.depressions(dem, min_depth=10, min_area=1800)
+    assert f"depressions: {expected.sizes['depression']}" in found.stdout
+    stored = og.open(tmp_path / "d.zarr")
+    assert np.array_equal(stored["volume"], expected["volume"])
+
+
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:
     near, far = (500_015, 4_999_985), (501_485, 4_998_815)
     found = orograph(

@@ -34,6 +34,8 @@ STORED: dict[str, Callable[..., Any]] = {
     "hops": lambda **o: og.hop_distance(MASK, [(0, 0)], **CUT, **o),
     "filling": lambda **o: og.fill_depressions(GRID, outputs=("filled", "depression"), **CUT, **o),
     "flood": lambda **o: og.flood_level(GRID, FAR, **CUT, **o),
+    "peaks": lambda **o: og.peaks(GRID, min_prominence=2, **CUT, **o),
+    "depressions": lambda **o: og.depressions(GRID, min_depth=1, **CUT, **o),
     "Floyd-Warshall": lambda **o: og.all_pairs(MATRIX, method="floyd-warshall", tile=8, **o),
     "squaring": lambda **o: og.all_pairs(MATRIX, method="squaring", tile=8, **o),
     "Dijkstra": lambda **o: og.all_pairs(MATRIX, method="dijkstra", tile=8, **o),
@@ -53,6 +55,8 @@ PUBLIC = (
     og.fill_depressions,
     og.flood_level,
     og.pass_elevation,
+    og.peaks,
+    og.depressions,
     og.all_pairs,
     og.st_connected,
     og.DistanceIndex.build,
@@ -147,7 +151,7 @@ def test_what_leaves_nothing_is_not_resumed(name: str) -> None:
 def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
     with pytest.raises(og.InputError, match="backend: 'abacus' is unknown"):
         ALL[name](**where(name, tmp_path / "out"), backend="abacus")
-    if name in OTHERS or name in ("Dijkstra", "filling", "flood"):
+    if name in OTHERS or name in ("Dijkstra", "filling", "flood", "peaks", "depressions"):
         with pytest.raises(og.BackendError, match="has no CUDA kernel yet; use 'numba'"):
             ALL[name](backend="cuda")
 

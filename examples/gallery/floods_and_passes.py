@@ -1,0 +1,81 @@
+"""
+Floods and passes
+=================
+
+How does a flood rise through a terrain, which lakes would stand behind its ridges, and over which
+passes do its valleys meet? All of it is read from paths whose highest cell is as low as possible.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import orograph as og
+from orograph.cli.demo import TRAILHEAD, jacksboro_fault
+
+elevation = jacksboro_fault()
+
+# %%
+# A flood rises
+# -------------
+# The level at which water from the lowest valley reaches each cell. Cells that are as low but lie
+# behind a ridge are reached later.
+
+level = og.flood_level(elevation, [(-84.15, 36.18)])["level"]
+figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
+for place, water in zip(axes, (300, 340, 420)):
+    place.imshow(elevation, cmap="Greys")
+    place.imshow(np.where(level <= water, 1, np.nan), cmap="cool", vmin=0.4, vmax=1.6)
+    dry = (elevation <= water) & (level > water)
+    place.imshow(np.where(dry, 1, np.nan), cmap="autumn", vmin=0.4, vmax=1.6)
+    place.set(title=f"{water} m: {int(dry.sum())} low cells stay dry", xticks=[], yticks=[])
+
+# %%
+# Depressions
+# -----------
+# Where rain would stand before it spills over the lowest point of its rim.
+
+filled = og.fill_depressions(elevation, outputs=("filled", "depth"))
+depth = filled["depth"]
+figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+elevation.plot(ax=axes, cmap="Greys", add_colorbar=False)
+depth.where(depth > 0).plot(ax=axes, cmap="viridis", cbar_kwargs={"label": "m of water"})
+axes.set_title("Depressions and their depths")
+
+# %%
+# Peaks and key cols
+# ------------------
+# A peak of high prominence stands apart: one must go down far to come to a higher one, and the
+# lowest cell of the best such way is its key col.
+
+peaks = og.peaks(elevation, min_prominence=120)
+figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+elevation.plot(ax=axes, cmap="gist_earth", cbar_kwargs={"label": "m"})
+axes.plot(peaks["x"], peaks["y"], "^", color="white", markeredgecolor="black", markersize=9)
+axes.plot(peaks["col_x"], peaks["col_y"], "x", color="crimson", markersize=9, markeredgewidth=2)
+axes.set_title("Peaks and their key cols")
+
+# %%
+# Passes between valleys
+# ----------------------
+# The pass between two places is where a way between them is highest, of the way whose highest cell
+# is lowest. So it is the level at which a flood from one reaches the other.
+
+valleys = [TRAILHEAD, (-84.40, 36.36), (-84.24, 36.35), (-84.30, 36.20)]
+passes = og.pass_elevation(elevation, valleys)
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
+elevation.plot(ax=left, cmap="gist_earth", cbar_kwargs={"label": "m"})
+left.plot(*np.transpose(valleys), "o", color="white", markeredgecolor="black", markersize=8)
+for one in range(len(valleys)):
+    for other in range(one):
+        x, y = float(passes["pass_x"][one, other]), float(passes["pass_y"][one, other])
+        way = [valleys[one], (x, y), valleys[other]]
+        left.plot(*np.transpose(way), color="black", linewidth=0.8)
+        left.plot(x, y, "D", color="gold", markeredgecolor="black")
+left.set_title("Places, and the passes between each two of them")
+shown = right.imshow(passes["elevation"], cmap="gist_earth")
+figure.colorbar(shown, ax=right, label="m")
+right.set_title("How high the passes are")
+
+flood = og.flood_level(elevation, valleys[:1])["level"]
+reached = flood.sel(x=passes["target_x"], y=passes["target_y"], method="nearest")
+assert np.array_equal(reached, passes["elevation"][0])

@@ -1,0 +1,93 @@
+"""Shortest paths of a graph by Dijkstra's algorithm, with a heap of four children a node.
+
+The heap holds each vertex once and knows its place, so a lowered vertex rises where it stands.
+Ties in the heap do not matter: costs are the least sums over all paths.
+
+Weights must not be negative. Arrays as in `orograph.kernels.graph.near_far`. Serial.
+
+Dijkstra (1959), doi:10.1007/BF01386390; Johnson, "Priority queues with update and finding minimum
+spanning trees" (1975), doi:10.1016/0020-0190(75)90001-0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from orograph.kernels.compiled import compiled
+
+
+@compiled
+def _rise(heap, key, place, i, vertex, value):
+    """Put a vertex where it belongs on the way up from place i."""
+    while i > 0:
+        above = (i - 1) >> 2
+        if key[above] <= value:
+            break
+        heap[i] = heap[above]
+        key[i] = key[above]
+        place[heap[i]] = i
+        i = above
+    heap[i] = vertex
+    key[i] = value
+    place[vertex] = i
+
+
+@compiled
+def _sink(heap, key, place, size, vertex, value):
+    """Put a vertex where it belongs on the way down from the top."""
+    i = 0
+    while 4 * i + 1 < size:
+        first = 4 * i + 1
+        least = first
+        for child in range(first + 1, min(first + 4, size)):
+            if key[child] < key[least]:
+                least = child
+        if key[least] >= value:
+            break
+        heap[i] = heap[least]
+        key[i] = key[least]
+        place[heap[i]] = i
+        i = least
+    heap[i] = vertex
+    key[i] = value
+    place[vertex] = i
+
+
+@compiled
+def dijkstra(
+    indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, nothing: Any, cost: Any
+) -> int:
+    """Lower the costs to the least from any start; those above `most` stay as they are.
+
+    `starts` have their costs already, below the barrier `nothing`; all other costs are `nothing`.
+    Returns how many vertices were relaxed.
+    """
+    n = cost.size
+    one = indices.dtype.type(1)
+    heap = np.empty(n, indices.dtype)
+    key = np.empty(n, cost.dtype)
+    place = np.full(n, -1, np.int64)
+    size = 0
+    for vertex in starts:
+        if place[vertex] < 0:
+            _rise(heap, key, place, size, vertex, cost[vertex])
+            size += 1
+    relaxed = 0
+    while size:
+        tail, known = heap[0], key[0]
+        size -= 1
+        relaxed += 1
+        if size:
+            _sink(heap, key, place, size, heap[size], key[size])
+        for arc in range(indptr[tail], indptr[tail + one]):
+            head = indices[arc]
+            total = known + weight[arc]
+            if total < cost[head] and total <= most:
+                if cost[head] == nothing:
+                    place[head] = size
+                    size += 1
+                cost[head] = total
+                _rise(heap, key, place, place[head], head, total)
+    return relaxed

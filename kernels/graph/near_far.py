@@ -1,0 +1,102 @@
+"""Shortest paths of a graph by delta-stepping with two lists, near and far.
+
+Vertices whose cost is below a bound are *near*: they are relaxed in the order in which they came,
+again if they are lowered again. All others that have been lowered wait in the list *far*. When no
+vertex is near, the bound rises above the least cost in that list, and what is now below it is near.
+A vertex stands at most once in each list, so both have room for all. Costs only fall, and the last
+ones are the least sums over all paths, whatever the order of the work.
+
+Weights must not be negative. Rows: ``indptr`` (n + 1,), ``indices`` and ``weight`` (arcs,), of any
+integers and reals; ``cost`` (n,) int64 or float64. Vertex numbers are those of ``indices``: they
+end at 2**32 in 32 bits. Serial, no atomics.
+
+Meyer, Sanders (2003), doi:10.1016/S0196-6774(03)00076-2; two lists for buckets: Davidson, Baxter,
+Garland, Owens (2014), doi:10.1109/IPDPS.2014.45.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from orograph.kernels.compiled import compiled
+
+NEAR, FAR = 1, 2
+
+
+@compiled
+def near_far(
+    indptr: Any,
+    indices: Any,
+    weight: Any,
+    starts: Any,
+    width: Any,
+    most: Any,
+    nothing: Any,
+    cost: Any,
+) -> int:
+    """Lower the costs to the least from any start; those above `most` stay as they are.
+
+    `starts` have their costs already, below the barrier `nothing`; all other costs are `nothing`.
+    Returns how many vertices were relaxed.
+    """
+    n = cost.size
+    one = indices.dtype.type(1)
+    listed = np.zeros(n, np.uint8)
+    near = np.empty(n + 1, indices.dtype)  # a ring: one place stays free
+    far = np.empty(n, indices.dtype)
+    begin, end, waiting = 0, 0, 0
+    for vertex in starts:
+        if listed[vertex] == 0:
+            listed[vertex] = FAR
+            far[waiting] = vertex
+            waiting += 1
+    relaxed = 0
+    while waiting:
+        least = nothing
+        for i in range(waiting):
+            least = min(least, cost[far[i]])
+        bound = least + width
+        kept = 0
+        for i in range(waiting):
+            vertex = far[i]
+            if cost[vertex] < bound or cost[vertex] == least:
+                listed[vertex] = NEAR
+                near[end] = vertex
+                end = end + 1 if end < n else 0
+            else:
+                far[kept] = vertex
+                kept += 1
+        waiting = kept
+        while begin != end:
+            tail = near[begin]
+            begin = begin + 1 if begin < n else 0
+            listed[tail] &= FAR
+            relaxed += 1
+            known = cost[tail]
+            for arc in range(indptr[tail], indptr[tail + one]):
+                head = indices[arc]
+                total = known + weight[arc]
+                if total < cost[head] and total <= most:
+                    cost[head] = total
+                    if total < bound:
+                        if listed[head] & NEAR == 0:
+                            listed[head] |= NEAR
+                            near[end] = head
+                            end = end + 1 if end < n else 0
+                    elif listed[head] & FAR == 0:
+                        listed[head] |= FAR
+                        far[waiting] = head
+                        waiting += 1
+        # whatever is in the list of far vertices and below the bound has been relaxed
+        kept = 0
+        for i in range(waiting):
+            vertex = far[i]
+            if cost[vertex] < bound:
+                listed[vertex] = 0
+            else:
+                far[kept] = vertex
+                kept += 1
+        waiting = kept
+    return relaxed

@@ -1,0 +1,102 @@
+"""A cycle of negative length in a graph: Bellman and Ford's queue, with a look at the predecessors.
+
+All vertices that are looked at begin with cost 0. A cycle among the predecessors is a negative one,
+and if there is one, it appears after n rounds at the latest; each n lowered vertices the
+predecessors are searched for one. Cherkassky, Goldberg (1999), doi:10.1007/s101070050058.
+
+Arrays as in `orograph.kernels.graph.near_far`. Serial, so the same cycle is found each time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.compiled import compiled
+
+Array = npt.NDArray[Any]
+
+
+@compiled
+def _on_cycle(tail_of, seen):
+    """Return a vertex on a cycle of the predecessors, or -1."""
+    seen[:] = -1
+    for start in range(tail_of.size):
+        vertex = start
+        while vertex >= 0 and seen[vertex] < 0:
+            seen[vertex] = start
+            vertex = tail_of[vertex]
+        if vertex >= 0 and seen[vertex] == start:
+            return vertex
+    return -1
+
+
+@compiled
+def _search(indptr, indices, weight, looked_at, cost, tail_of, arc_of):
+    n = cost.size
+    ring = np.empty(n + 1, np.int64)
+    queued = np.zeros(n, np.uint8)
+    seen = np.empty(n, np.int64)
+    begin, end = 0, 0
+    for vertex in range(n):
+        if looked_at[vertex]:
+            ring[end] = vertex
+            end += 1
+            queued[vertex] = 1
+    lowered = 0
+    while begin != end:
+        tail = ring[begin]
+        begin = begin + 1 if begin < n else 0
+        queued[tail] = 0
+        for arc in range(indptr[tail], indptr[tail + 1]):
+            head = np.int64(indices[arc])
+            total = cost[tail] + weight[arc]
+            if looked_at[head] and total < cost[head]:
+                cost[head] = total
+                tail_of[head] = tail
+                arc_of[head] = arc
+                if queued[head] == 0:
+                    queued[head] = 1
+                    ring[end] = head
+                    end = end + 1 if end < n else 0
+                lowered += 1
+                if lowered == n:
+                    lowered = 0
+                    vertex = _on_cycle(tail_of, seen)
+                    if vertex >= 0:
+                        return vertex
+    return -1
+
+
+def negative_cycle(
+    rows: tuple[Array, Array, Array], looked_at: npt.NDArray[np.bool_], dtype: np.dtype[Any]
+) -> tuple[list[int], float] | None:
+    """Return the vertices of a cycle of negative length, in order, and its length; None: none.
+
+    Parameters
+    ----------
+    rows : indptr (n + 1,), indices (arcs,), weight (arcs,)
+    looked_at : (n,) bool
+        Only cycles among these vertices count.
+    dtype : dtype
+        In which costs are added: int64 or float64. In float64 rounding can lower costs along a
+        cycle whose length is not negative; the exact length is returned for it too.
+    """
+    n = looked_at.size
+    tail_of, arc_of = np.full((2, n), -1, np.int64)
+    vertex = _search(*rows, looked_at, np.zeros(n, dtype), tail_of, arc_of)
+    if vertex < 0:
+        return None
+    cycle, weights = [], []
+    head = vertex
+    while True:
+        weights.append(rows[2][arc_of[head]].item())
+        head = int(tail_of[head])
+        cycle.append(head)
+        if head == vertex:
+            break
+    cycle.reverse()
+    return cycle, sum(weights) if dtype.kind == "i" else math.fsum(weights)

@@ -1,0 +1,169 @@
+// Shortest paths of a graph by the algorithm of Bellman and Ford: pull, push, segmented minimum.
+//
+// The CUDA counterpart of spread.py, which describes the three ways and cites their sources; with
+// UNIT weights push is breadth-first search (hops.py). Results are equal bit for bit: costs are the
+// least sums over all walks, whatever the order of the threads.
+//
+// *pull*: one thread per vertex. *add_weights*: one thread per arc. *take_least*: one thread per
+// arc; the arcs of a vertex are neighbours, so a warp takes the least of its part of each vertex's
+// arcs by shuffles, and the first lane of each part lowers the vertex. *scan_degrees*: one thread
+// block writes the prefix sums of the degrees of the active vertices. *push*: one thread per arc of
+// an active vertex, whose place it finds among the prefix sums by bisection.
+//
+// Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in spread.py; words have WORD_BITS,
+// 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64, float64, none
+// (each arc weighs 1). Costs are *keys* of 64 bits: integers as they are, 2^60 for none; floats so
+// that keys are in the order of the numbers, which are never -0. Active vertices and prefix sums
+// (n,) and (n + 1,); `counts` (2,): how many are active in this round and in the next; `listed`
+// (n,): the last round in which a vertex was listed, below 2^31.
+//
+// Atomics: minimum of keys, exchange of `listed`, sum of counts. Keys only fall, so the rounds end
+// unless a cycle is negative; the host limits them. No block waits for another.
+// variant: -DWEIGHT=1
+// variant: -DWEIGHT=2
+// variant: -DWEIGHT=3
+// variant: -DWORD_BITS=64
+#ifndef WEIGHT
+#define WEIGHT 0
+#endif
+#ifndef WORD_BITS
+#define WORD_BITS 32
+#endif
+#define THREADS 256
+#define SCAN_THREADS 1024
+
+typedef long long i64;
+#if WORD_BITS == 32
+typedef unsigned int word;
+#else
+typedef unsigned long long word;
+#endif
+#if WEIGHT == 1
+typedef long long weight_type;
+#elif WEIGHT == 2
+typedef double weight_type;
+#else
+typedef int weight_type;
+#endif
+
+#if WEIGHT == 2
+__device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }
+__device__ __forceinline__ i64 none() { return 0x7FF0000000000000LL; }  // infinity
+__device__ __forceinline__ i64 add(i64 key, double weight) {
+  // + 0.0 makes -0 0
+  return flip(__double_as_longlong(__longlong_as_double(flip(key)) + weight + 0.0));
+}
+#else
+__device__ __forceinline__ i64 none() { return 1LL << 60; }
+__device__ __forceinline__ i64 add(i64 key, weight_type weight) { return key + weight; }
+#endif
+
+__device__ __forceinline__ weight_type weight_of(const weight_type* weight, i64 arc) {
+#if WEIGHT == 3
+  return 1;
+#else
+  return weight[arc];
+#endif
+}
+
+__device__ __forceinline__ i64 thread_number() {
+  return (i64)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Lower each vertex by the arcs that enter it.
+extern "C" __global__ void pull(const word* indptr, const word* tails, const weight_type* weight,
+                                i64* cost, i64 n, int* lowered) {
+  i64 vertex = thread_number();
+  if (vertex >= n) return;
+  volatile i64* known = cost;
+  i64 before = known[vertex], least = before;
+  for (i64 arc = indptr[vertex]; arc < (i64)indptr[vertex + 1]; arc++) {
+    i64 tail = known[tails[arc]];
+    if (tail == none()) continue;
+    i64 total = add(tail, weight_of(weight, arc));
+    least = total < least ? total : least;
+  }
+  if (least < before) {
+    known[vertex] = least;
+    *(volatile int*)lowered = 1;
+  }
+}
+
+// Write the sum of each arc's weight and the cost of its tail.
+extern "C" __global__ void add_weights(const word* tails, const weight_type* weight,
+                                       const i64* cost, i64* sums, i64 arcs) {
+  i64 arc = thread_number();
+  if (arc >= arcs) return;
+  i64 known = cost[tails[arc]];
+  sums[arc] = known == none() ? known : add(known, weight_of(weight, arc));
+}
+
+// Lower each vertex to the least of its arcs' sums; `heads` is the vertex that each arc enters.
+extern "C" __global__ void take_least(const word* heads, const i64* sums, i64* cost, i64 arcs,
+                                      int* lowered) {
+  i64 arc = thread_number();
+  bool inside = arc < arcs;
+  word head = inside ? heads[arc] : 0;
+  i64 least = inside ? sums[arc] : none();
+  int lane = threadIdx.x % 32;
+  for (int step = 1; step < 32; step *= 2) {
+    word other_head = __shfl_down_sync(0xFFFFFFFFu, head, step);
+    i64 other = __shfl_down_sync(0xFFFFFFFFu, least, step);
+    if (lane + step < 32 && other_head == head && other < least) least = other;
+  }
+  word head_before = __shfl_up_sync(0xFFFFFFFFu, head, 1);
+  bool first = lane == 0 || head_before != head;
+  if (inside && first && least != none() && atomicMin(cost + head, least) > least)
+    *(volatile int*)lowered = 1;
+}
+
+// Write the prefix sums of the degrees of the active vertices; no vertex is active next, so far.
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
+scan_degrees(const word* indptr, const word* active, i64* sums, i64* counts, int parity) {
+  __shared__ i64 part[SCAN_THREADS];
+  i64 count = counts[parity], before = 0;
+  if (threadIdx.x == 0) {
+    counts[1 - parity] = 0;
+    sums[0] = 0;
+  }
+  for (i64 begin = 0; begin < count; begin += SCAN_THREADS) {
+    i64 i = begin + threadIdx.x;
+    i64 degree = 0;
+    if (i < count) degree = (i64)indptr[active[i] + 1] - (i64)indptr[active[i]];
+    part[threadIdx.x] = degree;
+    __syncthreads();
+    for (int step = 1; step < SCAN_THREADS; step *= 2) {
+      i64 other = (int)threadIdx.x >= step ? part[threadIdx.x - step] : 0;
+      __syncthreads();
+      part[threadIdx.x] += other;
+      __syncthreads();
+    }
+    if (i < count) sums[i + 1] = before + part[threadIdx.x];
+    before += part[SCAN_THREADS - 1];
+    __syncthreads();
+  }
+}
+
+// Relax the arcs of the active vertices, and list the vertices that are lowered.
+extern "C" __global__ void push(const word* indptr, const word* indices, const weight_type* weight,
+                                i64* cost, const word* active, const i64* sums, word* following,
+                                i64* counts, int parity, unsigned int* listed,
+                                unsigned int round) {
+  i64 count = counts[parity], all = sums[count];
+  for (i64 k = thread_number(); k < all; k += (i64)gridDim.x * blockDim.x) {
+    i64 low = 0, high = count - 1;  // the last i with sums[i] <= k
+    while (low < high) {
+      i64 middle = (low + high + 1) / 2;
+      if (sums[middle] <= k) low = middle;
+      else high = middle - 1;
+    }
+    word tail = active[low];
+    i64 arc = (i64)indptr[tail] + (k - sums[low]);
+    word head = indices[arc];
+    i64 total = add(((volatile i64*)cost)[tail], weight_of(weight, arc));
+    if (total >= ((volatile i64*)cost)[head]) continue;
+    if (atomicMin(cost + head, total) <= total) continue;
+    if (atomicExch(listed + head, round) == round) continue;
+    following[atomicAdd((unsigned long long*)(counts + 1 - parity), 1ULL)] = head;
+  }
+}

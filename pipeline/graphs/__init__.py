@@ -1,0 +1,1 @@
+"""Operations on graphs that are no grids."""

@@ -1,0 +1,74 @@
+"""The connected components of a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions
+from orograph.graphs.components_sweep import GraphComponents
+from orograph.graphs.job import Columns, graph_run, sweep_run, vertex_columns
+from orograph.kernels.backends import get_backend
+from orograph.kernels.graph.components import number_components
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.execution.run import Run
+
+METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
+_OF_EDGE_LISTS = {
+    "rem": "rem",
+    "hook-atomic": "hook",
+    "hook-non-atomic": "hook-twice",
+    "compress": "compress",
+}
+
+
+def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dataset]:
+    """Start the components of a graph: ``labels`` (vertex), ``component_size`` (component).
+
+    Components are numbered from 1 by their first vertex in the source.
+    """
+    check_choice("method", method, METHODS)
+    graph.need_both_ways("connected components")
+    chosen = choose_backend("graph_components", (), options)
+
+    if graph.part_count > 1:
+        if method not in ("auto", "rem"):
+            raise InputError(
+                f"method: {method!r} is for a graph in one part, and this one has "
+                f"{graph.part_count}; use 'auto', or read it with parts=1"
+            )
+        chosen = choose_backend("graph_forest", (), options)  # parts are joined on the CPU
+        return sweep_run(graph, GraphComponents(graph.bounds, chosen), {}, options)
+
+    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+        if method == "auto":
+            root = get_backend(backend).graph_components(graph.rows)
+        else:
+            root = get_backend(backend).edge_components(
+                graph.vertex_count, graph.tails, graph.rows.indices, _OF_EDGE_LISTS[method]
+            )
+        return number(graph, root)
+
+    return graph_run(graph, "graph-components", {}, chosen, options, solve)
+
+
+def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:
+    """Return the attributes and columns of components, each named by one of its vertices."""
+    n = graph.vertex_count
+    labels = np.empty(n, np.int64)
+    count = number_components(root, graph.stored, np.zeros(n, np.int64), labels)
+    size = np.bincount(labels, minlength=count + 1)[1:]
+    columns: Columns = {
+        **vertex_columns(graph),
+        "labels": (("vertex",), labels),
+        "component_size": (("component",), size),
+    }
+    return {"component_count": int(count)}, columns

@@ -1,0 +1,61 @@
+"""The minimum spanning forest of a graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions
+from orograph.graphs.forest_sweep import GraphForest
+from orograph.graphs.job import Columns, graph_run, sweep_run
+from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.graph.forest import spanning_forest
+from orograph.tiles.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.execution.run import Run
+
+
+def forest_run(graph: Graph, options: RunOptions) -> Run[xr.Dataset]:
+    """Start the forest of a graph: ``in_forest`` (edge), bool.
+
+    Edges are ordered by weight, then by their number in the source, so the forest is unique.
+    """
+    graph.need_both_ways("a minimum spanning forest")
+    chosen = choose_backend("graph_forest", (), options)
+
+    if graph.part_count > 1:
+        problem = GraphForest(graph.bounds, graph.edge_count, chosen)
+        return sweep_run(graph.with_both_ways(), problem, {}, options)
+
+    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+        arcs = spanning_forest(*graph.rows, graph.edge_both_ways)
+        in_forest = np.zeros(graph.edge_count, np.bool_)
+        in_forest[graph.edge_both_ways[arcs]] = True
+        total = total_weight(graph.rows.weight[arcs])
+        return forest_attributes(graph, arcs.size, total), {"in_forest": (("edge",), in_forest)}
+
+    return graph_run(graph, "graph-forest", {}, chosen, options, solve)
+
+
+def forest_attributes(graph: Graph, edges: int, total: float) -> dict[str, Any]:
+    """Return the attributes of a forest of so many edges, as for grids."""
+    return {
+        "total_weight": total,
+        "vertex_count": graph.vertex_count,
+        "edge_count": edges,
+        "tree_count": graph.vertex_count - edges,
+    }
+
+
+def total_weight(weight: npt.NDArray[Any]) -> float:
+    """Return the exact sum of weights, rounded once."""
+    if weight.dtype.kind == "f":
+        return exact_float(exact_sum(weight))
+    high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
+    return float((int(high.sum()) << 30) + int(low.sum(dtype=np.int64)))

@@ -1,0 +1,168 @@
+"""The minimum spanning forest of a graph in parts, by the quadtree sweep.
+
+A part decides the edges that it can (`orograph.kernels.forest.contract`) and hands up the others
+between its border vertices, from which arcs lead to other parts; a node does the same with what its
+children hand up and the edges between them. On the way down travels a boolean an edge handed up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import Table
+from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
+from orograph.kernels.forest.contract import IN, UP, contract
+from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.store.codec import stored
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+
+
+@stored("graph-forest-summary")
+@dataclass(frozen=True)
+class Summary:
+    """What a node sends to its parent."""
+
+    border: Integers
+    """Its vertices from which arcs leave it, ascending."""
+    edges: Arcs
+    """Undecided edges between border vertices."""
+    leaving: Arcs
+    edge_count: int
+    total: int
+
+
+@stored("graph-forest-state")
+@dataclass(frozen=True)
+class State:
+    """What a node keeps for the downward sweep."""
+
+    edge: Integers
+    """The numbers of the edges that it looked at."""
+    decided_in: npt.NDArray[np.bool_]
+    passed_up: Integers
+    """Which of them it handed up."""
+    edges_per_child: tuple[int, ...]
+    """How many of them came from each child; the rest are its own."""
+
+
+@dataclass(frozen=True)
+class GraphForest:
+    """The minimum spanning forest of a graph as a problem of the quadtree sweep."""
+
+    bounds: tuple[int, ...]
+    edge_count: int
+    backend: str
+
+    name = "graph-forest"
+    outputs: ClassVar[tuple[Variable, ...]] = ()
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"in_forest": ("edge",)}
+
+    def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
+        """Return the edges of a part that it cannot decide."""
+        first, last = span(self.bounds, place.window)
+        arcs = Arcs(part.tails + first, part.heads, part.weight, part.edge)
+        inside = (arcs.head >= first) & (arcs.head < last)
+        leaving = arcs.take(~inside)
+        # each edge stands there both ways
+        edges = arcs.take(inside & (arcs.tail < arcs.head))
+        return _decide(np.arange(first, last), edges, leaving, (), 0, 0)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, State]:
+        """Return the edges of siblings, and between them, that they cannot decide."""
+        first, last = span(self.bounds, place.window)
+        summaries = [summary for _, summary in children]
+        arcs = join_arcs([summary.leaving for summary in summaries])
+        inside = (arcs.head >= first) & (arcs.head < last)
+        between = arcs.take(inside & (arcs.tail < arcs.head))
+        edges = join_arcs([*(summary.edges for summary in summaries), between])
+        return _decide(
+            np.concatenate([summary.border for summary in summaries]),
+            edges,
+            arcs.take(~inside),
+            tuple(summary.edges.edge.size for summary in summaries),
+            sum(summary.edge_count for summary in summaries),
+            sum(summary.total for summary in summaries),
+        )
+
+    def root(self, summary: Summary) -> tuple[Any, dict[str, Any]]:
+        """Return an empty message: nothing is left to decide."""
+        vertices = self.bounds[-1]
+        attributes = {
+            "total_weight": exact_float(summary.total),
+            "vertex_count": vertices,
+            "edge_count": summary.edge_count,
+            "tree_count": vertices - summary.edge_count,
+        }
+        return np.empty(0, np.bool_), attributes
+
+    def down(
+        self, place: Place, saved: State, message: Any, children: Sequence[Place]
+    ) -> list[Any]:
+        """Return for each child which of the edges that it handed up are kept."""
+        *of_children, _ = np.split(_kept(saved, message), np.cumsum(saved.edges_per_child))
+        return of_children
+
+    def finish(self, place: Place, saved: State, message: Any) -> dict[str, Array]:
+        """Return nothing: there are no rasters."""
+        return {}
+
+    def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
+        """Return the numbers of a part's edges in the forest."""
+        return {"edge": saved.edge[_kept(saved, message)]}
+
+    def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
+        """Return the numbers of the edges in the forest that join a node's children."""
+        own = sum(saved.edges_per_child)
+        return {"edge": saved.edge[own:][_kept(saved, message)[own:]]}
+
+    def join_rows(
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """Return for each edge whether it is in the forest."""
+        in_forest = np.zeros(self.edge_count, np.bool_)
+        for table in tables:
+            in_forest[table["edge"]] = True
+        return in_forest
+
+
+def _decide(
+    vertices: Integers, edges: Arcs, leaving: Arcs, of_children: tuple[int, ...],
+    edge_count: int, total: int,
+) -> tuple[Summary, State]:  # fmt: skip
+    """Contract a graph to the vertices from which arcs leave."""
+    border = np.unique(leaving.tail)
+    number = np.full(vertices.size, -1, np.int64)
+    number[np.searchsorted(vertices, border)] = np.arange(border.size)
+    first, second = np.searchsorted(vertices, edges.tail), np.searchsorted(vertices, edges.head)
+    order = np.lexsort((edges.edge, edges.weight))
+    fate, joined = contract(first, second, order, number)
+    up, decided = np.flatnonzero(fate == UP), fate == IN
+    passed = Arcs(border[joined[up, 0]], border[joined[up, 1]], edges.weight[up], edges.edge[up])
+    count = edge_count + int(np.count_nonzero(decided))
+    summary = Summary(border, passed, leaving, count, total + _exact(edges.weight[decided]))
+    return summary, State(edges.edge, decided, up, of_children)
+
+
+def _kept(saved: State, message: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Return which of a node's edges are in the forest."""
+    kept = saved.decided_in.copy()
+    kept[saved.passed_up] = message
+    return kept
+
+
+def _exact(weight: Array) -> int:
+    """Return the exact sum of weights in units of 2**-1074."""
+    if weight.dtype.kind == "f":
+        return exact_sum(weight)
+    high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
+    return ((int(high.sum()) << 30) + int(low.sum(dtype=np.int64))) << 1074

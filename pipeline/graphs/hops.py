@@ -1,0 +1,78 @@
+"""Hops in a graph: from the nearest of some vertices, and between pairs of vertices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orograph.distance.paths import LeastCostPath
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions
+from orograph.graphs.job import Columns, graph_run, vertex_columns
+from orograph.kernels.backends import get_backend
+from orograph.kernels.graph.hops import between, level_predecessors
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.execution.run import Run
+
+NO_VERTEX = -9999
+
+
+def hops_run(
+    graph: Graph, sources: Any, most: int | None, traced: bool, options: RunOptions
+) -> Run[xr.Dataset]:
+    """Start the hops from the nearest of some vertices: ``hops`` (vertex)[, ``predecessor``]."""
+    starts = graph.vertices(sources, "sources")
+    chosen = choose_backend("graph_hops", (), options)
+    limit = graph.vertex_count if most is None else int(most)
+    parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
+
+    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+        found = get_backend(backend).graph_hops(graph.rows, starts, limit)
+        columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), found[graph.stored])}
+        if traced:
+            before = np.full(found.size, NO_VERTEX, np.int64)
+            level_predecessors(*graph.rows[:2], graph.position, found, before)
+            columns["predecessor"] = ("vertex",), before[graph.stored]
+        reached = int(np.count_nonzero(found >= 0))
+        return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
+
+    return graph_run(graph, "graph-hops", parameters, chosen, options, solve)
+
+
+def pairs_of(graph: Graph, s: Any, t: Any) -> Any:
+    """Return the stored vertices of pairs, (n, 2)."""
+    first, second = graph.vertices(s, "s"), graph.vertices(t, "t")
+    if 1 not in (first.size, second.size) and first.size != second.size:
+        raise InputError(
+            f"s, t: {first.size} and {second.size} vertices; give as many of each, or one of one"
+        )
+    return np.stack(np.broadcast_arrays(first, second), axis=1)
+
+
+def ways_between(graph: Graph, pairs: Any) -> list[LeastCostPath | None]:
+    """Return for each pair of stored vertices a shortest way, or None where there is none.
+
+    Its ``cells`` are ids, its ``coordinates`` those of the vertices, as far as they are known.
+    """
+    n, (indptr, indices, _) = graph.vertex_count, graph.rows
+    back_indptr, back_indices, _ = graph.incoming
+    hops_s, hops_t = np.full((2, n), -1, np.int32 if n < 2**31 else np.int64)
+    queues = np.empty((2, n), indices.dtype)
+    known = list(graph.coordinates.values())
+    ways: list[LeastCostPath | None] = []
+    for s, t in pairs:
+        way = between(
+            indptr, indices, back_indptr, back_indices, graph.position, s, t,
+            hops_s, hops_t, *queues,
+        )  # fmt: skip
+        places = graph.position[way]
+        points = np.stack([axis[places] for axis in known], 1) if known else np.empty((way.size, 0))
+        path = LeastCostPath(graph.ids[places], points, float(way.size - 1))
+        ways.append(path if way.size else None)
+    return ways

@@ -1,0 +1,193 @@
+"""What an operation on a graph is to a run: its job, and the engine for a graph in one part.
+
+Results are columns a vertex, an edge or a source, in the order of the graph's source, under the
+ids that the source gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.context import RunContext
+from orograph.execution.job import DatasetJob, Engine, Table
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions
+from orograph.execution.run import Progress, Run
+from orograph.graphs.parts import GraphParts
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Layout, Variable
+from orograph.tiles.store.sink import ArraySink
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Array = npt.NDArray[Any]
+Columns = dict[str, tuple[tuple[str, ...], Array]]
+"""Dimensions and values of each column of a result."""
+
+
+@dataclass(frozen=True)
+class GraphJob(DatasetJob):
+    """One operation on a graph; see `graph_run`."""
+
+    graph: Graph
+    operation: str
+    parameters: Mapping[str, Any]
+    make_engine: Callable[[Graph, RunContext, str], Engine]
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Return nothing: there are no rasters."""
+        return ()
+
+    @property
+    def georeference(self) -> Georeference:
+        """Return that of a grid that nobody sees."""
+        return Georeference()
+
+    def identity(self) -> dict[str, Any]:
+        """Return the operation, its parameters and a checksum of the graph."""
+        arrays = (np.ascontiguousarray(values[:]) for values in self.graph.arrays.values())
+        sums = [crc32(values.data) if values.dtype.kind != "O" else 0 for values in arrays]
+        return {
+            "operation": self.operation,
+            **self.parameters,
+            "graph": [*sums, self.graph.directed, list(self.graph.bounds)],
+        }
+
+    def warm_up(self) -> None:
+        """Leave it to the first part."""
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return what does the work."""
+        return self.make_engine(self.graph, context, backend)
+
+    def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Return the columns as a dataset."""
+        variables = {
+            name: (dims, np.concatenate(list(pieces)))
+            for name, (dims, pieces) in engine.table().items()
+        }
+        labels = self.graph.ids
+        for name in ("vertex", "source", "target"):
+            if name in variables and labels.dtype.kind not in "iu":  # they are places so far
+                variables[name] = (name,), labels[variables[name][1]]
+        coordinates = {name: variables[name] for name in ("vertex", *self.graph.coordinates)
+                       if name in variables}  # fmt: skip
+        return xr.Dataset(variables, attrs=attributes).set_coords(list(coordinates))
+
+    def open(self, out: Any) -> xr.Dataset:
+        """Open the dataset lazily."""
+        found = super().open(out)
+        return found.set_coords([name for name in ("x", "y") if name in found])
+
+
+@dataclass
+class WholeGraph:
+    """The engine for a graph in one part: one function does it all, in this process."""
+
+    solve: Callable[[], tuple[dict[str, Any], Columns]]
+    columns: Columns = field(default_factory=dict)
+    done: bool = False
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do it; return the attributes of the result."""
+        attributes, self.columns = self.solve()
+        self.done = True
+        return attributes
+
+    def table(self) -> Table:
+        """Return the columns, in one piece each."""
+        return {name: (dims, [values]) for name, (dims, values) in self.columns.items()}
+
+    def progress(self) -> Progress:
+        """Return whether it is done."""
+        return Progress(int(self.done), 1)
+
+    def statistics(self) -> dict[str, int]:
+        """Return nothing: how much work it was is known before."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # no task has need of it
+
+
+def graph_run(
+    graph: Graph,
+    operation: str,
+    parameters: Mapping[str, Any],
+    backend: str,
+    options: RunOptions,
+    solve: Callable[[str], tuple[dict[str, Any], Columns]],
+) -> Run[xr.Dataset]:
+    """Start an operation on a graph; ``solve`` is called with the backend and does it all."""
+
+    def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
+        return WholeGraph(lambda: solve(backend))
+
+    return launch(_job(graph, operation, parameters, backend, make_engine), options)
+
+
+def sweep_run(
+    graph: Graph, problem: Any, parameters: Mapping[str, Any], options: RunOptions
+) -> Run[xr.Dataset]:
+    """Start a problem of the quadtree sweep on the parts of a graph."""
+
+    def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
+        parts: Any = GraphParts(graph)
+        return GraphSweep(replace(problem, backend=backend), (parts,), context)
+
+    job = _job(graph, problem.name, parameters, problem.backend, make_engine)
+    return launch(job, options)
+
+
+def _job(
+    graph: Graph, operation: str, parameters: Mapping[str, Any], backend: str, make_engine: Any
+) -> GraphJob:
+    shape, layout = (1, graph.part_count), Layout(1, 1)
+    return GraphJob((), shape, layout, backend, graph, operation, parameters, make_engine)
+
+
+@dataclass(frozen=True)
+class GraphSweep(QuadtreePass):
+    """The quadtree sweep over the parts of a graph; all its results are columns."""
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
+        """Return the columns of the problem, and the vertices if they have any."""
+        own = super().table()
+        if not any(dims == ("vertex",) for dims, _ in own.values()):
+            return own
+        parts: Any = self.rasters[0]
+        named = vertex_columns(parts.graph)
+        return {**{name: (dims, [values]) for name, (dims, values) in named.items()}, **own}
+
+
+def vertex_columns(graph: Graph) -> Columns:
+    """Return the ids of a graph's vertices and their coordinates, where they are known.
+
+    Labels that are no integers are left to `GraphJob.collect`: a store has their places instead.
+    """
+    ids = graph.ids if graph.ids.dtype.kind in "iu" else np.arange(graph.vertex_count)
+    coordinates = {name: (("vertex",), values) for name, values in graph.coordinates.items()}
+    return {"vertex": (("vertex",), ids), **coordinates}
+
+
+def check_graph(graph: Any) -> Graph:
+    """Return the graph; InputError if it is none."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"graph: {type(graph).__name__} is no graph; make one with orograph.read_graph"
+        )
+    return graph

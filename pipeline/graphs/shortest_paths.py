@@ -1,0 +1,353 @@
+"""Shortest paths in a graph, from each of some vertices."""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions
+from orograph.graphs.job import Columns, check_graph, graph_run, vertex_columns
+from orograph.graphs.part_paths import costs_by_parts
+from orograph.kernels.backends import get_backend
+from orograph.kernels.graph.dijkstra import dijkstra
+from orograph.kernels.graph.near_far import near_far
+from orograph.kernels.graph.negative_cycle import negative_cycle
+from orograph.kernels.graph.spread import STRATEGIES, unreached
+from orograph.kernels.graph.tight_tree import tight_tree
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError, NegativeCycle
+from orograph.tiles.graph.graph import Graph
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.run import Run
+
+Array = npt.NDArray[Any]
+
+METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
+MOST_COST = 2**60
+NO_VERTEX = -9999
+ROUNDS = 1024
+"""Rounds of Bellman and Ford's algorithm after which a negative cycle is looked for."""
+WIDTH = 3.0
+"""Width of a bucket in mean weights; on road networks a flat optimum."""
+
+
+@overload
+def shortest_paths(
+    graph: Graph,
+    sources: Any,
+    *,
+    method: str = ...,
+    strategy: str | None = ...,
+    max_cost: float = ...,
+    predecessors: bool = ...,
+    out: str | Path | None = ...,
+    overwrite: bool = ...,
+    resume: bool = ...,
+    wait: Literal[True] = ...,
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> xr.Dataset: ...
+
+
+@overload
+def shortest_paths(
+    graph: Graph,
+    sources: Any,
+    *,
+    method: str = ...,
+    strategy: str | None = ...,
+    max_cost: float = ...,
+    predecessors: bool = ...,
+    out: str | Path | None = ...,
+    overwrite: bool = ...,
+    resume: bool = ...,
+    wait: Literal[False],
+    backend: str | None = ...,
+    client: Client | None = ...,
+) -> Run[xr.Dataset]: ...
+
+
+def shortest_paths(
+    graph: Graph,
+    sources: Any,
+    *,
+    method: str = "auto",
+    strategy: str | None = None,
+    max_cost: float = math.inf,
+    predecessors: bool = False,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run[xr.Dataset]:
+    """The least cost of a path from each source to each vertex of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        As `read_graph` returns it.
+    sources : id or list of ids
+        Vertices, as the source of the graph calls them.
+    method : {"auto", "dijkstra", "delta-stepping", "bellman-ford"}
+        The result does not depend on it. The first two take no negative weights; ``"auto"`` takes
+        ``"delta-stepping"`` where there are none and no GPU.
+    strategy : {"active", "output", "input"}, optional
+        How ``"bellman-ford"`` goes over the edges: those that leave vertices lowered in the last
+        round (by default), a vertex at a time, or an edge at a time.
+    max_cost : float
+        Vertices farther away stay unreached.
+    predecessors : bool
+        Return the vertex before the last on each path too.
+    out, overwrite, resume, wait, backend, client
+        As of `minimum_spanning_forest`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``cost`` (source, vertex): float64, infinity where there is no path; int64 for integer
+        weights, 2**60 where there is none. ``predecessor`` (source, vertex), int64: the place of
+        the vertex along ``vertex``, -9999 where there is none.
+
+    Raises
+    ------
+    InputError
+        If an argument cannot be used, weights are negative and the method takes none, or costs
+        may pass what their type holds; the edge is named.
+    NegativeCycle
+        If a cycle of negative length can be reached; the error names it.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Costs are the least over all paths of the sums rounded from edge to edge, so they have the same
+    bits by every method. Of several predecessors the one counts that is fewest edges away from the
+    source, then the first in the order of the graph's source.
+
+    Of a graph in several parts delta-stepping holds the costs of all vertices in memory, and the
+    arcs of as many parts as a fourth of the free memory takes; the other methods, and predecessors,
+    hold all arcs.
+
+    References
+    ----------
+    Meyer and Sanders (2003), doi:10.1016/S0196-6774(03)00076-2.
+
+    Examples
+    --------
+    >>> import networkx
+    >>> import orograph as og
+    >>> roads = networkx.Graph()
+    >>> roads.add_weighted_edges_from([("a", "b", 4), ("a", "c", 1), ("c", "b", 2)])
+    >>> paths = og.shortest_paths(og.read_graph(roads), "a", predecessors=True)
+    >>> paths["cost"].sel(source="a", vertex="b").item()
+    3
+    >>> paths["predecessor"].values
+    array([[-9999,     2,     0]])
+    """
+    check_graph(graph)
+    check_choice("method", method, METHODS)
+    if strategy is not None:
+        check_choice("strategy", strategy, STRATEGIES)
+        if method not in ("auto", "bellman-ford"):
+            raise InputError(f"strategy: {strategy!r} is one of 'bellman-ford', not of {method!r}")
+        method = "bellman-ford"
+    starts = graph.vertices(sources, "sources")
+    options = RunOptions(None, out, overwrite, resume, client, backend, wait=wait)
+    method = choose_method(graph, method, options)
+    chosen = choose_backend(STAGES[method], (), options)
+    search = PathSearch(
+        graph, method, strategy or "active", limit_of(graph, max_cost), predecessors
+    )
+    parameters = {
+        "sources": starts.tolist(),
+        "max_cost": repr(float(max_cost)),
+        "predecessors": bool(predecessors),
+    }
+
+    def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+        return search.from_all(starts, backend)
+
+    run = graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
+    return run.result() if options.wait else run
+
+
+STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}
+
+
+def choose_method(graph: Graph, method: str, options: RunOptions) -> str:
+    """Return the method to use for ``"auto"``, else the method.
+
+    Raises
+    ------
+    InputError
+        If it takes no negative weights and there are some, or costs may pass what their type holds.
+    """
+    least, greatest = graph.weight_range
+    if method == "auto" and least < 0:
+        method = "bellman-ford"
+    if method in ("dijkstra", "delta-stepping") and least < 0:
+        raise InputError(
+            f"method: {method!r} takes no negative weights, and {_edge(graph, least)}; use "
+            "'bellman-ford'"
+        )
+    _check_range(graph, max(-least, greatest))
+    if method == "auto":
+        method = get_backend(choose_backend("spread", (), options)).graph_method
+    return method
+
+
+@dataclass(frozen=True)
+class PathSearch:
+    """Shortest paths from single vertices of a graph in memory."""
+
+    graph: Graph
+    method: str
+    strategy: str
+    most: Any
+    """The greatest cost that counts."""
+    traced: bool
+
+    def from_all(
+        self, starts: npt.NDArray[np.int64], backend: str
+    ) -> tuple[dict[str, Any], Columns]:
+        """Return the result from each of some stored vertices, a thread each."""
+        graph = self.graph
+        costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
+        before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
+
+        def one(i: int) -> None:
+            cost, tree = self.from_vertex(int(starts[i]), backend)
+            costs[i, graph.position] = cost
+            if tree is not None:
+                before[i, graph.position] = tree
+
+        if starts.size == 1:
+            one(0)
+        else:
+            with ThreadPoolExecutor(min(os.cpu_count() or 1, starts.size)) as threads:
+                list(threads.map(one, range(starts.size)))
+        place = graph.position[starts]
+        ids = graph.ids[place] if graph.ids.dtype.kind in "iu" else place
+        columns: Columns = {
+            **vertex_columns(graph),
+            "source": (("source",), ids),
+            "cost": (("source", "vertex"), costs),
+        }
+        if self.traced:
+            columns["predecessor"] = ("source", "vertex"), before
+        return {"method": self.method}, columns
+
+    def from_vertex(self, start: int, backend: str) -> tuple[Array, Array | None]:
+        """Return costs and predecessors of the stored vertices, from one of them."""
+        graph = self.graph
+        cost = np.full(graph.vertex_count, unreached(cost_dtype(graph)))
+        cost[start] = 0
+        starts = np.array([start])
+        nothing = unreached(cost.dtype)
+        if graph.part_count > 1 and self.method == "delta-stepping" and not self.traced:
+            costs_by_parts(graph, start, self.most, cost)
+            return cost, None
+        rows = graph.rows
+        if self.method == "bellman-ford":
+            self._bellman_ford(starts, cost, backend)
+        elif self.method == "dijkstra":
+            dijkstra(*rows, starts, self.most, nothing, cost)
+        else:
+            near_far(*rows, starts, bucket_width(graph), self.most, nothing, cost)
+        before = None
+        if self.traced:
+            before = np.full(cost.size, NO_VERTEX, np.int64)
+            first = rows.indices.dtype.type(start)
+            tight_tree(*rows, graph.position, first, nothing, cost, before)
+        if self.method == "bellman-ford":
+            far = cost > self.most
+            cost[far] = nothing
+            if before is not None:
+                before[far] = NO_VERTEX
+        return cost, before
+
+    def _bellman_ford(self, starts: Array, cost: Array, backend: str) -> None:
+        """Lower the costs to the least; refuse a negative cycle."""
+        graph = self.graph
+        spread = get_backend(backend).spread
+        rows = graph.rows if self.strategy == "active" else graph.incoming
+        signed = graph.weight_range[0] < 0
+        rounds = min(ROUNDS, cost.size) if signed else cost.size
+        while not spread(rows, starts, cost, self.strategy, rounds):
+            reached = cost != unreached(cost.dtype)
+            refuse_negative_cycle(graph, reached, cost.dtype)
+            starts = np.flatnonzero(reached)
+            rounds = cost.size
+
+
+def refuse_negative_cycle(
+    graph: Graph, looked_at: npt.NDArray[np.bool_], dtype: np.dtype[Any]
+) -> None:
+    """Raise `NegativeCycle` if one goes through some of the stored vertices."""
+    found = negative_cycle(graph.rows, looked_at, dtype)
+    if found is None:
+        return
+    cycle, length = found
+    places = graph.position[cycle]
+    first = int(places.argmin())
+    named = graph.ids[np.roll(places, -first)].tolist()
+    if length >= 0:
+        way = ", ".join(map(str, named[:10]))
+        raise InputError(
+            f"weight: the cycle {way} has length {length:g}, but rounding makes the path round it "
+            "ever shorter; pass integers, in a smaller unit"
+        )
+    raise NegativeCycle(named, length)
+
+
+def cost_dtype(graph: Graph) -> np.dtype[Any]:
+    """Return the dtype in which weights are added."""
+    return np.dtype(np.float64 if graph.arrays["weight"].dtype.kind == "f" else np.int64)
+
+
+def bucket_width(graph: Graph) -> Any:
+    """Return the width of the buckets of delta-stepping."""
+    return cost_dtype(graph).type(WIDTH * graph.mean_weight)
+
+
+def limit_of(graph: Graph, max_cost: float) -> Any:
+    """Return the greatest cost that counts, in the type of costs."""
+    if isinstance(max_cost, bool) or not max_cost >= 0:
+        raise InputError(f"max_cost: {max_cost!r}; it must be a number, 0 or more")
+    dtype = cost_dtype(graph)
+    if dtype.kind == "f":
+        return np.float64(max_cost)
+    return np.int64(min(math.floor(min(max_cost, MOST_COST)), MOST_COST - 1))
+
+
+def _check_range(graph: Graph, greatest: float) -> None:
+    """Refuse weights whose sums may pass what costs hold."""
+    dtype, n = cost_dtype(graph), graph.vertex_count
+    limit = MOST_COST if dtype.kind == "i" else float(np.finfo(np.float64).max)
+    if n * greatest >= limit:
+        raise InputError(
+            f"weight: paths of {n} vertices and weights up to {greatest:g} may pass {limit:g}, up "
+            f"to which costs are exact in {dtype}; pass weights in a larger unit"
+        )
+
+
+def _edge(graph: Graph, weight: float) -> str:
+    """Return a phrase that names an edge of this weight."""
+    rows = graph.rows
+    arc = int(np.flatnonzero(rows.weight == weight)[0])
+    ends = graph.ids[graph.position[[int(graph.tails[arc]), int(rows.indices[arc])]]]
+    return f"edge {graph.edge[arc]} ({ends[0]} to {ends[1]}) has weight {weight}"

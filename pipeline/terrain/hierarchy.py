@@ -1,0 +1,160 @@
+"""From pits and where they yield to the hierarchy of depressions, and what these hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.forest.order_keys import decode_keys
+from orograph.terrain.basin_tree import Cells
+
+Integers = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+
+
+class Pits(NamedTuple):
+    """Pits, the saddles at which they yield, and the pits to which they do."""
+
+    pits: Cells
+    spills: Cells
+    heir: Integers
+    """Cell of the pit; negative for the outside."""
+
+
+class Hierarchy:
+    """Depressions in the order of their pits, those of one pit from the inside out.
+
+    The water above a pit rises until it meets other water; then the depression is full, and a
+    larger one begins, which is that of the lower of the two pits. Waters that meet at one height
+    make one larger depression, however many they are. So a pit has a depression for each height at
+    which others yield to it, and one more, which ends where it yields itself.
+    """
+
+    def __init__(self, given: Pits, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        order = np.argsort(given.pits.cell)
+        pits, spills = given.pits.take(order), given.spills.take(order)
+        heir = given.heir[order]
+        inside = heir >= 0
+        heir = np.where(inside, np.searchsorted(pits.cell, heir), -1)
+        n = pits.cell.size
+        self._cells = pits.cell
+
+        # meetings by (pit, height, cell, lowest pit first); those at the end are no boundary
+        lost = np.flatnonzero(inside)
+        lost = lost[
+            np.lexsort(
+                (pits.cell[lost], pits.key[lost], spills.cell[lost], spills.key[lost], heir[lost])
+            )
+        ]
+        by, height = heir[lost], spills.key[lost]
+        new = np.append(True, (np.diff(by) != 0) | (np.diff(height) != 0))[: lost.size]
+        met, by, height = lost[new], by[new], height[new]
+        last = height == spills.key[by]
+        self._levels = np.unique(height)
+        self._bounds = self._place(by[~last], height[~last])
+        self._first = np.arange(n + 1) + np.concatenate(
+            [[0], np.cumsum(np.bincount(by[~last], minlength=n))]
+        )
+
+        count = int(self._first[-1])
+        owner = np.repeat(np.arange(n), np.diff(self._first))
+        final = self._first[1:] - 1
+        self.pit, self.pit_key = pits.cell[owner], pits.key[owner]
+        self.level, self.spill = np.empty(count, np.uint64), np.empty(count, np.int64)
+        self.parent, self.spills_into = np.full(count, -1), np.full(count, -1)
+
+        # those that end where another yields
+        full = np.delete(np.arange(count), final)
+        self.level[full], self.spill[full] = height[~last], spills.cell[met[~last]]
+        self.parent[full] = full + 1
+        self.spills_into[full] = final[met[~last]]
+
+        # those that end where their own pit yields: to what is joined there in the end
+        self.level[final], self.spill[final] = spills.key, spills.cell
+        after = heir.copy()
+        while True:
+            on = np.flatnonzero(after >= 0)
+            on = on[spills.key[after[on]] == spills.key[on]]
+            if not on.size:
+                break
+            after[on] = heir[after[on]]
+        known = after >= 0
+        self.parent[final[known]] = self.at(after[known], spills.key[known])
+        known = heir >= 0
+        self.spills_into[final[known]] = self.at(heir[known], spills.key[known], below=True)
+        # another yields at the same height, at an earlier cell
+        at, other = by[last], met[last]
+        earlier = spills.cell[other] < spills.cell[at]
+        at, other = at[earlier], other[earlier]
+        self.spill[final[at]] = spills.cell[other]
+        self.spills_into[final[at]] = final[other]
+
+        self._count = np.zeros(count, np.int64)
+        self._sum = [0] * count  # of heights, exactly, in units of 2**-unit
+        # what the least positive value of the dtype is a multiple of, by its 53-bit mantissa
+        self._unit = 53 if dtype.kind in "iu" else 201 if dtype.itemsize == 4 else 1126
+
+    def _place(
+        self, pit: Integers, height: Keys, side: Literal["left", "right"] = "left"
+    ) -> Integers:
+        """Return numbers in the order of (pit, height); side as of `numpy.searchsorted`."""
+        rank = np.searchsorted(self._levels, height, side)
+        places: Integers = pit * (self._levels.size + 1) + rank
+        return places
+
+    def at(self, pit: Integers, height: Keys, below: bool = False) -> Integers:
+        """Return the depressions of pits that hold a height, or ``below`` it end there or later."""
+        if below:
+            passed = np.searchsorted(self._bounds, self._place(pit, height))
+        else:
+            passed = np.searchsorted(self._bounds, self._place(pit, height, "right"))
+        depressions: Integers = passed + pit
+        return depressions
+
+    def add(self, pit: Integers, height: Keys, count: Integers) -> None:
+        """Add cells: of which pit, how high, and how many."""
+        number = self.at(np.searchsorted(self._cells, pit), height)
+        np.add.at(self._count, number, count)
+        mantissa, exponent = np.frexp(decode_keys(height, self.dtype).astype(np.float64))
+        whole = np.ldexp(mantissa, 53).astype(np.int64)
+        order = np.lexsort((exponent, number))
+        number, exponent = number[order], exponent[order]
+        whole, count = whole[order], count[order]
+        new = np.append(True, (np.diff(number) != 0) | (np.diff(exponent) != 0))[: number.size]
+        start = np.flatnonzero(new)
+        if not start.size:
+            return
+        # two parts of 27 bits, which as many cells as a shard has cannot overflow
+        high = np.add.reduceat((whole >> 26) * count, start)
+        low = np.add.reduceat((whole & (2**26 - 1)) * count, start)
+        parts = (number[start], exponent[start], high, low)
+        for at, power, a, b in zip(*(part.tolist() for part in parts), strict=True):
+            self._sum[at] += ((a << 26) + b) << (power - 53 + self._unit)
+
+    def totals(self) -> tuple[Integers, npt.NDArray[np.float64]]:
+        """Return the cells below the spill level of each depression, and the volume above them."""
+        count, height, parent = self._count.tolist(), list(self._sum), self.parent.tolist()
+        # a parent ends above what lies in it
+        for number in np.argsort(self.level, kind="stable").tolist():
+            if parent[number] >= 0:
+                count[parent[number]] += count[number]
+                height[parent[number]] += height[number]
+        mantissa, exponent = np.frexp(decode_keys(self.level, self.dtype).astype(np.float64))
+        whole = np.ldexp(mantissa, 53).astype(np.int64).tolist()
+        volume = np.empty(len(count))
+        for number, power in enumerate(exponent.tolist()):
+            level = whole[number] << (power - 53 + self._unit)
+            volume[number] = _ratio(count[number] * level - height[number], self._unit)
+        return np.array(count, np.int64), volume
+
+
+def _ratio(whole: int, unit: int) -> float:
+    """Return a multiple of 2**-unit, rounded; infinity if it overflows."""
+    try:
+        return whole / (1 << unit)
+    except OverflowError:
+        return math.inf

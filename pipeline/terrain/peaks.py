@@ -1,0 +1,236 @@
+"""Peaks with their key cols: how far one must go down from each to come to a higher one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import Table
+from orograph.execution.backends import choose_backend
+from orograph.execution.job import raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunKeywords, RunOptions
+from orograph.kernels.forest.order_keys import decode_keys
+from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
+from orograph.terrain.fates import Fates, FateTree, TableJob, TableSweep, resolve_fates
+from orograph.terrain.water import compile_kernels
+from orograph.tiles.arguments import check_choice, check_number
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.raster.raster import open_raster
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from distributed import Client
+
+    from orograph.execution.run import Run
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Peaks(FateTree):
+    """Peaks as a problem of the quadtree sweep: pits of the terrain upside down."""
+
+    min_prominence: float
+
+    name = "peaks"
+    upside_down = True
+
+    def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
+        """Return no terminals."""
+        return Terminals(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
+        """Return the tree of a tile's peaks; which cells belong to them is not kept."""
+        summary, saved = super().leaf(place, *cells)
+        return summary, LeafState(np.empty((0, 0), np.uint16), saved.tree)
+
+    def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
+        """Return no fates, because everything is decided."""
+        attributes = {"connectivity": self.connectivity, "min_prominence": self.min_prominence}
+        return Fates.lasting(summary.pits), attributes
+
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Fates) -> Table:
+        """Return the peaks that are decided in a tile."""
+        return self._rows(saved, message)
+
+    def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
+        """Return the peaks that are decided in a node."""
+        return self._rows(saved, message)
+
+    def _rows(self, saved: LeafState | MergeState, message: Fates) -> Table:
+        tree = saved.tree
+        fates = resolve_fates(tree, message)
+        kept = np.zeros(tree.pits.cell.size, np.bool_)
+        kept[tree.kept] = True
+        own = np.flatnonzero(~kept)
+        height = self.heights(fates.pits.key[own])
+        last = fates.heir[own] < 0
+        col = np.where(last, np.nan, self.heights(fates.died.key[own]))
+        with np.errstate(over="ignore"):
+            prominence = np.where(last, np.inf, height - col)
+        # a flat top may have several cells without a higher neighbour: they are one peak
+        rows = (prominence > 0) & (prominence >= self.min_prominence)
+        own, last = own[rows], last[rows]
+        return {
+            "peak": fates.pits.cell[own],
+            "key": fates.pits.key[own],
+            "col": np.where(last, -1, fates.died.cell[own]),
+            "col_elevation": col[rows],
+            "prominence": prominence[rows],
+            "parent": np.where(last, -1, fates.pits.cell[fates.heir[own]]),
+        }
+
+    def heights(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+        """Return the heights of keys."""
+        return decode_keys(~keys, self.dtype).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class PeakSweep(TableSweep):
+    """The sweep that makes the table of peaks."""
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
+        """Return the columns, peaks in row-major order."""
+        tables = list(self.all_rows())
+        rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        order = np.argsort(rows["peak"])
+        rows = {name: column[order] for name, column in rows.items()}
+        raster = self.rasters[0]
+        lost = rows["col"] < 0
+        peak = places_of(rows["peak"], raster)
+        col = places_of(np.where(lost, 0, rows["col"]), raster)
+        col[lost] = np.nan
+        parent = np.where(lost, -1, np.searchsorted(rows["peak"], rows["parent"]))
+        columns = {
+            "y": peak[:, 1],
+            "x": peak[:, 0],
+            "elevation": decode_keys(~rows["key"], raster.dtype),
+            "col_y": col[:, 1],
+            "col_x": col[:, 0],
+            "col_elevation": rows["col_elevation"],
+            "prominence": rows["prominence"],
+            "parent": parent,
+        }
+        return {name: (("peak",), [column]) for name, column in columns.items()}
+
+
+@overload
+def peaks(
+    elevation: Any,
+    *,
+    min_prominence: float = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[True] = ...,
+    **options: Unpack[RunKeywords],
+) -> xr.Dataset: ...
+
+
+@overload
+def peaks(
+    elevation: Any,
+    *,
+    min_prominence: float = ...,
+    connectivity: int = ...,
+    nodata: float | int | None = ...,
+    wait: Literal[False],
+    **options: Unpack[RunKeywords],
+) -> Run[xr.Dataset]: ...
+
+
+def peaks(
+    elevation: Any,
+    *,
+    min_prominence: float = 0,
+    connectivity: int = 8,
+    nodata: float | int | None = None,
+    tile: int | None = None,
+    shard: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    takeover: bool = False,
+    wait: bool = True,
+    backend: str | None = None,
+    client: Client | None = None,
+) -> xr.Dataset | Run[xr.Dataset]:
+    """Return the peaks with their prominences and key cols, at any size.
+
+    The prominence of a peak is how far one must go down from it, at the least, to come to a higher
+    one; the lowest cell of that way is its key col.
+
+    Parameters
+    ----------
+    elevation : raster
+        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    min_prominence : float
+        Only peaks of this prominence or more.
+    connectivity : {8, 4}
+        8 or 4 neighbours.
+    nodata : float or int, optional
+        The value of cells without a height, in place of what the raster itself says. NaN and
+        infinite cells have none either.
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over ``peak``, in row-major order: ``y``, ``x`` and ``elevation``; ``col_y``, ``col_x`` and
+        ``col_elevation`` of the key col; ``prominence``; and ``parent``, the number of the peak to
+        which it yields at the key col. The highest peak of each connected part of the raster has
+        infinite prominence, no col (NaN) and no parent (-1). Attribute ``crs_wkt`` if the input has
+        a CRS.
+
+    Raises
+    ------
+    InputError
+        If an argument or the raster is not what is asked for.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Cells are ordered by height, of equal heights the first in row-major order is the higher: so the
+    result is the same for any tiling. A flat top is one peak, at its first cell. The parent is the
+    highest of the peaks that are joined at the key col; it is always in the table. Heights below
+    and above 2**53 are rounded to float64 in ``col_elevation`` and ``prominence``, whose difference
+    is rounded once. Each cell is read once.
+
+    References
+    ----------
+    H. Edelsbrunner, D. Letscher, A. Zomorodian, "Topological persistence and simplification",
+    doi:10.1007/s00454-002-2885-2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> found = og.peaks(np.array([[5, 2, 9, 4, 7]]))
+    >>> found["x"].values, found["prominence"].values, found["parent"].values
+    (array([0., 2., 4.]), array([ 3., inf,  3.]), array([ 1, -1,  1]))
+    >>> found["col_elevation"].values
+    array([ 2., nan,  4.])
+    """
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    least = check_number("min_prominence", min_prominence, 0)
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    chosen = choose_backend("tile_basins", (raster,), options)
+    problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
+    parameters = {
+        "connectivity": connectivity,
+        "nodata": repr(raster.nodata),
+        "min_prominence": repr(problem.min_prominence),
+    }
+    warm_up = partial(compile_kernels, raster.dtype)
+    job = raster_job(PeakSweep, problem, (raster,), parameters, warm_up, options)
+    run = launch(TableJob(**{f.name: getattr(job, f.name) for f in fields(job)}), options)
+    return run.result() if options.wait else run

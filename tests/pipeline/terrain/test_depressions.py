@@ -1,0 +1,126 @@
+"""The hierarchy of depressions is that of waters that rise cell by cell, whatever the tiling."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle_terrain as oracle
+import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from terrain_cases import Case, cases, fractal, properties
+
+import orograph as og
+
+
+def exactly(value: Any) -> Fraction:
+    return Fraction(float(value))
+
+
+def volume_of(found: oracle.Depression, elevation: np.ndarray) -> float:
+    level = exactly(found.level)
+    try:
+        return float(sum(level - exactly(elevation[cell]) for cell in found.cells))
+    except OverflowError:
+        return math.inf
+
+
+def assert_is(table: xr.Dataset, expected: list[oracle.Depression], elevation: np.ndarray) -> None:
+    width = elevation.shape[1]
+    numbers = {found.cells: number for number, found in enumerate(expected)}
+    assert table.sizes["depression"] == len(expected)
+    for number, found in enumerate(expected):
+        row = {name: column.values[number] for name, column in table.data_vars.items()}
+        lowest = min(found.cells, key=lambda cell: (elevation[cell] + 0, cell))
+        assert (row["y"], row["x"]) == lowest
+        assert row["pit"] == lowest[0] * width + lowest[1] + 1
+        assert row["elevation"] == elevation[lowest]
+        assert row["spill_elevation"] == found.level
+        assert (row["spill_y"], row["spill_x"]) == found.spill
+        assert row["depth"] == float(found.level) - float(elevation[lowest])
+        assert row["cells"] == row["area"] == len(found.cells)
+        assert row["volume"] == volume_of(found, elevation)
+        around = [other for other in expected if other.cells > found.cells]
+        parent = min(around, key=lambda other: len(other.cells), default=None)
+        assert row["parent"] == (-1 if parent is None else numbers[parent.cells])
+        into = -1 if found.into is None else numbers.get(found.into, -1)
+        assert row["spills_into"] == into
+
+
+@properties
+@given(cases(16))
+def test_any_tiling_gives_the_hierarchy_of_rising_waters(case: Case) -> None:
+    table = og.depressions(case.elevation, **case.how, **case.cut)
+    assert_is(table, oracle.hierarchy(case.elevation, **case.how), case.elevation)
+
+
+@properties
+@given(cases(16), st.sampled_from([0, 1, 3, 20]), st.sampled_from([0, 1, 2, 6]))
+def test_small_depressions_are_left_out(case: Case, depth: float, area: float) -> None:
+    table = og.depressions(case.elevation, min_depth=depth, min_area=area, **case.how, **case.cut)
+    expected = [
+        found
+        for found in oracle.hierarchy(case.elevation, **case.how)
+        if len(found.cells) >= area
+        and float(found.level) - min(float(case.elevation[c]) for c in found.cells) >= depth
+    ]
+    assert_is(table, expected, case.elevation)
+
+
+def test_outermost_depressions_are_those_that_are_filled(tmp_path: Path) -> None:
+    heights = fractal(120)
+    heights[20:30, 40:60] = np.nan
+    axes = {"y": 1000.0 - 10 * np.arange(120), "x": 5.0 + 20 * np.arange(120)}
+    raster = xr.DataArray(heights, axes, ("y", "x")).rio.write_crs(32633)
+    og.ingest(raster, tmp_path / "dem.zarr", tile=16, shard=32)
+    with og.cluster(n_workers=2, dashboard_address=None) as client:
+        table = og.depressions(tmp_path / "dem.zarr", client=client, out=tmp_path / "d.zarr").load()
+    xr.testing.assert_identical(table.drop_attrs(), og.depressions(raster).drop_attrs())
+    filled = og.fill_depressions(heights, outputs=["depth", "depression"])
+    outermost = table.isel(depression=table["parent"].values < 0)
+    assert outermost.sizes["depression"] > 10
+    numbers, count = np.unique(filled["depression"], return_counts=True)
+    np.testing.assert_array_equal(outermost["pit"], numbers[1:])
+    np.testing.assert_array_equal(outermost["cells"], count[1:])
+    np.testing.assert_array_equal(outermost["area"], 200.0 * count[1:])
+    depth = np.bincount(
+        filled["depression"].values.ravel(), filled["depth"].fillna(0).values.ravel()
+    )
+    np.testing.assert_allclose(outermost["volume"], 200 * depth[numbers[1:]])
+    assert table.attrs["area_unit"] == "m2"
+    feet = raster.rio.write_crs(2227, inplace=False)
+    np.testing.assert_allclose(og.depressions(feet)["area"], table["area"] * (1200 / 3937) ** 2)
+    degrees = raster.assign_coords(x=raster["x"] / 1e4, y=raster["y"] / 1e4).rio.write_crs(4326)
+    counted = og.depressions(degrees)
+    assert counted.attrs["area_unit"] == "cell"
+    np.testing.assert_array_equal(counted["area"], table["cells"])
+
+
+def test_flat_and_empty_ground_has_no_depression() -> None:
+    for heights in (np.zeros((5, 7)), np.full((5, 7), np.nan), np.ones((1, 9))):
+        assert og.depressions(heights, tile=2).sizes["depression"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"connectivity": 6}, "connectivity: 6 is unknown"),
+        ({"min_depth": -1}, "min_depth: -1; it must be a number, at least 0"),
+        ({"min_area": np.nan}, "min_area: nan"),
+        ({"min_area": "large"}, "min_area: 'large'"),
+    ],
+)
+def test_what_has_no_depressions_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.depressions(np.eye(3), **options)
+
+
+def test_a_plan_grows_with_the_number_of_pits() -> None:
+    few, many = (og.plan(og.depressions, (4096, 4096), pits=n) for n in (10, 10**6))
+    assert many.memory_client - few.memory_client == many.memory_table - few.memory_table > 10**8

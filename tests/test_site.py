@@ -1,0 +1,107 @@
+"""The site builds from the tree without a warning, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import orograph
+
+ROOT = Path(__file__).resolve().parents[1]
+# What takes minutes, the pages' and the gallery's code, other tests run; `make site` does it all.
+WITHOUT_RUNNING = [
+    *("-D", "run_pages=0"),
+    *("-D", "plot_gallery=0"),
+    *("-D", "suppress_warnings=image.not_readable"),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built of a copy of the tree without what an earlier build has left in it."""
+    folder = tmp_path_factory.mktemp("site")
+    tracked = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "docs", "examples", "*.md"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in tracked.stdout.splitlines():
+        copy = folder / "tree" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((ROOT / name).read_bytes())
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going"),
+            *(*WITHOUT_RUNNING, folder / "tree/docs", folder / "html"),
+        ],
+        env={**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return folder / "html"
+
+
+class Page(HTMLParser):
+    """What a page links to, and the anchors that it has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep links and anchors."""
+        for name, value in attrs:
+            if name == "href" and value:
+                self.links.append(value)
+            elif name in ("id", "name") and value:
+                self.anchors.add(value)
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """Links of the site's pages to files and anchors that it does not have."""
+    files = [path for path in site.rglob("*.html") if "_static" not in path.parts]  # templates
+    pages = {path: Page(path) for path in files}
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = path
+            if parts.path:
+                target = Path(os.path.normpath(path.parent / unquote(parts.path)))
+            known = pages[target].anchors if target in pages else set()
+            if not target.exists() or (
+                parts.fragment and target in pages and unquote(parts.fragment) not in known
+            ):
+                yield f"{path.relative_to(site)}: {link}"
+
+
+def test_links_inside_the_site_lead_somewhere(site: Path) -> None:
+    assert list(broken_links(site)) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    text = '<a href="b.html#there"></a> <a href="b.html#gone"></a> <a href="c.html"></a>'
+    (tmp_path / "a.html").write_text(text)
+    (tmp_path / "b.html").write_text('<p id="there"></p>')
+    assert list(broken_links(tmp_path)) == ["a.html: b.html#gone", "a.html: c.html"]
+
+
+def test_every_public_name_has_a_page_with_its_docstring(site: Path) -> None:
+    for name in orograph.__all__:
+        text = (site / f"generated/orograph.{name}.html").read_text(encoding="utf-8")
+        assert f'id="orograph.{name}"' in text, f"{name}: its page does not describe it"

@@ -1,0 +1,389 @@
+"""Graphs in compressed rows: vertices renumbered so that neighbours lie close, cut into parts.
+
+The vertices that a user knows stand in the order of the source and bear its ids. Inside they are
+*stored* in another order (`orograph.tiles.graph.order`), in which a part is a range of vertices
+with about as many arcs as each other part. An *arc* leads from a stored vertex to another. A
+directed edge is one arc; an undirected edge is two, or one if it is a loop.
+
+Arrays, all of one length a vertex or an arc:
+
+- ``indptr`` (n + 1,), ``indices`` (arcs,), unsigned words of 32 bits while they suffice, else
+  int64: the heads of the arcs of each stored vertex, in ascending order;
+- ``weight`` (arcs,): int32, int64 or float64;
+- ``edge`` (arcs,): the number of the edge in the source;
+- ``position`` (n,): the place of each stored vertex in the source;
+- ``ids`` (n,): what the source calls its vertices, in its order;
+- ``x``, ``y`` (n,), optional: coordinates, in the order of the source;
+- ``edge_both_ways`` (arcs,), of a stored directed graph whose edges all lead both ways: the lesser
+  of the numbers of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.order import storage_order
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+MOST_WEIGHT = 2**59
+WEIGHTS_AT_ONCE = 2**24
+PART_ARCS = 2**25
+"""Arcs of a part by default: some 600 MB."""
+
+
+class Rows(NamedTuple):
+    """The arcs that leave, or that enter, each stored vertex."""
+
+    indptr: Array
+    indices: Array
+    weight: Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A graph with weighted edges, made by `read_graph`.
+
+    Attributes
+    ----------
+    directed
+        Whether an edge leads one way only.
+    edge_count
+        Edges of the source, parallel ones and loops among them.
+
+    Examples
+    --------
+    >>> import scipy.sparse
+    >>> import orograph as og
+    >>> og.read_graph(scipy.sparse.coo_array([[0, 2], [0, 0]]), directed=True)
+    <Graph: 2 vertices, 1 directed edges, 1 part>
+    """
+
+    arrays: Mapping[str, Any]
+    """NumPy arrays, or Zarr arrays of a stored graph, by name."""
+    directed: bool
+    edge_count: int
+    bounds: tuple[int, ...]
+    """The first stored vertex of each part, and the number of vertices."""
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        parts = f"{self.part_count} part{'s' * (self.part_count > 1)}"
+        return f"<Graph: {self.vertex_count} vertices, {self.edge_count} {kind} edges, {parts}>"
+
+    @property
+    def vertex_count(self) -> int:
+        """The number of vertices."""
+        return int(self.arrays["position"].shape[0])
+
+    @property
+    def arc_count(self) -> int:
+        """The number of arcs."""
+        return int(self.arrays["indices"].shape[0])
+
+    @property
+    def part_count(self) -> int:
+        """The number of parts."""
+        return len(self.bounds) - 1
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The arcs that leave each stored vertex, in memory."""
+        return Rows(*(np.asarray(self.arrays[name][:]) for name in Rows._fields))
+
+    @cached_property
+    def incoming(self) -> Rows:
+        """The arcs that enter each stored vertex, in memory; ``indices`` are their tails."""
+        if not self.directed:
+            return self.rows
+        # parallel arcs are in the order of their weights already
+        (_, indices, weight), order = self.rows, self._by_head
+        return Rows(_starts(indices, self.vertex_count), self.tails[order], weight[order])
+
+    @cached_property
+    def position(self) -> Integers:
+        """The place of each stored vertex in the source."""
+        return np.asarray(self.arrays["position"][:])
+
+    @cached_property
+    def stored(self) -> Integers:
+        """The stored vertex at each place of the source."""
+        return inverse(self.position)
+
+    @cached_property
+    def edge(self) -> Array:
+        """The number of each arc's edge in the source."""
+        return np.asarray(self.arrays["edge"][:])
+
+    @cached_property
+    def ids(self) -> Array:
+        """What the source calls its vertices, in its order."""
+        return np.asarray(self.arrays["ids"][:])
+
+    @cached_property
+    def coordinates(self) -> dict[str, Array]:
+        """The coordinates ``x`` and ``y`` of the vertices, in the order of the source, if known."""
+        return {name: np.asarray(self.arrays[name][:]) for name in "xy" if name in self.arrays}
+
+    @cached_property
+    def weight_range(self) -> tuple[float, float]:
+        """The least and the greatest weight; (0, 0) without edges."""
+        return self._weights[:2]
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """The mean weight of the arcs; 0 without any."""
+        return self._weights[2] / max(self.arc_count, 1)
+
+    @cached_property
+    def _weights(self) -> tuple[float, float, float]:
+        """The least weight, the greatest, and about their sum, a chunk at a time."""
+        if self.arc_count == 0:
+            return 0, 0, 0.0
+        found = []
+        for begin in range(0, self.arc_count, WEIGHTS_AT_ONCE):
+            weight = np.asarray(self.arrays["weight"][begin : begin + WEIGHTS_AT_ONCE])
+            found.append((weight.min().item(), weight.max().item(), weight.sum(dtype=np.float64)))
+        least, greatest, total = zip(*found, strict=True)
+        return min(least), max(greatest), float(sum(total))
+
+    def part_rows(self, part: int) -> Rows:
+        """Return the arcs that leave the vertices of a part; ``indptr`` begins at 0."""
+        first, last = self.bounds[part : part + 2]
+        indptr = np.asarray(self.arrays["indptr"][first : last + 1]).astype(np.int64)
+        arcs = slice(int(indptr[0]), int(indptr[-1]))
+        indices, weight = (np.asarray(self.arrays[name][arcs]) for name in ("indices", "weight"))
+        return Rows(indptr - indptr[0], indices, weight)
+
+    def vertices(self, ids: Any, argument: str) -> Integers:
+        """Return the stored vertices that an id, or a list of ids, names.
+
+        Raises
+        ------
+        InputError
+            If one of them is no vertex of the graph.
+        """
+        listed = [ids] if self._place(ids) is not None or _is_scalar(ids) else list(ids)
+        if not listed:
+            raise InputError(f"{argument}: empty; name one vertex at least")
+        places = [self._place(label) for label in listed]
+        if None in places:
+            wrong, all_ids = listed[places.index(None)], self.ids
+            known = f"{all_ids[0]} to {all_ids[-1]}" if all_ids.size else "none at all"
+            raise InputError(
+                f"{argument}: {wrong!s} is none of the graph's {self.vertex_count} vertices, "
+                f"{known}; pass ids of the source"
+            )
+        return self.stored[np.array(places, np.int64)]
+
+    def _place(self, label: Any) -> int | None:
+        """Return the place of a vertex in the source; None if it is no vertex."""
+        if isinstance(label, np.generic):
+            label = label.item()
+        if isinstance(label, bool) or not isinstance(label, Hashable):
+            return None
+        if self._numbers is not None:
+            return self._numbers.get(label)
+        place = label - int(self.ids[0]) if isinstance(label, int) and self.ids.size else -1
+        return place if 0 <= place < self.vertex_count else None
+
+    @cached_property
+    def _numbers(self) -> dict[Any, int] | None:
+        """The place of each id in the source; None if ids count up from the first."""
+        ids = self.ids
+        if ids.dtype.kind in "iu" and (ids[1:] - ids[:-1] == 1).all():
+            return None
+        return {label: place for place, label in enumerate(ids.tolist())}
+
+    @cached_property
+    def tails(self) -> Array:
+        """The vertex from which each arc leads."""
+        return tails_of(self.rows)
+
+    @cached_property
+    def _by_head(self) -> Integers:
+        """The arcs in ascending order of heads, then of tails, weights and edges."""
+        return np.argsort(self.rows.indices, kind="stable")
+
+    @cached_property
+    def edge_both_ways(self) -> Array:
+        """The number of each arc's edge, the lesser of two where edges lead both ways."""
+        if "edge_both_ways" in self.arrays:
+            return np.asarray(self.arrays["edge_both_ways"][:])
+        return self.edge if not self.directed else np.minimum(self.edge, self.edge[self._by_head])
+
+    @cached_property
+    def one_way(self) -> int | None:
+        """An arc of the first edge that none of the same weight leads back; None: there is none."""
+        if not self.directed or "edge_both_ways" in self.arrays:
+            return None
+        (_, indices, weight), order = self.rows, self._by_head
+        different = (indices != self.tails[order]) | (weight != weight[order])
+        different |= self.tails != indices[order]
+        if not different.any():
+            return None
+        _, rank = np.unique(weight, return_inverse=True)
+        there, back = (self.tails, indices, rank), (indices, self.tails, rank)
+        arcs = np.concatenate([np.stack(ends, 1) for ends in (there, back)]).astype(np.int64)
+        _, kind = np.unique(arcs, axis=0, return_inverse=True)
+        counts = [np.bincount(side, minlength=kind.max() + 1) for side in np.split(kind, 2)]
+        lone = np.flatnonzero((counts[0] > counts[1])[kind[: weight.size]])
+        return int(lone[self.edge[lone].argmin()])
+
+    def with_both_ways(self) -> Graph:
+        """Return the graph with the array ``edge_both_ways``, if all edges lead both ways."""
+        if not self.directed or self.one_way is not None:
+            return self
+        return replace(self, arrays={**self.arrays, "edge_both_ways": self.edge_both_ways})
+
+    def __getstate__(self) -> dict[str, Any]:
+        # not what has been read: tasks read their own parts
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def need_both_ways(self, operation: str) -> None:
+        """Refuse a graph in which some edge leads one way only.
+
+        Raises
+        ------
+        InputError
+            It names the edge.
+        """
+        arc = self.one_way
+        if arc is None:
+            return
+        rows = self.rows
+        names = [self.ids[self.position[v]] for v in (self.tails[arc], rows.indices[arc])]
+        raise InputError(
+            f"graph: {operation} takes edges both ways, and edge {self.edge[arc]} ({names[0]} to "
+            f"{names[1]}, weight {rows.weight[arc]}) or the one back is missing or has another "
+            "weight; read the graph with directed=False to take each edge both ways"
+        )
+
+
+def _is_scalar(label: Any) -> bool:
+    return isinstance(label, (str, bytes)) or np.ndim(label) == 0
+
+
+def inverse(permutation: Integers) -> Integers:
+    """Return the permutation that undoes another."""
+    back = np.empty(permutation.size, np.int64)
+    back[permutation] = np.arange(permutation.size)
+    return back
+
+
+def tails_of(rows: Rows) -> Array:
+    """Return the vertex from which each arc leads."""
+    n = rows.indptr.size - 1
+    return np.repeat(np.arange(n, dtype=rows.indices.dtype), np.diff(rows.indptr))
+
+
+def _starts(vertex: Array, n: int) -> Array:
+    """Return where the arcs of each of n vertices begin, once sorted by vertex."""
+    indptr = np.zeros(n + 1, _word(vertex.size + 1))
+    np.cumsum(np.bincount(vertex, minlength=n), out=indptr[1:])
+    return indptr
+
+
+def _word(count: int) -> type[np.unsignedinteger[Any]] | type[np.int64]:
+    return np.uint32 if count < 2**32 else np.int64
+
+
+def make_graph(
+    tail: Integers,
+    head: Integers,
+    weight: Array,
+    ids: Array,
+    *,
+    directed: bool,
+    coordinates: tuple[Array, Array] | None = None,
+    parts: int | None = None,
+) -> Graph:
+    """Return the graph of a list of edges.
+
+    Parameters
+    ----------
+    tail, head : (m,) int64
+        The ends of each edge: places of vertices in ``ids``; checked by the caller.
+    weight : (m,)
+        Real numbers; checked here.
+    ids : (n,)
+        What the source calls its vertices.
+    directed
+        Whether an edge leads from its tail to its head only.
+    coordinates
+        x and y of the vertices.
+    parts
+        How many parts to make; by default one for each 2**25 arcs.
+
+    Raises
+    ------
+    InputError
+        If a weight is not finite, or an integer one is not below 2**59 in magnitude.
+    """
+    n, m = ids.size, tail.size
+    weight = _checked_weights(weight, tail, head, ids)
+    position = storage_order(n, tail, head, coordinates)
+    stored = inverse(position)
+    first, second = stored[tail], stored[head]
+    edge = np.arange(m)
+    if not directed:
+        back = np.flatnonzero(first != second)
+        first, second = np.append(first, second[back]), np.append(second, first[back])
+        weight, edge = np.append(weight, weight[back]), np.append(edge, edge[back])
+    order = np.lexsort((weight, second, first))
+    indptr = _starts(first, n)
+    arrays = {
+        "indptr": indptr,
+        "indices": second[order].astype(_word(n)),
+        "weight": weight[order],
+        "edge": edge[order].astype(_word(m)),
+        "position": position,
+        "ids": ids,
+    }
+    if coordinates is not None:
+        arrays |= dict(zip("xy", coordinates, strict=True))
+    count = max(1, -(-first.size // PART_ARCS)) if parts is None else parts
+    return Graph(arrays, directed, m, _part_bounds(indptr, count))
+
+
+def _checked_weights(weight: Array, tail: Integers, head: Integers, ids: Array) -> Array:
+    """Return weights as int32, int64 or float64."""
+    if weight.dtype.kind not in "iufb":
+        raise InputError(f"weight: {weight.dtype} are no weights; use integers or floats")
+    if weight.dtype.kind == "f":
+        wrong = np.flatnonzero(~np.isfinite(weight))
+        bound, kept = "finite; leave out edges that are not there", weight.astype(np.float64)
+    else:
+        wrong = np.flatnonzero((weight >= MOST_WEIGHT) | (weight <= -MOST_WEIGHT))
+        bound = "between -2**59 and 2**59 in integers; pass floats, or a larger unit"
+        small = not weight.size or max(abs(int(weight.min())), int(weight.max())) < 2**31
+        kept = weight.astype(np.int32 if small else np.int64)
+    if wrong.size:
+        e = int(wrong[0])
+        raise InputError(
+            f"weight: edge {e} ({ids[tail[e]]} to {ids[head[e]]}) has weight {weight[e]}; weights "
+            f"are {bound}"
+        )
+    return kept
+
+
+def _part_bounds(indptr: Array, parts: int) -> tuple[int, ...]:
+    """Return the bounds of ranges of vertices with about as many arcs each."""
+    n = indptr.size - 1
+    if isinstance(parts, bool) or not isinstance(parts, Integral) or not 1 <= parts <= max(n, 1):
+        raise InputError(f"parts: {parts!r}; it must be a whole number, 1 to {n}, the vertices")
+    shares = np.arange(1, parts) * (int(indptr[-1]) / parts)
+    inner: Sequence[int] = np.searchsorted(indptr, shares).tolist()
+    bounds = [0]
+    for number, bound in enumerate(inner, 1):  # a vertex at least in each part
+        bounds.append(min(max(bound, bounds[-1] + 1), n - (parts - number)))
+    return (*bounds, n)

@@ -1,0 +1,161 @@
+"""Reading graphs from wherever they lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.files import (
+    read_coordinates,
+    read_dimacs,
+    read_matrix_market,
+    suffix_of,
+)
+from orograph.tiles.graph.graph import Graph, make_graph
+from orograph.tiles.graph.store import is_graph, open_graph, write_graph
+from orograph.tiles.graph.tables import Edges, from_networkx, from_sparse, from_table
+
+FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
+
+
+def read_graph(
+    source: Any,
+    *,
+    coordinates: Any = None,
+    directed: bool | None = None,
+    parts: int | None = None,
+    store: str | Path | None = None,
+) -> Graph:
+    """Return a graph with weighted edges, from a file or from memory.
+
+    Parameters
+    ----------
+    source : path, sparse array, DataFrame or networkx graph
+        A DIMACS or PACE file (``.gr``) or a Matrix Market file (``.mtx``), each plain, ``.gz`` or
+        ``.xz``; a Parquet file or a data frame with a row for each edge, columns ``source``,
+        ``target`` (or ``from`` and ``to``, ``u`` and ``v``) and ``weight`` (or ``length``,
+        ``cost``; else 1); a SciPy sparse array, whose stored entries are edges from row to column;
+        a networkx or OSMnx graph with the same names of weights; or the path of a stored graph.
+    coordinates : path, (n, 2) array, optional
+        x and y of the vertices in the order of the source, or a DIMACS file of them (``.co``).
+        Vertices near each other are then stored together. networkx nodes bring theirs as ``x`` and
+        ``y``.
+    directed : bool, optional
+        Whether edges lead one way only; by default as the format says. Sparse arrays and tables do
+        not say it.
+    parts : int, optional
+        Into how many parts the graph is cut; by default as many as memory asks for. No result
+        depends on it.
+    store : path, optional
+        Zarr group to write; the graph is then opened from there when it is needed.
+
+    Returns
+    -------
+    Graph
+        Vertices bear the ids of the source: 1 to n in files, row numbers of a matrix, the values
+        of a table in ascending order, the labels of networkx nodes.
+
+    Raises
+    ------
+    InputError
+        If the source cannot be read; it names the file, the line or the edge, and the value.
+    StoreExistsError
+        If something is at ``store``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import orograph as og
+    >>> edges = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"], "weight": [2, 3]})
+    >>> graph = og.read_graph(edges, directed=False)
+    >>> graph
+    <Graph: 3 vertices, 2 undirected edges, 1 part>
+    >>> og.shortest_paths(graph, "a")["cost"].values
+    array([[0, 2, 5]])
+    """
+    if directed is not None and not isinstance(directed, (bool, np.bool_)):
+        raise InputError(f"directed: {directed!r}; pass True, False or None")
+    if isinstance(source, (str, os.PathLike)) and is_graph(source):
+        return _stored(source, coordinates, directed, parts, store)
+    if isinstance(source, (str, os.PathLike)):
+        edges = _from_file(Path(source))
+    elif sparse.issparse(source):
+        edges = from_sparse(source)
+    elif hasattr(source, "adjacency") and hasattr(source, "is_directed"):
+        edges = from_networkx(source)
+    elif hasattr(source, "columns") and hasattr(source, "to_numpy"):
+        edges = from_table(source)
+    else:
+        raise InputError(
+            f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
+            "SciPy sparse array, a table of edges or a networkx graph"
+        )
+    one_way = edges.directed if directed is None else bool(directed)
+    if one_way is None:
+        raise InputError(
+            "directed: this source does not say whether its edges lead one way only; pass "
+            "directed=True or directed=False"
+        )
+    where = edges.coordinates if coordinates is None else _points(coordinates, edges.ids.size)
+    ends = edges.tail, edges.head, edges.weight
+    graph = make_graph(*ends, edges.ids, directed=one_way, coordinates=where, parts=parts)
+    return graph if store is None else write_graph(graph, store)
+
+
+def _stored(source: Any, coordinates: Any, directed: Any, parts: Any, store: Any) -> Graph:
+    for name, value in (("coordinates", coordinates), ("directed", directed), ("parts", parts)):
+        if value is not None:
+            raise InputError(f"{name}: {source} is a stored graph; read its source again with it")
+    graph = open_graph(source)
+    return graph if store is None else write_graph(graph, store)
+
+
+def _from_file(path: Path) -> Edges:
+    suffix = suffix_of(path)
+    if not path.is_file():
+        raise InputError(f"source: {path} is no file and no stored graph; give the path of one")
+    if suffix == ".parquet":
+        return from_table(_read_parquet(path))
+    if suffix not in FILES:
+        raise InputError(
+            f"source: {path} has the suffix {suffix!r}; known are .gr, .mtx (also .gz, .xz) and "
+            ".parquet"
+        )
+    found = FILES[suffix](path)
+    ids = np.arange(found.first_id, found.first_id + found.n)
+    return Edges(found.tail, found.head, found.weight, ids, found.directed)
+
+
+def _read_parquet(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path)
+    except ImportError:
+        raise InputError(
+            f"source: {path} needs pyarrow (pip install pyarrow), or pass a data frame"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"source: {path} is no whole Parquet file: {error}") from None
+
+
+def _points(coordinates: Any, n: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    if isinstance(coordinates, (str, os.PathLike)):
+        return read_coordinates(Path(coordinates), n)
+    points = np.asarray(coordinates)
+    if points.shape != (n, 2) or points.dtype.kind not in "iuf":
+        raise InputError(
+            f"coordinates: shape {points.shape} of {points.dtype}; give x and y of each of the "
+            f"{n} vertices: ({n}, 2) numbers"
+        )
+    points = points.astype(np.float64)
+    wrong = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if wrong.size:
+        raise InputError(f"coordinates: row {wrong[0]} is {points[wrong[0]]}; give finite numbers")
+    return points[:, 0], points[:, 1]

@@ -1,0 +1,93 @@
+"""Edges in memory: sparse matrices, tables of edges, networkx graphs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+
+Array = npt.NDArray[Any]
+
+END_NAMES = (("source", "target"), ("from", "to"), ("u", "v"))
+WEIGHT_NAMES = ("weight", "length", "cost")
+
+
+class Edges(NamedTuple):
+    """The ends of edges, as places among the ids, their weights, and what else is known."""
+
+    tail: npt.NDArray[np.int64]
+    head: npt.NDArray[np.int64]
+    weight: Array
+    ids: Array
+    directed: bool | None
+    coordinates: tuple[Array, Array] | None = None
+
+
+def from_sparse(matrix: Any) -> Edges:
+    """Return the stored entries of a square sparse matrix as edges from row to column."""
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(
+            f"source: shape {matrix.shape}; a matrix of weights has a row and a column a vertex"
+        )
+    entries = matrix.tocoo()
+    tail, head = (np.asarray(axis, np.int64) for axis in (entries.row, entries.col))
+    return Edges(tail, head, entries.data, np.arange(matrix.shape[0]), None)
+
+
+def from_table(table: Any) -> Edges:
+    """Return the rows of a data frame as edges; its vertices are the values in ascending order."""
+    columns = list(table.columns)
+    pair = next((pair for pair in END_NAMES if set(pair) <= set(columns)), None)
+    if pair is None:
+        raise InputError(
+            f"source: a table with columns {', '.join(map(str, columns))}; name those of the ends "
+            "'source' and 'target', and that of the weight 'weight'"
+        )
+    weights = [name for name in WEIGHT_NAMES if name in columns]
+    labels = [np.asarray(table[name]) for name in pair]
+    for name, column in zip(pair, labels, strict=True):
+        missing = np.flatnonzero([value is None or value != value for value in column.tolist()])
+        if missing.size or column.dtype.kind == "f":
+            row = int(missing[0]) if missing.size else 0
+            raise InputError(
+                f"source: row {row}: {name} is {column[row]}; vertices are integers or strings"
+            )
+    try:
+        ids, ends = np.unique(np.concatenate(labels), return_inverse=True)
+    except TypeError:
+        raise InputError(
+            f"source: {pair[0]} and {pair[1]} hold values that cannot be ordered, such as strings "
+            "and numbers; make them one type"
+        ) from None
+    tail, head = np.split(ends.astype(np.int64), 2)
+    weight = np.asarray(table[weights[0]]) if weights else np.ones(tail.size, np.int32)
+    return Edges(tail, head, weight, ids, None)
+
+
+def from_networkx(graph: Any) -> Edges:
+    """Return the edges of a networkx graph; vertices keep their labels and their order."""
+    nodes = dict(graph.nodes(data=True))
+    places = {label: place for place, label in enumerate(nodes)}
+    edges = list(graph.edges(data=True))
+    name = next((name for name in WEIGHT_NAMES if any(name in data for *_, data in edges)), None)
+    weights = []
+    for u, v, data in edges:
+        if name is not None and name not in data:
+            raise InputError(
+                f"source: edge {u} to {v} has no {name!r}, and others have one; give it one"
+            )
+        weights.append(1 if name is None else data[name])
+    ids = np.empty(len(nodes), object)
+    ids[:] = list(nodes)
+    if all(isinstance(label, int) for label in nodes):
+        ids = ids.astype(np.int64)
+    tail, head = (np.array([places[edge[i]] for edge in edges], np.int64) for i in (0, 1))
+    coordinates = None
+    if nodes and all("x" in data and "y" in data for data in nodes.values()):
+        x, y = (np.array([data[axis] for data in nodes.values()], np.float64) for axis in "xy")
+        coordinates = x, y
+    weight = np.array(weights) if weights else np.empty(0, np.int32)
+    return Edges(tail, head, weight, ids, bool(graph.is_directed()), coordinates)

@@ -370,6 +370,20 @@ FUNCTIONS = {
         {"elevation": GRID, "points": POINT},
         {"elevation": bad.RASTER, "points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
     ),
+    "peaks": Function(
+        og.peaks,
+        {"elevation": GRID},
+        {"elevation": bad.RASTER, "min_prominence": bad.number(-1, bad.NAN)},
+    ),
+    "depressions": Function(
+        og.depressions,
+        {"elevation": GRID},
+        {
+            "elevation": bad.RASTER,
+            "min_depth": bad.number(-1, bad.NAN),
+            "min_area": bad.number(-1, bad.NAN),
+        },
+    ),
     "path_mask": Function(
         og.path_mask,
         {"paths": [PATH], "like": COST},

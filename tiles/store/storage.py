@@ -5,6 +5,8 @@ written whole or not at all. An object store has no folders and cannot rename, s
 this file may assume that the folders of a key exist, or that an object or a store can be renamed.
 In place of a rename there are `Storage.commit`, for a whole store, and `Storage.move`, for an
 object; both can be repeated after a kill.
+
+One idea, long: what a storage promises, and the file system that keeps it.
 """
 
 from __future__ import annotations

@@ -62,6 +62,8 @@ LABELS = Variable(
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
+METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
+"""Of graphs alone."""
 
 
 @stored("components-parts")
@@ -558,6 +560,7 @@ def connected_components(
         )
         run = components_run(classes, method, options)
         return run.result() if options.wait else run
+    check_choice("method", method, METHODS)
     refuse_arguments("a raster", {}, method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
     chosen = choose_backend("label_tile", (raster,), options)

@@ -20,7 +20,7 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
-from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
+from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import open_raster
@@ -166,7 +166,7 @@ def hop_distance(
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
         run = hops_run(mask, sources, max_hops, predecessors, options)
         return run.result() if options.wait else run
-    refuse_arguments("a raster", {}, predecessors=predecessors)
+    refuse_arguments("a raster", {}, predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
     cells, source_raster, targets = parse_sources(

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from orograph.execution.run import Run
 
-METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
 _OF_EDGE_LISTS = {
     "rem": "rem",
     "hook-atomic": "hook",
@@ -35,6 +34,8 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dat
 
     Components are numbered from 1 by their first vertex in the source.
     """
+    from orograph.components import METHODS
+
     check_choice("method", method, METHODS)
     graph.need_both_ways("connected components")
     chosen = choose_backend("graph_components", (), options)

@@ -22,7 +22,7 @@ from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
 
@@ -165,6 +165,8 @@ def shortest_paths(
         if method not in ("auto", "bellman-ford"):
             raise InputError(f"strategy: {strategy!r} is one of 'bellman-ford', not of {method!r}")
         method = "bellman-ford"
+    predecessors = check_flag("predecessors", predecessors)
+    max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
     options = RunOptions(None, out, overwrite, resume, client, backend, wait=wait)
     method = choose_method(graph, method, options)
@@ -326,8 +328,6 @@ def bucket_width(graph: Graph) -> Any:
 
 def limit_of(graph: Graph, max_cost: float) -> Any:
     """Return the greatest cost that counts, in the type of costs."""
-    if isinstance(max_cost, bool) or not max_cost >= 0:
-        raise InputError(f"max_cost: {max_cost!r}; it must be a number, 0 or more")
     dtype = cost_dtype(graph)
     if dtype.kind == "f":
         return np.float64(max_cost)

@@ -175,6 +175,8 @@ class Graph:
         listed = [ids] if self._place(ids) is not None or _is_scalar(ids) else list(ids)
         if not listed:
             raise InputError(f"{argument}: empty; name one vertex at least")
+        if ids is None:
+            raise InputError(f"{argument}: None; name one vertex at least")
         places = [self._place(label) for label in listed]
         if None in places:
             wrong, all_ids = listed[places.index(None)], self.ids
@@ -270,7 +272,10 @@ class Graph:
 
 
 def _is_scalar(label: Any) -> bool:
-    return isinstance(label, (str, bytes)) or np.ndim(label) == 0
+    try:
+        return isinstance(label, (str, bytes)) or np.ndim(label) == 0
+    except ValueError:  # lists of several lengths
+        return False
 
 
 def inverse(permutation: Integers) -> Integers:

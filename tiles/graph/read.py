@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from orograph.tiles.arguments import check_path, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.files import (
     read_coordinates,
@@ -20,6 +21,7 @@ from orograph.tiles.graph.files import (
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import is_graph, open_graph, write_graph
 from orograph.tiles.graph.tables import Edges, from_networkx, from_sparse, from_table
+from orograph.tiles.store.storage import open_storage
 
 FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
 
@@ -96,6 +98,8 @@ def read_graph(
             f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
             "SciPy sparse array, a table of edges or a networkx graph"
         )
+    if store is not None:
+        store = open_storage(store, "store")
     one_way = edges.directed if directed is None else bool(directed)
     if one_way is None:
         raise InputError(
@@ -118,7 +122,7 @@ def _stored(source: Any, coordinates: Any, directed: Any, parts: Any, store: Any
 
 def _from_file(path: Path) -> Edges:
     suffix = suffix_of(path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"source: {path} is no file and no stored graph; give the path of one")
     if suffix == ".parquet":
         return from_table(_read_parquet(path))
@@ -147,8 +151,16 @@ def _read_parquet(path: Path) -> Any:
 
 def _points(coordinates: Any, n: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     if isinstance(coordinates, (str, os.PathLike)):
-        return read_coordinates(Path(coordinates), n)
-    points = np.asarray(coordinates)
+        path = Path(check_path("coordinates", coordinates))
+        if not os.path.isfile(path):
+            raise InputError(f"coordinates: {path} is no file; give the path of one (.co)")
+        return read_coordinates(path, n)
+    try:
+        points = np.asarray(coordinates)
+    except ValueError:
+        raise InputError(
+            f"coordinates: {shown(coordinates)}; give x and y of each vertex"
+        ) from None
     if points.shape != (n, 2) or points.dtype.kind not in "iuf":
         raise InputError(
             f"coordinates: shape {points.shape} of {points.dtype}; give x and y of each of the "

@@ -98,8 +98,7 @@ def read_graph(
             f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
             "SciPy sparse array, a table of edges or a networkx graph"
         )
-    if store is not None:
-        store = open_storage(store, "store")
+    target = None if store is None else open_storage(store, "store")
     one_way = edges.directed if directed is None else bool(directed)
     if one_way is None:
         raise InputError(
@@ -109,7 +108,7 @@ def read_graph(
     where = edges.coordinates if coordinates is None else _points(coordinates, edges.ids.size)
     ends = edges.tail, edges.head, edges.weight
     graph = make_graph(*ends, edges.ids, directed=one_way, coordinates=where, parts=parts)
-    return graph if store is None else write_graph(graph, store)
+    return graph if target is None else write_graph(graph, target)
 
 
 def _stored(source: Any, coordinates: Any, directed: Any, parts: Any, store: Any) -> Graph:

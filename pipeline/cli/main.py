@@ -344,7 +344,8 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
     from distributed import Client
 
     try:
-        client: Client = stack.enter_context(Client(options.scheduler))
+        # not the default: one that cannot be reached would stay it
+        client: Client = stack.enter_context(Client(options.scheduler, set_as_default=False))
         return client
     except (OSError, ValueError, TypeError) as error:
         raise og.InputError(

@@ -66,6 +66,7 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "store": OUT,
 }
 VECTOR_OUT = ("", "a\0b", "x" * 300 + ".gpkg", "none/a.gpkg", "a.xyz")
+GRAPH_COMMANDS = ("paths", "mst", "components", "pairs")
 OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("demo", "--folder"): ("", "a\0b", "file.txt"),
     ("info", "store"): STORES,
@@ -107,6 +108,14 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("plan", "--memory-limit"): ("x", "", "0", "-1", "4 pears", "nan"),
     ("plan", "--block"): (*WHOLE, "0"),
     ("plan", "--levels"): (*WHOLE, "11"),
+    ("graph read", "source"): (*STORES, "words.txt"),
+    ("graph read", "--coordinates"): ("none.co", "", "a\0b", "words.txt"),
+    ("graph read", "--parts"): (*WHOLE, "0"),
+    ("graph paths", "--source"): ("x", "0", "4", "1.5", ""),
+    ("graph paths", "--method"): NONE,
+    ("graph paths", "--max-cost"): (*NUMBER, "-1", "nan"),
+    ("graph pairs", "--source"): ("x", "0", "4", "1.5", ""),
+    **{(f"graph {what}", "graph"): (*STORES, "words.txt") for what in GRAPH_COMMANDS},
     ("index build", "--block"): (*WHOLE, "0", "2000"),
     ("index build", "--levels"): (*WHOLE, "11"),
     ("index query", "store"): STORES,
@@ -135,6 +144,9 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
     "compile": {},
     "verify": {},
+    "graph read": {"source": ("graph.gr",), "store": ("out.zarr",)},
+    **{f"graph {what}": {"graph": ("graph.gr",), "out": ("out.zarr",)} for what in GRAPH_COMMANDS},
+    "graph paths": {"graph": ("graph.gr",), "out": ("out.zarr",), "--source": ("1",)},
     "fill": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "flood": {"elevation": ("dem.tif",), "out": ("out.zarr",), "--source": ("0", "0")},
     "passes": {"elevation": ("dem.tif",), "--point": ("0", "0")},
@@ -208,6 +220,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     StoreSink(edges).write("edges", Window(0, 0, 3, 4), np.zeros((3, 4), np.uint8))
     publish(edges, folder / "forest.zarr")
     np.savetxt(folder / "graph.csv", np.ones((3, 3)), delimiter=",")
+    (folder / "graph.gr").write_text("p sp 3 3\na 1 2 5\na 2 3 1\na 3 1 2\n")
     (folder / "layer.geojson").write_text(
         '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}, '
         '"geometry": {"type": "Point", "coordinates": [1, 1]}}]}'

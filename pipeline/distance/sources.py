@@ -201,7 +201,8 @@ def _source_raster(
         values = raster.read(Window(0, 0, *raster.shape))
         if not is_source(values, raster.nodata, targets).any():
             raise InputError(
-                f"{name}: the raster has none; cells that are not 0 or nodata"
+                f"{name}: the raster has no {name.removesuffix('s')}; cells that are not 0 or "
+                "nodata"
                 + (f" and have one of the values {list(targets)}" if targets else "")
                 + f" are {name}"
             )

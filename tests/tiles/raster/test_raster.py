@@ -589,7 +589,7 @@ def _persisted(folder: Path) -> xr.DataArray:
             id="a band as a float",
         ),
         pytest.param(
-            lambda f: np.zeros((3, 4, 5)), {}, r"array: 3 bands; .* band=1", id="three layers"
+            lambda f: np.zeros((3, 4, 5)), {}, r"array: 3 bands; pass band=", id="three layers"
         ),
         pytest.param(lambda f: CELLS, {"band": 2}, r"band=2, but it has one layer", id="one layer"),
         pytest.param(

@@ -411,7 +411,6 @@ def test_a_run_in_the_background() -> None:
         ),
         pytest.param([[0]], {"no_edge": "x"}, "no_edge: 'x'", id="no_edge a word"),
         pytest.param([[0]], {"no_edge": None}, "no_edge: None.*inf to make", id="no_edge None"),
-        pytest.param(networkx.Graph([(0, 1)]), {}, "Graph; pass networkx.to_sc", id="networkx"),
         pytest.param([[0, -1], [1, 0]], {"method": "dijkstra"}, "no negative", id="dijkstra"),
         pytest.param([[0, -1], [1, 0]], {"dtype": "float32"}, "no correct digit", id="float32"),
         pytest.param([[0]], {"method": "magic"}, "method: 'magic'", id="method"),

@@ -306,6 +306,7 @@ def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
 OPERATIONS: list[Any] = [
     og.minimum_spanning_forest, og.cost_distance, og.hop_distance, og.connected_components,
     og.st_connected, og.all_pairs,
+    og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
 ]  # fmt: skip
 
 

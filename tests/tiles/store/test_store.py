@@ -315,7 +315,7 @@ def test_a_store_of_several_variables_asks_for_one(tmp_path: Path) -> None:
     arrays = {"cost": noise((5, 5), "f8"), "allocation": noise((5, 5), "i4")}
     fill(partial, Layout(2, 4), arrays)
     publish(partial, tmp_path / "a")
-    with pytest.raises(InputError, match=r"allocation, cost; pass .*\['allocation'\]; .*variable="):
+    with pytest.raises(InputError, match="allocation, cost; pass variable='allocation'"):
         StoreRaster(tmp_path / "a")
     with pytest.raises(InputError, match="no variable 'z'; it has allocation, cost"):
         StoreRaster(tmp_path / "a", "z")
@@ -693,7 +693,8 @@ def test_importing_the_store_loads_nothing_heavy() -> None:
     code = (
         "import sys, orograph.tiles.store.create, orograph.tiles.raster.raster, "
         "orograph.tiles.store.ingest, orograph.tiles.store.export\n"
-        "print({'dask', 'distributed', 'xarray', 'rasterio', 'rioxarray', 'zarr', 'pyproj', "
+        # not xarray, to which the package itself adds its accessor
+        "print({'dask', 'distributed', 'rasterio', 'rioxarray', 'zarr', 'pyproj', "
         "'cupy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -168,7 +168,10 @@ def bad_layers() -> dict[str, tuple[Callable[[Any], tuple[Any, dict[str, Any]]],
             lambda cores: (cores, {"initial_cost": [1, 2]}),
             "initial_cost: it is for points; with lines and areas",
         ),
-        "a path that does not exist": (lambda cores: ("cores.gpkg", {}), "cores.gpkg does not ex"),
+        "a path that does not exist": (
+            lambda cores: ("cores.gpkg", {}),
+            "'cores.gpkg' does not ex",
+        ),
     }
 
 

@@ -186,7 +186,7 @@ def test_one_variable_of_several(tmp_path: Path) -> None:
         cells = np.arange(16).reshape(4, 4).astype(dtype)
         StoreSink(partial).write(name, Window(0, 0, 4, 4), cells)
     publish(partial, tmp_path / "a.zarr")
-    with pytest.raises(InputError, match="variables a, b; pass one"):
+    with pytest.raises(InputError, match="variables a, b; pass variable='a'"):
         to_geotiff(tmp_path / "a.zarr", tmp_path / "a.tif")
     to_geotiff(tmp_path / "a.zarr", tmp_path / "a.tif", variable="b")
     with pytest.raises(InputError, match=r"2 rasters \(a, b\)"):

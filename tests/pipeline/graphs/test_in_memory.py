@@ -49,14 +49,15 @@ def tree_is_right(graph: Graph, edges: Any, cost: Any, before: Any, source: int)
             assert steps < cost.size
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("floats", [False, True], ids=["integers", "floats"])
-@pytest.mark.parametrize("negative", [False, True], ids=["", "negative"])
+# Cycles of length 0 of negative floats are rounded to less: they are refused, see below.
+KINDS = [
+    *((way, floats, False) for way in WAYS for floats in (False, True)),
+    *((way, False, True) for way in WAYS if way not in ("dijkstra", "delta-stepping")),
+]
+
+
+@pytest.mark.parametrize(("way", "floats", "negative"), KINDS)
 def test_shortest_paths(way: str, floats: bool, negative: bool) -> None:
-    if negative and way in ("dijkstra", "delta-stepping"):
-        pytest.skip("takes no negative weights")
-    if negative and floats:
-        pytest.skip("cycles of length 0 are rounded to less: refused, see below")
     for seed in range(5):
         edges = random_edges(seed, floats=floats, negative=negative)
         graph = graph_of(edges)

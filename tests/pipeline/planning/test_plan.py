@@ -377,8 +377,9 @@ def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path) -> None:
     work = f"{load}; og.all_pairs(graph, out=out, client=client, **{options})"
     worker, client = peaks_of(work, tmp_path / "g.npy", tmp_path / "out")
     assert worker == pytest.approx(planned.memory_per_worker, rel=0.2)
-    # what the client holds at once depends on how reading and writing overlap: less is possible
-    assert 0.7 < client / planned.memory_client < 1.2
+    if client < 0.8 * planned.memory_client:  # reading and writing did not overlap: once more
+        client = max(client, peaks_of(work, tmp_path / "g.npy", tmp_path / "again")[1])
+    assert client == pytest.approx(planned.memory_client, rel=0.2)
 
 
 def test_searches_between_more_pairs_begin_with_components() -> None:

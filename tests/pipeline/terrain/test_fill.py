@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "an outlet outside": ({"outlets": (9, 1)}, r"outlets: point 0 \(x=9, y=1\) lies outside"),
     "another grid": ({"outlets": np.ones((3, 5))}, "outlets: shape .* is neither that of the grid"),
-    "no outlet": ({"outlets": np.zeros((3, 4))}, "outlets: the raster has none"),
+    "no outlet": ({"outlets": np.zeros((3, 4))}, "outlets: the raster has no outlet"),
 }
 
 

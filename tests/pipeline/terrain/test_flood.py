@@ -54,7 +54,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "neighbours": (((0, 0),), {"connectivity": 16}, "connectivity: 16 is unknown"),
     "on nodata": (((1, 0),), {"nodata": 9}, r"sources: point 0 \(x=1, y=0\) lies on nodata; move"),
     "outside": (((0, -1),), {}, r"sources: point 0 \(x=0, y=-1\) lies outside the grid"),
-    "a raster of nothing": ((np.zeros((2, 3)),), {}, "sources: the raster has none"),
+    "a raster of nothing": ((np.zeros((2, 3)),), {}, "sources: the raster has no source"),
     "no points": (([],), {}, "sources: shape .*; give at least one point"),
 }
 

@@ -117,24 +117,39 @@ class LeastCostPath:
         return hash((self.cost, self.cells.tobytes(), self.coordinates.tobytes()))
 
     def __repr__(self) -> str:
-        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        start, end = self._ends
+        if not self.coordinates.size:
+            count = len(self.cells)
+            return f"<orograph.LeastCostPath: {count} vertices of a graph, from {start} to {end}>"
         return (
             f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
-            f"{self.length:g}, from ({x:.10g}, {y:.10g}) to ({end_x:.10g}, {end_y:.10g})>"
+            f"{self.length:g}, from ({start}) to ({end})>"
         )
 
     def _repr_html_(self) -> str:
-        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        start, end = self._ends
+        if not self.coordinates.size:
+            rows = {"vertices": len(self.cells), "from": start, "to": end}
+            return html.table("Path in a graph", rows)
         crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
         rows = {
             "cost": f"{self.cost:g}",
             "length": f"{self.length:g}",
             "cells": len(self.cells),
-            "from": f"{x:.10g}, {y:.10g}",
-            "to": f"{end_x:.10g}, {end_y:.10g}",
+            "from": start,
+            "to": end,
             "CRS": crs,
         }
         return html.table("Least-cost path", rows, html.sketch(self.coordinates))
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        """The first and the last point; the vertices, where a graph has no coordinates."""
+        if not self.coordinates.size:
+            first, last = self.cells[[0, -1]].tolist()
+            return repr(first), repr(last)
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        return f"{x:.10g}, {y:.10g}", f"{end_x:.10g}, {end_y:.10g}"
 
 
 class LeastCostPaths(list[LeastCostPath]):

@@ -283,11 +283,11 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return sent
 
 
-@pytest.mark.parametrize("scenario", ["nothing", "finished", "unfinished"])
+@pytest.mark.parametrize("scenario", ["nothing", "GeoTIFF", "finished", "unfinished"])
 def test_a_run_killed_before_any_change_on_disk_can_be_resumed(
     scenario: str, crashes: dict[str, Any]
 ) -> None:
-    """From nothing; over a finished result of another run; over an unfinished one of the same."""
+    """From nothing, to a store and to a file; over a finished result; over an unfinished one."""
     sent = crashes[scenario]
     assert sent["killed"] > 10
     assert not sent["wrong"], "\n".join(sent["wrong"])

@@ -64,8 +64,15 @@ class _Cache(caching.FunctionCache):
 @overload
 def compiled(function: Function) -> Function: ...
 @overload
-def compiled(*, error_model: Literal["python", "numpy"]) -> Callable[[Function], Function]: ...
-def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = "python") -> Any:
+def compiled(
+    *, error_model: Literal["python", "numpy"] = ..., inline: bool = ...
+) -> Callable[[Function], Function]: ...
+def compiled(
+    function: Any = None,
+    *,
+    error_model: Literal["python", "numpy"] = "python",
+    inline: bool = False,
+) -> Any:
     """Return a function that Numba compiles at its first call for each set of argument types.
 
     The compiled function releases the GIL.
@@ -76,6 +83,8 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
         Omitted in the form ``@compiled(error_model="numpy")``.
     error_model : {"python", "numpy"}
         Whether a division by zero raises, or returns infinity or NaN, which allows vectorisation.
+    inline : bool
+        Whether it becomes part of every function that calls it.
 
     Notes
     -----
@@ -84,7 +93,7 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
     """
 
     def decorate(function: Any) -> Any:
-        dispatcher: Any = njit(nogil=True, error_model=error_model)(function)
+        dispatcher: Any = njit(nogil=True, error_model=error_model, forceinline=inline)(function)
         with suppress(RuntimeError):  # no folder is writable
             dispatcher._cache = _Cache(function)
         return dispatcher

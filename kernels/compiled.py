@@ -111,8 +111,15 @@ class _Dispatcher(CPUDispatcher):  # type: ignore[misc]
 @overload
 def compiled(function: Function) -> Function: ...
 @overload
-def compiled(*, error_model: Literal["python", "numpy"]) -> Callable[[Function], Function]: ...
-def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = "python") -> Any:
+def compiled(
+    *, error_model: Literal["python", "numpy"] = ..., inline: bool = ...
+) -> Callable[[Function], Function]: ...
+def compiled(
+    function: Any = None,
+    *,
+    error_model: Literal["python", "numpy"] = "python",
+    inline: bool = False,
+) -> Any:
     """Return a function that Numba compiles at its first call for each set of argument types.
 
     The compiled function releases the GIL.
@@ -123,6 +130,8 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
         Omitted in the form ``@compiled(error_model="numpy")``.
     error_model : {"python", "numpy"}
         Whether a division by zero raises, or returns infinity or NaN, which allows vectorisation.
+    inline : bool
+        Whether it becomes part of every function that calls it.
 
     Notes
     -----
@@ -137,6 +146,7 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
             "error_model": error_model,
             "no_cfunc_wrapper": True,
             "boundscheck": None,
+            "forceinline": inline,
         }
         dispatcher: Any = _Dispatcher(function, targetoptions=options)
         with suppress(RuntimeError):  # no folder is writable

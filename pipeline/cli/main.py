@@ -113,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     cost.add_argument("out", help="Zarr store to write, or a GeoTIFF with --outputs cost")
     add_sources(cost)
     cost.add_argument("--elevation", help="store or raster file")
+    cost.add_argument(
+        "--links", metavar="GRAPH", help="roads, bridges, ferries: what 'orograph graph read' wrote"
+    )
     cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
     cost.add_argument("--direction", choices=("from", "to"), default="from")
     cost.add_argument("--connectivity", type=int, choices=(4, 8, 16), default=8)
@@ -254,6 +257,7 @@ def _cost(options: argparse.Namespace) -> None:
         (friction, options.sources or options.point),
         options,
         elevation=options.elevation,
+        links=None if options.links is None else og.read_graph(options.links),
         cost=options.cost,
         direction=options.direction,
         connectivity=options.connectivity,

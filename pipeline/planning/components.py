@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.backends import get_backend
+from orograph.kernels.label.tile import label_tile
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
 from orograph.tiles.arguments import check_choice, check_integer
 from orograph.tiles.grid.window import Window
@@ -30,7 +30,10 @@ def estimate_components(
     components: int | None = None,
     connectivity: int = 8,
 ) -> Plan:
-    """Return what a sweep takes that keeps all labels of a shard, and a row for each component."""
+    """Return what a sweep takes that keeps all labels of a shard, and a row for each component.
+
+    It is that of a run with all outputs, and labels of 64 bits.
+    """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     grid = open_grid(raster, dtype, tile)
     if components is None and grid.raster is not None:
@@ -83,7 +86,7 @@ def count_components(raster: Raster, connectivity: int) -> int:
     for y in rows:
         for x in columns:
             cells = raster.read(Window(y, x, height, width))
-            tile = get_backend("numba").label_tile(cells, raster.nodata, connectivity)
+            tile = label_tile(cells, raster.nodata, connectivity)
             edges = (
                 (tile.labels[0], y > 0),
                 (tile.labels[-1], y + height < raster.shape[0]),

@@ -100,6 +100,32 @@ def test_every_guide_has_code_and_a_place_in_the_list() -> None:
             assert shows_python(page), f"{page.name} shows no code"
 
 
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(orograph, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_used_in_a_guide_with_a_picture(name: str) -> None:
+    guides = (ROOT / "docs/guides").glob("*.md")
+    drawn = [page for page in guides if "](../pictures/" in page.read_text(encoding="utf-8")]
+    assert any(re.search(rf"\bog\.{name}\b", code_of(page)) for page in drawn), name
+
+
+def test_the_glossary_says_what_each_public_thing_stands_for() -> None:
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    for name in orograph.__all__:
+        thing = getattr(orograph, name)
+        if not (inspect.isclass(thing) and issubclass(thing, Exception)):
+            assert f"`og.{name}`" in text, f"og.{name} has no place in the glossary"
+
+
+def test_the_guide_to_operating_names_each_error() -> None:
+    text = (ROOT / "docs/guides/operating.md").read_text(encoding="utf-8")
+    for name in orograph.__all__:
+        thing = getattr(orograph, name)
+        if inspect.isclass(thing) and issubclass(thing, Exception):
+            assert f"`{name}`" in text, name
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^   (\w+)$", text, re.MULTILINE)

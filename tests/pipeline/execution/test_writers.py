@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -20,8 +21,9 @@ from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 import orograph as og
 from orograph.execution import geotiff, jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
+from orograph.execution.workspace import Workspace
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.storage import LocalStorage
+from orograph.tiles.store.storage import LocalStorage, Storage
 
 GRID = np.random.default_rng(5).integers(1, 90, (50, 60)).astype(np.float32)
 EXPECTED = oracle.minimum_spanning_forest(GRID).mask
@@ -85,6 +87,25 @@ def test_a_run_whose_place_is_taken_ends_and_harms_nothing(dem: Path, gate: Gate
         run.result()
     np.testing.assert_array_equal(result["edges"], EXPECTED)
     np.testing.assert_array_equal(og.open(dem.with_name("out.zarr"))["edges"], EXPECTED)
+
+
+def test_a_run_whose_place_is_taken_by_a_resume_writes_nothing_more(dem: Path, gate: Gate) -> None:
+    out = dem.with_name("out.zarr")
+    run = started(dem, gate)
+    identity = json.loads((dem.parent / "out.zarr.partial/run.json").read_text())["identity"]
+    with Lease(out, takeover=True) as lease:
+        space = Workspace(out, identity, overwrite=False, resume=True, lease=lease)
+        assert space.resumed
+        before = states_below(space.folder)
+        gate.open()
+        with pytest.raises(og.RunError, match=f"process {os.getpid()} of .* has taken it over"):
+            run.result()
+        assert states_below(space.folder) == before
+    np.testing.assert_array_equal(forest(dem, resume=True)["edges"], EXPECTED)
+
+
+def states_below(folder: Storage) -> dict[str, Any]:
+    return dict(folder.objects())
 
 
 def test_a_taken_over_run_stops_at_its_next_heartbeat(dem: Path, gate: Gate) -> None:

@@ -96,7 +96,9 @@ def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
     """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
     six = _parse_geotransform(text)
     placed = six is not None and y is not None and x is not None
-    return six if placed and _agrees(six, y, x) else None
+    if six is None or y is None or x is None:
+        return None
+    return six if _agrees(six, y, x) else None
 
 
 def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:

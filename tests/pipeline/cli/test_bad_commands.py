@@ -76,6 +76,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("cost_distance", "--outputs"): (*NONE, ("cost", "x")),
     ("cost_distance", "--max-cost"): (*NUMBER, "-1", "nan"),
     ("connected_components", "--min-size"): (*WHOLE, "0"),
+    ("connected_components", "--outputs"): (*NONE, ("labels", "x")),
     ("connected_components", "--picture"): ("", "a\0b", "none/a.png"),
     ("connected_components", "--table"): ("", "a\0b", "none/a.csv", "folder", "x" * 300),
     ("hop_distance", "--max-hops"): WHOLE,

@@ -17,10 +17,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.execution.run import Progress
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.reachability.pairs import search_all
-from orograph.reachability.search import SearchResult
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
-from orograph.terrain.pass_paths import PassQuery
 from orograph.terrain.run import TableJob, run_on_terrain
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from orograph.execution.run import Run
+    from orograph.reachability.search import SearchResult
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -116,25 +114,34 @@ class PassSweep(QuadtreePass):
         tree.update({name: attributes.pop(name) for name in ("first", "second", "key", "cell")})
         tree["edge"] = self._edges()
         if problem.paths:
-            at = self._of_pairs()
-            starts, ends = problem.pairs()
-            known = np.flatnonzero(at >= 0)
-            cells = np.stack([problem.rows, problem.columns], axis=1)
-            both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
-            query = PassQuery(
-                MaskRaster(self.rasters[0]),
-                both,
-                problem.connectivity,
-                True,
-                True,
-                self.context.part("paths"),
-                tree["key"][at[known]],
-                tree["cell"][at[known]],
-            )
-            found: dict[int, SearchResult] = {}
-            search_all(query, np.arange(known.size), client, cancelled, found)
-            self.paths.update({int(known[pair]): result for pair, result in found.items()})
+            self._search(client, cancelled)
         return attributes
+
+    def _search(self, client: Client | None, cancelled: Event) -> None:
+        """Find the paths."""
+        # other runs need no search
+        from orograph.reachability.pairs import search_all
+        from orograph.terrain.pass_paths import PassQuery
+
+        tree, problem = self.found, cast(Any, self.problem)
+        at = self._of_pairs()
+        starts, ends = problem.pairs()
+        known = np.flatnonzero(at >= 0)
+        cells = np.stack([problem.rows, problem.columns], axis=1)
+        both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
+        query = PassQuery(
+            MaskRaster(self.rasters[0]),
+            both,
+            problem.connectivity,
+            True,
+            True,
+            self.context.part("paths"),
+            tree["key"][at[known]],
+            tree["cell"][at[known]],
+        )
+        found: dict[int, SearchResult] = {}
+        search_all(query, np.arange(known.size), client, cancelled, found)
+        self.paths.update({int(known[pair]): result for pair, result in found.items()})
 
     def _of_pairs(self) -> Array:
         """Return the edge of each pair between which a path is sought."""

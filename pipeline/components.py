@@ -432,8 +432,8 @@ def numbers(saved: LeafState, message: Message) -> Integers:
     """Return the number of each label of a tile."""
     table = np.empty(saved.kept.size + 1, np.int64)
     # those that Dask brings may be read-only: compile for one type
-    sent = [np.array(part) for part in (message.base, message.labels, message.owned)]
-    renumber.number_rows(saved.rows, saved.kept, saved.touching, *sent, table)
+    base, labels, owned = map(np.array, (message.base, message.labels, message.owned))
+    renumber.number_rows(saved.rows, saved.kept, saved.touching, base, labels, owned, table)
     return table
 
 

@@ -329,4 +329,5 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
             tallies = [work(), *(helper.result() for helper in helpers)]
     counts = np.sum([tally[:5] for tally in tallies], axis=0)
     sides = np.bitwise_or.reduce([tally[5] for tally in tallies])
-    return RelaxStats(state.pending, *counts.tolist(), int(sides))
+    visits, sets, rows, settled, found = counts.tolist()
+    return RelaxStats(state.pending, visits, sets, rows, settled, found, int(sides))

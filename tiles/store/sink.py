@@ -281,7 +281,8 @@ class _ZarrEncoder:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.cells.dtype.newbyteorder("=")
+        native: np.dtype[Any] = self.cells.dtype.newbyteorder("=")
+        return native
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         _check_type(cells, self.cells.dtype, self.variable)

@@ -351,7 +351,8 @@ def _borrow(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         view.parent = ir.Constant(view.parent.type, None)
         return view._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for i, part in enumerate(tuple(kind)):
+        parts: Any = kind
+        for i, part in enumerate(parts):
             inner = _borrow(context, builder, part, builder.extract_value(value, i))
             value = builder.insert_value(value, inner, i)
     return value

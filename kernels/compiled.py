@@ -61,7 +61,7 @@ class _Cache(caching.FunctionCache):
                     path.unlink()
 
 
-class _Draft(codegen.JITCodeLibrary):  # type: ignore[misc]
+class _Draft(codegen.JITCodeLibrary):
     """Code of a function that compiled functions call: linked into theirs, and run nowhere else."""
 
     def _finalize_final_module(self) -> None:
@@ -69,7 +69,7 @@ class _Draft(codegen.JITCodeLibrary):  # type: ignore[misc]
         self._finalized = True
 
 
-class _DraftCompiler(compiler.Compiler):  # type: ignore[misc]
+class _DraftCompiler(compiler.Compiler):
     """Numba's pipeline, ending in a draft."""
 
     def define_pipelines(self) -> Any:
@@ -79,7 +79,7 @@ class _DraftCompiler(compiler.Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-class _Drafts(CPUDispatcher):  # type: ignore[misc]
+class _Drafts(CPUDispatcher):
     """The drafts of a function, one for each set of argument types."""
 
     def add_overload(self, cres: Any) -> None:
@@ -88,7 +88,7 @@ class _Drafts(CPUDispatcher):  # type: ignore[misc]
         self.overloads[tuple(cres.signature.args)] = cres
 
 
-class _Dispatcher(CPUDispatcher):  # type: ignore[misc]
+class _Dispatcher(CPUDispatcher):
     """Numba's dispatcher, which compiles to machine code what Python calls, and that alone.
 
     Numba translates a function anew within each function that calls it, directly or not. So what is
@@ -97,7 +97,7 @@ class _Dispatcher(CPUDispatcher):  # type: ignore[misc]
     """
 
     @cached_property
-    def _drafts(self) -> _Drafts:
+    def _drafts(self) -> Any:
         options = {**self.targetoptions, "no_cpython_wrapper": True}
         return _Drafts(self.py_func, targetoptions=options, pipeline_class=_DraftCompiler)
 

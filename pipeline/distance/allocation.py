@@ -195,7 +195,9 @@ class AllocationProblem:
             key = float(dist[new].min()) if new.any() else math.inf
             border.append(np.stack([own, steps]) if new.any() else None)
             outward.append(key)
-        news = state.links and links and state.links.news(links.sent)
+        news = None
+        if state.links is not None and links is not None:
+            news = state.links.news(links.sent)
         reached = int(np.count_nonzero(labels < NOBODY))
         return Visit(math.inf, outward, border, settled, reached, links=news)
 

@@ -300,7 +300,7 @@ def cost_distance(
         links=joined,
         backend=choose_backend("open_tile", rasters, options),
     )
-    parameters = {
+    parameters: dict[str, Any] = {
         "parameters": repr(
             (
                 *(problem.model, dtype, connectivity, max_cost, lengths.tolist()),

@@ -186,7 +186,8 @@ def visit_with_links(
     """Set the halo, take what arrives along links, relax, and return what is new."""
     (arriving,), (before,) = known.arriving, known.sent
     reached = arriving < tile.state.unreached
-    tile.seed(*own.arriving[reached].T, arriving[reached])
+    rows, columns = own.arriving[reached].T
+    tile.seed(rows, columns, arriving[reached])
     own.spread(tile)
     settled = 0
     while True:
@@ -207,5 +208,5 @@ def link_table(links: Links, place: Georeference) -> Table:
     """Return the coordinates of the two cells that each edge joins, a row an edge."""
     ends = np.full((2, int(links.edge.max(initial=-1)) + 1, 2), np.nan)
     for side, cells in enumerate((links.tail, links.head)):
-        ends[:, links.edge, side] = coordinates_of(*cells.T, place).T
+        ends[:, links.edge, side] = coordinates_of(cells[:, 0], cells[:, 1], place).T
     return {name: (("link", "end"), [values]) for name, values in zip(LINK_ENDS, ends, strict=True)}

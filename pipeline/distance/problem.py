@@ -139,7 +139,8 @@ class Distance:
             rows, columns = self._on_passable(surface, rows, columns)
         tile = get_backend(self.backend).open_tile(surface)
         tile.seed(rows, columns, costs)
-        return State(place, tile, self.links and TileLinks(self.links, place.window))
+        links = None if self.links is None else TileLinks(self.links, place.window)
+        return State(place, tile, links)
 
     def surface(self, place: Place, cells: Sequence[Array], frame: Window) -> TileState:
         """Return the costs of a tile that nothing has reached, in the backend's memory."""

@@ -95,7 +95,9 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
 def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
     """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
     six = _parse_geotransform(text)
-    return six if six is not None and y is not None and _agrees(six, y, x) else None
+    if six is None or y is None or x is None:
+        return None
+    return six if _agrees(six, y, x) else None
 
 
 def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:

@@ -111,7 +111,9 @@ class _Driver:
         self.reached = np.zeros((rows, columns), np.int64)
         self.borders: dict[Tile, Border] = {}
         links = self.problem.links
-        self.links = links and LinkBoard(links, self.problem.link_blank, self.tree.tile)
+        self.links = (
+            None if links is None else LinkBoard(links, self.problem.link_blank, self.tree.tile)
+        )
         self.window = BucketWidth(self.tree.tile**2, run.problem.cells_a_visit)
         self.settled = self.visits = 0
 
@@ -274,7 +276,8 @@ class _Driver:
             for k, (di, dj) in enumerate(NEIGHBOURS)
         ]
         sent = list(self.borders.get(tile, [None] * 8))
-        return Request(tile, key, halo, sent, self.links and self.links.border(tile))
+        links = None if self.links is None else self.links.border(tile)
+        return Request(tile, key, halo, sent, links)
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
         """Take note of a tile that has come back from a task, visited or not."""
@@ -302,5 +305,5 @@ class _Driver:
     def _save(self) -> None:
         keys = np.minimum(self.keys, self.flying)
         entry: tuple[Any, ...] = keys, self.reached, self.borders, self.window
-        entry += self.settled, self.visits, self.links and self.links.values
+        entry += self.settled, self.visits, None if self.links is None else self.links.values
         self.context.checkpoints.save("frontier", self.tree.root, entry)

@@ -60,8 +60,7 @@ class Links:
 
 def _inside(cells: Integers, window: Window) -> npt.NDArray[np.bool_]:
     offset = cells - (window.y, window.x)
-    inside: npt.NDArray[np.bool_] = ((offset >= 0) & (offset < window.shape)).all(axis=1)
-    return inside
+    return np.asarray(((offset >= 0) & (offset < window.shape)).all(axis=1))
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,8 @@ LABELS = xr.Dataset(
         "labels": (("y", "x"), np.ones((3, 4), np.int64)),
         "component_size": ("component", [12]),
         "component_box": (("component", "box_side"), [[0, 0, 3, 4]]),
-    }
+    },
+    attrs={"component_count": 1},
 )
 GRAPH_EDGES = sparse.csr_array(np.array([[0.0, 1, 4], [0, 0, 2], [1, 0, 0]]))
 _VERTICES = bad.kind(
@@ -245,6 +246,8 @@ FUNCTIONS = {
             "classes": bad.RASTER,
             "min_size": bad.integer(1, 2**54),
             "method": bad.choice(),
+            "outputs": _outputs("labels"),
+            "dtype": bad.DTYPE,
         },
     ),
     "corridor": Function(
@@ -261,6 +264,10 @@ FUNCTIONS = {
         {
             **COST_MODEL,
             **SOURCES,
+            "links": bad.Kind(
+                lambda folder: [value for value in _GRAPH.values(folder) if value is not None],
+                shows=False,
+            ),
             "direction": bad.choice("away"),
             "max_cost": bad.number(-1, bad.NAN),
             "initial_cost": bad.number(

@@ -57,16 +57,22 @@ def _find(parent: Any, vertex: int) -> int:
 
 @compiled
 def _merge(
-    first: Any, second: Any, order: Any, age: Any, open_: Any, keep: Any, died: Any, up: Any
+    first: Any, second: Any, order: Any, rank: Any, open_: Any, keep: Any, died: Any, up: Any
 ) -> tuple[int, int]:
-    parent = np.arange(age.size)
+    """Merge; vertices are numbered by rank here, so of two the lower number has the lower pit."""
+    parent = np.arange(rank.size).astype(np.int32)
+    # a loop without branches waits less for memory
+    ends = np.empty((order.size, 2), np.int32)
+    for i in range(order.size):
+        ends[i, 0], ends[i, 1] = rank[first[order[i]]], rank[second[order[i]]]
     dead, passed = 0, 0
-    for edge in order:
-        a = _find(parent, first[edge])
-        b = _find(parent, second[edge])
+    for i in range(order.size):
+        edge = order[i]
+        a = _find(parent, ends[i, 0])
+        b = _find(parent, ends[i, 1])
         if a == b:
             continue
-        if age[b] < age[a]:
+        if b < a:
             a, b = b, a
         parent[b] = a
         if open_[b]:
@@ -109,28 +115,33 @@ def merge_tree(
     first: npt.NDArray[Any],
     second: npt.NDArray[Any],
     order: Indices,
-    age: Indices,
+    pits: Indices,
     open_: npt.NDArray[np.bool_],
 ) -> Merged:
     """Return which vertices yield to which, and what is passed up to the parent.
 
     Parameters
     ----------
-    first, second : (m,) int64
-        The two vertices of each edge.
+    first, second : (m,) int
+        The two vertices of each edge, fewer than 2**31.
     order : (m,) int64
         The edges, from the lowest up.
-    age : (n,) int64
-        Rank of each vertex's pit, 0 for the lowest.
+    pits : (n,) int64
+        The vertices, from that with the lowest pit up.
     open_ : (n,) bool
         Which vertices may have lower edges elsewhere.
     """
-    keep, count = open_.copy(), age.size
+    count = pits.size
+    rank = np.empty(count, np.int32)
+    rank[pits] = np.arange(count, dtype=np.int32)
     died, up = np.empty((count, 3), np.int64), np.empty((count, 3), np.int64)
-    first, second = first.astype(np.int64), second.astype(np.int64)
-    dead, passed = _merge(first, second, order, age, open_.copy(), keep, died, up)
+    keep = open_[pits]
+    ends = first.astype(np.int32, copy=False), second.astype(np.int32, copy=False)
+    dead, passed = _merge(*ends, order, rank, keep.copy(), keep, died, up)
     gone, heir, saddle = died[:dead].T.copy()
-    return Merged(gone, heir, saddle, np.flatnonzero(keep), up[:passed, 0], up[:passed, 1:])
+    return Merged(
+        pits[gone], pits[heir], saddle, np.sort(pits[keep]), up[:passed, 0], pits[up[:passed, 1:]]
+    )
 
 
 def spread_levels(

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 import orograph as og
+from orograph.cli.options import add_backend
 from orograph.graphs.shortest_paths import METHODS
 from orograph.tiles.graph.graph import Graph
 
@@ -57,7 +58,7 @@ def _add_operation(kinds: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser.add_argument("graph", help="a store of 'orograph graph read', or what that takes")
     parser.add_argument("out", help="Zarr store to write")
     _add_direction(parser)
-    parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
+    add_backend(parser)
     parser.add_argument("--overwrite", action="store_true")
     _add_takeover(parser)
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")

@@ -139,7 +139,8 @@ class DatasetJob(Job[xr.Dataset]):
             v.name: (dims, sink.arrays[v.name], _stated(v)) for v in self.outputs
         }
         for name, (table_dims, column) in engine.table().items():
-            variables[name] = table_dims, np.concatenate(list(column))
+            pieces = list(column)
+            variables[name] = table_dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return xr.Dataset(variables, coords=place.coords(), attrs={**self.header, **attributes})
 
     def create_result(self, result: Storage, token: str) -> None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from orograph.kernels.forest.order_keys import order_keys
 from orograph.kernels.terrain.basins import lowest_of_each, tile_basins
 from orograph.kernels.terrain.merge_tree import merge_tree
+from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.quadtree import Place
@@ -52,7 +53,7 @@ class Cells:
 
     def order(self) -> Integers:
         """Return their order, from the lowest up."""
-        return np.lexsort((self.cell, self.key))
+        return order_cells(self.key, self.cell)
 
 
 @stored("terrain-summary")
@@ -218,10 +219,8 @@ def _decide(
     """Return what is handed up and what is decided of a node's graph."""
     open_ = pits.cell < 0
     open_[border_vertex[border_vertex >= 0]] = True
-    age = np.empty(open_.size, np.int64)
-    age[pits.order()] = np.arange(age.size)
-    merged = merge_tree(edges.first, edges.second, edges.saddles.order(), age, open_)
-    number = np.full(age.size + 1, -1, np.int64)  # and -1 of nodata stays what it is
+    merged = merge_tree(edges.first, edges.second, edges.saddles.order(), pits.order(), open_)
+    number = np.full(open_.size + 1, -1, np.int64)  # and -1 of nodata stays what it is
     number[merged.kept] = np.arange(merged.kept.size)
     summary = Summary(
         border_values,

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from orograph.distance.sources import Sources, is_source
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.kernels.terrain import basins, merge_tree
+from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     BasinTree,
@@ -154,3 +154,4 @@ def compile_kernels(dtype: np.dtype[Any]) -> None:
     """Compile, or load from the cache, what tiles of this dtype need."""
     basins.compile_kernels(dtype)
     merge_tree.compile_kernels()
+    order.compile_kernels()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -292,10 +293,10 @@ def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
 
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((500, 700)) < 0.4
-    found = og.connected_components(mask, connectivity=4, out=tmp_path / "labels")
+    arrays = ("labels", "component_size", "component_box")
+    found = og.connected_components(mask, connectivity=4, outputs=arrays, out=tmp_path / "labels")
     count = found.attrs["component_count"]
     planned = og.plan("connected_components", mask, components=count)
-    arrays = ("labels", "component_size", "component_box")
     assert planned.bytes_written == sum(found[name].nbytes for name in arrays)
     assert planned.bytes_read == mask.nbytes
     assert og.plan("connected_components", mask.shape).bytes_written == pytest.approx(
@@ -320,6 +321,28 @@ def test_an_operation_is_planned_by_its_name_or_by_itself() -> None:
     for index in (og.DistanceIndex, og.DistanceIndex.build):
         assert og.plan(index, shape) == og.plan("distance_index", shape)
     assert {*ESTIMATES} == {*(operation.__name__ for operation in OPERATIONS), "distance_index"}
+
+
+# in a process that has compiled nothing yet, and has nothing in its cache
+PLAN_ALL = """
+import numpy as np
+import orograph as og
+from numba.core import event
+from orograph.planning.plan import ESTIMATES
+
+cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
+with event.install_recorder("numba:compile") as compiled:
+    for operation in ESTIMATES:
+        og.plan(operation, cells.shape if operation == "distance_index" else cells)
+    assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
+    og.connected_components(cells)
+    assert compiled.buffer
+"""
+
+
+def test_no_kernel_is_compiled_for_a_plan_of_cells(tmp_path: Path) -> None:
+    variables = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", PLAN_ALL], env=variables, check=True)
 
 
 GRAPHS: dict[str, tuple[Any, dict[str, Any]]] = {

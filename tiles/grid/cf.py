@@ -95,7 +95,6 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
 def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
     """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
     six = _parse_geotransform(text)
-    placed = six is not None and y is not None and x is not None
     if six is None or y is None or x is None:
         return None
     return six if _agrees(six, y, x) else None

@@ -19,7 +19,7 @@ ROWS = [
     ("forest of a tile, white noise, one core", "forest_kernel", "forest of a tile, noise"),
     (
         "whole forest of a terrain, Zarr to Zarr",
-        "forest_run",
+        "larger",
         "whole forest, Zarr to Zarr, terrain",
     ),
     ("the same on one H200", "gpu_runs", "forest, terrain"),
@@ -32,14 +32,14 @@ ROWS = [
 ]
 
 
-def said(figure: Figure) -> str:
-    """Return the median with its unit."""
-    return f"{rounded(float(figure.median))} {figure.unit}"
-
-
 def either(texts: Iterable[str]) -> str:
     """Return the texts, each once."""
     return " to ".join(dict.fromkeys(texts))
+
+
+def medians(figures: list[Figure]) -> str:
+    """Return medians with their unit."""
+    return f"{either(rounded(float(figure.median)) for figure in figures)} {figures[0].unit}"
 
 
 def row(label: str, name: str, beginning: str) -> str:
@@ -55,10 +55,10 @@ def row(label: str, name: str, beginning: str) -> str:
     compared.sort(key=lambda found: found[0])
     size = re.search(r"\d+(²| vertices)", compared[0][1].what)
     ends = [compared[0], compared[-1]] if len(compared) > 1 else compared
-    whose = either(said(ours) for _, ours, _ in ends)
+    whose = medians([ours for _, ours, _ in ends])
     theirs = ""
     if ends[0][2] is not None:
-        theirs = f"{ends[0][2].who} {either(said(peer) for _, _, peer in ends if peer)}"
+        theirs = f"{ends[0][2].who} {medians([peer for _, _, peer in ends if peer])}"
         if ends[0][2].peer:
             theirs += f": {either(rounded(times) for times, _, _ in ends)}×"
     label += f", {size[0]}" if size else ""

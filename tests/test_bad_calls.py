@@ -125,6 +125,7 @@ def _plans() -> dict[str, Function]:
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
         "pits": bad.integer(0, 9, optional=True),
+        "labels": bad.FLAG,
         "outputs": _outputs("filled"),
         "operation": bad.choice("forest", np.min, og.ingest),
         "raster": bad.Kind(
@@ -283,6 +284,7 @@ FUNCTIONS = {
             "elevation": bad.RASTER,
             "min_depth": bad.number(-1, bad.NAN),
             "min_area": bad.number(-1, bad.NAN),
+            "labels": bad.FLAG,
         },
     ),
     "peaks": Function(
@@ -375,7 +377,12 @@ FUNCTIONS = {
     "pass_elevation": Function(
         og.pass_elevation,
         {"elevation": GRID, "points": POINT},
-        {"elevation": bad.RASTER, "points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
+        {
+            "elevation": bad.RASTER,
+            "points": bad.POINTS,
+            "targets": bad.OPTIONAL_POINTS,
+            "paths": bad.FLAG,
+        },
     ),
     "path_mask": Function(
         og.path_mask,

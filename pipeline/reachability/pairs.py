@@ -59,7 +59,11 @@ class Query:
         """Return what tasks must know of the search for one pair, with states of its own."""
         first, second = (self._hops_from(*self.ends[pair, i : i + 2]) for i in (0, 2))
         context = self.context.part(f"pair-{pair}")
-        return BidirectionalTasks(EndPair((first, second)), (self.mask,), context)
+        return BidirectionalTasks(EndPair((first, second)), (self.mask_of(pair),), context)
+
+    def mask_of(self, pair: int) -> MaskRaster:
+        """Return where the paths of a pair may lie."""
+        return self.mask
 
     def _hops_from(self, row: int, column: int) -> Hops:
         end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))

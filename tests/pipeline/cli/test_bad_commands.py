@@ -99,6 +99,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("fill", "--outputs"): (*NONE, ("filled", "x")),
     ("flood", "--source"): POINTS,
     ("passes", "--target"): POINTS,
+    ("passes", "--out"): OUT,
     ("peaks", "--min-prominence"): (*NUMBER, "-1", "nan"),
     ("depressions", "--min-depth"): (*NUMBER, "-1", "nan"),
     ("depressions", "--min-area"): (*NUMBER, "-1", "nan"),

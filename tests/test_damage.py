@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,44 @@ def test_a_whole_array_that_is_lost_or_replaced_is_named(store: Path) -> None:
             shutil.rmtree(folder)
         store.with_name("aside").rename(folder)
     assert repr(read(store)) == repr(before)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_in_the_places_of_others_are_named(store: Path) -> None:
+    """Each file of values matches its own checksum, wherever it is."""
+    before = read(store)
+    files = [file for file in files_of(store) if file.name != "zarr.json"]
+    pairs = [pair for pair in combinations(files, 2) if len({f.read_bytes() for f in pair}) == 2]
+    assert pairs
+    for one, other in pairs[:: max(1, len(pairs) // 40)]:
+        content = one.read_bytes(), other.read_bytes()
+        one.write_bytes(content[1])
+        other.write_bytes(content[0])
+        error, _ = attempt(read, store)
+        assert error is not None, f"{one} and {other} were exchanged, and nobody says so"
+        assert str(one) in error or str(other) in error
+        problems = " ".join(og.verify(store).problems)
+        assert f"{one}:" in problems
+        assert f"{other}:" in problems
+        one.write_bytes(content[0])
+        other.write_bytes(content[1])
+    assert repr(read(store)) == repr(before)
+
+
+def test_an_older_file_of_the_same_place_is_named(tmp_path: Path) -> None:
+    og.ingest(GRID, tmp_path / "one.zarr", **LAYOUT)
+    og.ingest(GRID + 1, tmp_path / "two.zarr", **LAYOUT)
+    shard = tmp_path / "two.zarr/elevation/c/1/0"
+    shutil.copy(tmp_path / "one.zarr/elevation/c/1/0", shard)
+    with pytest.raises(og.DamagedChunkError, match=rf"{shard}: .*not the file that the store sta"):
+        og.open(tmp_path / "two.zarr").load()
+
+
+def test_a_raster_that_is_open_is_read_from_the_store_that_takes_its_name(tmp_path: Path) -> None:
+    og.ingest(GRID, tmp_path / "a.zarr", **LAYOUT)
+    opened = og.open(tmp_path / "a.zarr")["elevation"]
+    og.ingest(GRID + 1, tmp_path / "a.zarr", **LAYOUT, overwrite=True)
+    np.testing.assert_array_equal(opened.values, GRID + 1)
 
 
 # --- hostile metadata ----------------------------------------------------------------------------

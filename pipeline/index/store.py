@@ -19,6 +19,7 @@ the index. Whoever has the index open sees from the state of its metadata that i
 from __future__ import annotations
 
 import json
+import reprlib
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -45,12 +46,21 @@ from orograph.tiles.errors import (
 )
 from orograph.tiles.files import is_token
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.integrity.checksums import (
+    CHECKSUMS,
+    check_stated,
+    checksum_of_end,
+    decode_checksums,
+    encode_checksums,
+)
 from orograph.tiles.integrity.dense import DenseArray
 from orograph.tiles.integrity.metadata import (
     GROUP,
+    MARK,
     StoreMetadata,
     check_format,
     damaged,
+    read_array,
     read_document,
     read_metadata,
     write_group_metadata,
@@ -58,6 +68,7 @@ from orograph.tiles.integrity.metadata import (
 from orograph.tiles.raster.raster import StoreRaster
 from orograph.tiles.store.create import Variable, create_dense, create_store, list_table
 from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.shard import chunk_checksum, stored_format
 from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 Array = npt.NDArray[Any]
@@ -78,6 +89,7 @@ class IndexStore:
         self._unfinished = unfinished
         self._token = ""
         self._seen: State | None = None
+        self._checksums: npt.NDArray[np.uint32] | None = None
 
     @classmethod
     def create(
@@ -119,7 +131,7 @@ class IndexStore:
     def open(cls, place: Location) -> IndexStore:
         """One that is whole; an update that was killed while it gave names is ended first."""
         storage = open_storage(place)
-        store = cls(storage, _read_form(storage))
+        store = cls(storage, _read_index(storage)[1])
         store.refresh()
         return store
 
@@ -139,13 +151,14 @@ class IndexStore:
         seen = self.storage.state("zarr.json")
         if seen is not None and seen == self._seen:
             return False
-        form = _read_form(self.storage)
+        metadata, form = _read_index(self.storage)
         if replace(form, fingerprint=self.form.fingerprint) != self.form:
             raise InputError(
                 f"{self.storage}: another index has been built there since it was opened; open it "
                 "again"
             )
         self.form, self._seen = form, seen
+        self._checksums = metadata.member("matrices").checksums
         for name in ("rasters", "lengths"):
             self.__dict__.pop(name, None)
         return True
@@ -197,7 +210,13 @@ class IndexStore:
         """The numbers of a block's object, and its bytes."""
         try:
             content = self.storage.get(_key(block))
-            return decode_record(content, self.form.record, np.dtype(self.form.dtype)), len(content)
+            record = decode_record(content, self.form.record, np.dtype(self.form.dtype))
+            if self._checksums is not None:
+                check_stated(
+                    checksum_of_end(np.frombuffer(content, np.uint8)),
+                    int(self._checksums[block, 0]),
+                )
+            return record, len(content)
         except (OSError, ValueError) as error:
             raise DamagedChunkError(
                 f"{self.storage}/{_key(block)}: the matrix of block {block} cannot be read: "
@@ -238,17 +257,27 @@ class IndexStore:
         """Give what is pending its names: from here on nothing can undo it."""
         committed = f"{PENDING}/{COMMITTED}"
         pending = f"{PENDING}/{self._token}"
-        self.storage.sync(*_with_prefixes(key for key, _ in self.storage.objects(pending)))
-        entry = {"token": self._token, "form": json.dumps(asdict(form))}
+        keys = [key for key, _ in self.storage.objects(pending)]
+        self.storage.sync(*_with_prefixes(keys))
+        entry = {
+            "token": self._token,
+            "form": json.dumps(asdict(form)),
+            CHECKSUMS: {k.removeprefix(f"{pending}/"): self._ending(pending, k) for k in keys},
+        }
         lease.check()
         self.storage.put(committed, json.dumps(entry).encode())
         self.storage.sync(committed, PENDING)
         self.settle(lease)
         self.refresh()
 
+    def _ending(self, pending: str, key: str) -> int:
+        """Return the checksum with which a pending object ends."""
+        name = key.removeprefix(f"{pending}/").partition("/")[0]
+        return chunk_checksum(self.storage, key, stored_format(self.storage, name))
+
     def settle(self, lease: Lease) -> None:
         """Give the objects of a committed update their names; the lease of the index is held."""
-        token, header = self._committed()
+        token, header, checksums = self._committed()
         pending = f"{PENDING}/{token}"
         moved = []
         for key in sorted(key for key, _ in self.storage.objects(pending)):
@@ -256,23 +285,30 @@ class IndexStore:
             self.storage.move(key, moved[-1])
         document = read_document(self.storage, GROUP)
         document["attributes"][HEADER] = header
+        _restate(self.storage, document, checksums)
         lease.check()
         write_group_metadata(self.storage, document)
         self.storage.sync(*_with_prefixes([GROUP, *moved]))
         self.storage.delete_all(PENDING)
 
-    def _committed(self) -> tuple[str, str]:
-        """Return the token of a committed update, and the form that it gives the index."""
+    def _committed(self) -> tuple[str, str, dict[str, int]]:
+        """Return the token of a committed update, the form that it gives the index, and checksums.
+
+        They are those with which the objects end that it writes, by key.
+        """
         key = f"{PENDING}/{COMMITTED}"
         try:
             entry = json.loads(self.storage.get(key))
             token, header = entry["token"], entry["form"]
+            checksums = entry.get(CHECKSUMS, {})
             if not is_token(token):  # else it might lead out of the folder
                 raise ValueError(f"{token!r} is no token")
-        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            if not all(type(n) is int and 0 <= n < 2**32 for n in checksums.values()):
+                raise ValueError(f"{CHECKSUMS} is {reprlib.repr(checksums)}")
+        except (AttributeError, TypeError, ValueError, KeyError, RecursionError) as error:
             raise damaged(self.storage, key, str(error)) from None
         _form(self.storage, key, header)
-        return token, header
+        return token, header, checksums
 
     def _end_killed_update(self) -> None:
         """End an update that has been committed, or wait until its writer has ended it."""
@@ -288,8 +324,20 @@ class IndexStore:
                 time.sleep(0.01)
 
 
-def _read_form(storage: Storage) -> Form:
-    """Return the form of the index in a storage.
+def _restate(storage: Storage, document: dict[str, Any], checksums: dict[str, int]) -> None:
+    """Put checksums of chunks, by key, into the metadata of a group that states them."""
+    stated = document["attributes"][MARK].get(CHECKSUMS, {})
+    for name, text in stated.items():
+        all_of_it = decode_checksums(text, read_array(storage, name).grid)
+        for key, checksum in checksums.items():
+            own, _, place = key.partition("/c/")
+            if own == name:
+                all_of_it[tuple(map(int, place.split("/")))] = checksum
+        stated[name] = encode_checksums(all_of_it)
+
+
+def _read_index(storage: Storage) -> tuple[StoreMetadata, Form]:
+    """Return the metadata and the form of the index in a storage.
 
     Raises
     ------
@@ -306,7 +354,7 @@ def _read_form(storage: Storage) -> Form:
         )
     form = _form(storage, GROUP, metadata.attributes[HEADER])
     _check_arrays(metadata, form)
-    return form
+    return metadata, form
 
 
 def _form(storage: Storage, key: str, stated: Any) -> Form:

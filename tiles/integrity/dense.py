@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
+from orograph.tiles.integrity.checksums import check_stated, checksum_of_end
 from orograph.tiles.integrity.metadata import ArrayMetadata, damaged
 from orograph.tiles.store.codec import MOST_RATIO, decompress, without_checksum
 from orograph.tiles.store.storage import Storage
@@ -59,8 +60,7 @@ class DenseArray:
 
     def key(self, number: int) -> str:
         """Return the key of a chunk."""
-        zeros = "/0" * (len(self.member.shape) - 1)
-        return f"{self.member.name}/c/{number}{zeros}"
+        return self.member.key(number, *[0] * (len(self.member.shape) - 1))
 
     def chunk(self, number: int) -> NDArray[Any]:
         """Return the rows of one chunk.
@@ -73,7 +73,11 @@ class DenseArray:
         member, key = self.member, self.key(number)
         try:
             content = np.frombuffer(self.storage.get(key), np.uint8)
-            values = self._decode(without_checksum(content, "the file"))
+            frame = without_checksum(content, "the file")
+            if member.checksums is not None:
+                stated = int(member.checksums.flat[number])
+                check_stated(checksum_of_end(content), stated)
+            values = self._decode(frame)
         except FileNotFoundError:
             raise self._unreadable(number, "it is missing") from None
         except (OSError, ValueError, TypeError) as error:

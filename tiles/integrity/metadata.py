@@ -2,8 +2,8 @@
 
 The ``zarr.json`` of a store's group contains a copy of the metadata of each array (Zarr's
 consolidated metadata) and, among the attributes of orograph, a checksum of the whole document. So
-it states what the store must hold. Whoever opens a store compares the copies with the metadata
-beside the arrays, and thereby notices an array that was deleted, replaced or changed.
+it states what the store must hold, down to how each chunk ends. Whoever opens a store compares the
+copies with the metadata beside the arrays: that shows an array that was deleted or changed.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import reprlib
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from dataclasses import field as field_of
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import google_crc32c
 import numpy as np
+from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.grid.window import LONGEST_SIDE
-from orograph.tiles.store.storage import Location, Storage, open_storage
+from orograph.tiles.integrity.checksums import CHECKSUMS, decode_checksums
+from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 MARK = "orograph"
 """Name of the group's attribute that belongs to orograph."""
@@ -236,6 +239,17 @@ class ArrayMetadata:
     dimensions: tuple[str, ...]
     attributes: dict[str, Any]
     document: dict[str, Any]
+    checksums: NDArray[np.uint32] | None = field_of(default=None, compare=False, repr=False)
+    """With which each chunk of a finished store ends, by its place; 0 where none is."""
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Chunks along each dimension."""
+        return tuple(-(-n // side) for n, side in zip(self.shape, self.chunk, strict=True))
+
+    def key(self, *place: int) -> str:
+        """Return the key of a chunk."""
+        return "/".join((self.name, "c", *map(str, place)))
 
     @classmethod
     def parse(cls, name: str, document: Any) -> ArrayMetadata:
@@ -405,6 +419,11 @@ def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
         raise ValueError(f"absent_shards is {reprlib.repr(stated)}")
     for name, places in stated.items():
         whole.absent[name] = _absent_shards(members[name], places)
+    for name, text in field(mark, CHECKSUMS, dict).items() if CHECKSUMS in mark else ():
+        if name not in members:
+            raise ValueError(f"{CHECKSUMS} has {reprlib.repr(name)}, which is no array")
+        found = decode_checksums(text, members[name].grid)
+        members[name] = replace(members[name], checksums=found)
     return whole
 
 
@@ -454,6 +473,13 @@ def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:
         decode_fill_value(member.attributes.get("_FillValue"), member.dtype)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"the raster {member.name!r}: {error}") from None
+
+
+@lru_cache(maxsize=64)
+def stated_checksums(storage: Storage, name: str, state: State | None) -> NDArray[np.uint32] | None:
+    """Return the checksums that a store states of an array, if any; ``state`` is its metadata's."""
+    member = None if state is None else read_metadata(storage, True).members.get(name)
+    return None if member is None else member.checksums
 
 
 def _absent_shards(member: ArrayMetadata, places: Any) -> frozenset[tuple[int, int]]:

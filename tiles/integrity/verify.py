@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from orograph.tiles.errors import DamagedStoreError
+from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.integrity.dense import MEND, DenseArray
 from orograph.tiles.integrity.metadata import StoreMetadata, read_metadata
@@ -89,7 +90,8 @@ def verify(path: Location) -> StoreReport:
     try:
         metadata = read_metadata(storage)
         if metadata.rasters:
-            _ = StoreRaster(storage, metadata.rasters[0]).georeference
+            with suppress(DamagedChunkError):  # of coordinates: they are read below
+                _ = StoreRaster(storage, metadata.rasters[0]).georeference
     except DamagedStoreError as error:
         return StoreReport(str(storage), 0, (str(error),))
     files = 0
@@ -123,14 +125,16 @@ def _shard_problems(metadata: StoreMetadata, name: str, i: int, j: int) -> Itera
     storage, side, tile = metadata.storage, metadata.shard, metadata.tile
     shape = metadata.members[name].shape
     shard = Window(i * side, j * side, side, side).clip((shape[0], shape[1]))
-    key, form = f"{name}/c/{i}/{j}", stored_format(storage, name)
+    member = metadata.members[name]
+    key, form = member.key(i, j), stored_format(storage, name)
+    stated = None if member.checksums is None else int(member.checksums[i, j])
     if form is None:  # only zarr-python can decode it
         try:
             StoreRaster(storage, name).read(shard)
         except DamagedStoreError as error:
             yield str(error)
         return
-    for place, fault in damaged_tiles(storage, key, form, shard.shape):
+    for place, fault in damaged_tiles(storage, key, form, shard.shape, stated):
         if place is None:
             yield f"{storage}/{key}: shard ({i}, {j}) of {name} cannot be read: {fault}; {MEND}"
             continue

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
 from orograph.tiles.errors import InputError, StoreExistsError
 from orograph.tiles.files import is_token
+from orograph.tiles.integrity.checksums import CHECKSUMS, encode_checksums
 from orograph.tiles.integrity.metadata import (
     GROUP,
     MARK,
@@ -21,6 +24,7 @@ from orograph.tiles.integrity.metadata import (
     write_group_metadata,
 )
 from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.shard import chunk_checksum, shard_format
 from orograph.tiles.store.storage import Location, Storage, open_storage
 
 # zarr-python writes metadata under such a name first
@@ -42,24 +46,29 @@ def mark_complete(place: Location) -> None:
     """Mark an orograph store complete.
 
     The shards that do not exist are listed in the attributes: they read as fill values. A shard
-    that is lost later is thereby recognised as missing.
+    that is lost later is thereby recognised as missing, and one that takes the place of another by
+    the checksums, which are listed too.
     """
     storage = open_storage(place)
     document = read_document(storage, GROUP)
     mark = document["attributes"][MARK]
     absent: dict[str, list[list[int]]] = {}
+    stated: dict[str, str] = {}
     for name in member_documents(storage):
-        raster = read_array(storage, name)
-        if len(raster.shape) != 2 or name in mark.get("table", ()):
+        array = read_array(storage, name)
+        if not array.shape:  # the grid mapping: its attributes are all that it holds
             continue
-        rows, columns = (-(-n // side) for n, side in zip(raster.shape, raster.chunk, strict=True))
-        missing = []
-        for i in range(rows):
-            present = set(storage.names(f"{name}/c/{i}"))
-            missing += [[i, j] for j in range(columns) if str(j) not in present]
-        if missing:
+        form = shard_format(array.document)
+        checksums, missing = np.zeros(array.grid, np.uint32), []
+        for place in np.ndindex(array.grid):
+            try:
+                checksums[place] = chunk_checksum(storage, array.key(*place), form)
+            except FileNotFoundError:
+                missing.append(list(place))
+        stated[name] = encode_checksums(checksums)
+        if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing
-    mark |= {"complete": True, "absent_shards": absent}
+    mark |= {"complete": True, "absent_shards": absent, CHECKSUMS: stated}
     write_group_metadata(storage, document)
 
 

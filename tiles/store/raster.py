@@ -6,7 +6,8 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,8 +22,14 @@ from orograph.tiles.errors import (
 from orograph.tiles.grid.cf import matching_geotransform
 from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.checksums import check_stated, checksum_in
 from orograph.tiles.integrity.dense import MEND, DenseArray
-from orograph.tiles.integrity.metadata import damaged, read_metadata
+from orograph.tiles.integrity.metadata import (
+    GROUP,
+    damaged,
+    read_metadata,
+    stated_checksums,
+)
 from orograph.tiles.patience import patiently
 from orograph.tiles.store.header import Header, header_of
 from orograph.tiles.store.shard import read_window, stored_format
@@ -168,28 +175,41 @@ class StoreRaster:
         """
         self._check_window(window)
         self._check_present(window)
-        decode = self._decoder()
-        try:
-            return decode(window)
-        except (MemoryError, BackendError):  # no memory for the cells: they are not damaged
-            raise
-        except Exception as error:
-            raise self._damage(decode, window, error) from error
+        while True:
+            state = self.storage.state(GROUP)
+            decode = self._decoder(state)
+            try:
+                return decode(window)
+            except (MemoryError, BackendError):  # no memory for the cells: they are not damaged
+                raise
+            except Exception as error:
+                if self.storage.state(GROUP) == state:
+                    raise self._damage(decode, window, error) from error
+                # another store has taken its name meanwhile
 
-    def _decoder(self) -> Callable[[Window], NDArray[Any]]:
-        """Return a function that reads a window: `read_window`, or zarr-python."""
+    def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
+        """Return a function that reads a window: `read_window`, or zarr-python.
+
+        ``state`` is that of the store's metadata.
+        """
+        unfinished = self._header.absent is None
+        stated = None if unfinished else stated_checksums(self.storage, self.variable, state)
         form = stored_format(self.storage, self.variable)
         if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
             self.shape,
             self.dtype,
         ):
-            return partial(read_window, self.storage, self.variable, form)
+            return partial(read_window, self.storage, self.variable, form, stated)
         try:
             array = _open_cached(self.storage, self.variable)
         except Exception as error:  # zarr-python knows none of its codecs, or the like
             raise damaged(self.storage, f"{self.variable}/zarr.json", error) from error
 
         def read(window: Window) -> NDArray[Any]:
+            for place in self._shards(window) if stated is not None else ():
+                with suppress(FileNotFoundError):
+                    found = checksum_in(self.storage, self._shard_key(*place))
+                    check_stated(found, int(stated[place]))
             cells = np.empty(window.shape, self.dtype)
             try:
                 cells[...] = array[window.slices]
@@ -251,21 +271,27 @@ class StoreRaster:
             if present + absent[i] < -(-width // side):
                 self._check_present(Window(i * side, 0, side, width).clip(self.shape))
 
-    def _check_present(self, window: Window) -> None:
+    def _shards(self, window: Window) -> Iterator[tuple[int, int]]:
+        """Yield the places of the shards that a window overlaps."""
         side = self._header.shard
         for i in range(window.y // side, -(-(window.y + window.height) // side)):
             for j in range(window.x // side, -(-(window.x + window.width) // side)):
-                state = self.storage.state(self._shard_key(i, j))
-                if state is None and (self._header.absent is None or (i, j) in self._header.absent):
-                    continue  # it reads as fill values
-                state = state or self._awaited(self._shard_key(i, j))
-                if state is None or not state.size:  # zarr-python reads an empty one as those too
-                    cells = Window(i * side, j * side, side, side).clip(self.shape)
-                    raise DamagedChunkError(
-                        f"{self.path}/{self._shard_key(i, j)} is "
-                        f"{'empty' if state else 'missing'}: shard "
-                        f"({i}, {j}) of {self.variable}, {_describe(cells)}; {MEND}"
-                    )
+                yield i, j
+
+    def _check_present(self, window: Window) -> None:
+        side = self._header.shard
+        for i, j in self._shards(window):
+            state = self.storage.state(self._shard_key(i, j))
+            if state is None and (self._header.absent is None or (i, j) in self._header.absent):
+                continue  # it reads as fill values
+            state = state or self._awaited(self._shard_key(i, j))
+            if state is None or not state.size:  # zarr-python reads an empty one as those too
+                cells = Window(i * side, j * side, side, side).clip(self.shape)
+                raise DamagedChunkError(
+                    f"{self.path}/{self._shard_key(i, j)} is "
+                    f"{'empty' if state else 'missing'}: shard "
+                    f"({i}, {j}) of {self.variable}, {_describe(cells)}; {MEND}"
+                )
 
     def _awaited(self, key: str) -> State | None:
         """Return the state of an object that is missing though it was written: it may come back.

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
+from orograph.tiles.integrity.checksums import check_stated, checksum_in, checksum_of_end
 from orograph.tiles.integrity.metadata import read_document
 from orograph.tiles.memory import empty
 from orograph.tiles.store.codec import (
@@ -81,6 +82,11 @@ class ShardFormat:
     def tiles(self) -> int:
         """Tiles a side of a shard."""
         return self.shard // self.tile
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the index of a shard, with its checksum."""
+        return 16 * self.tiles**2 + 4
 
 
 def shard_format(document: Mapping[str, Any]) -> ShardFormat | None:
@@ -158,10 +164,28 @@ def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat |
     return shard_format(read_document(storage, key))
 
 
-def read_window(storage: Storage, variable: str, form: ShardFormat, window: Window) -> NDArray[Any]:
+def chunk_checksum(storage: Storage, key: str, form: ShardFormat | None) -> int:
+    """Return the checksum with which a shard of this format, or any other chunk, ends.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such chunk.
+    """
+    return checksum_in(storage, key, form.index_bytes if form else 0)
+
+
+def read_window(
+    storage: Storage,
+    variable: str,
+    form: ShardFormat,
+    stated: NDArray[np.uint32] | None,
+    window: Window,
+) -> NDArray[Any]:
     """Return the cells of a window of a raster, contiguous, in native byte order.
 
-    A missing shard reads as fill values; the caller checks whether it may be missing.
+    ``stated`` are the checksums of the shards' indices, if the store states them. A missing shard
+    reads as fill values; the caller checks whether it may be missing.
 
     Raises
     ------
@@ -180,7 +204,8 @@ def read_window(storage: Storage, variable: str, form: ShardFormat, window: Wind
             cells = Window(y, x, min(bottom, (i + 1) * side) - y, min(right, (j + 1) * side) - x)
             inside = Window(y - i * side, x - j * side, cells.height, cells.width)
             key = f"{variable}/c/{i}/{j}"
-            read_tiles(storage, key, form, inside, out[cells.within(window)], keep)
+            expected = None if stated is None else int(stated[i, j])
+            read_tiles(storage, key, form, inside, out[cells.within(window)], keep, expected)
     return out
 
 
@@ -191,6 +216,7 @@ def read_tiles(
     window: Window,
     out: NDArray[Any] | None = None,
     keep: bool = True,
+    stated: int | None = None,
 ) -> NDArray[Any]:
     """Return the cells of a window of one shard.
 
@@ -209,6 +235,8 @@ def read_tiles(
         Array for the cells.
     keep : bool
         Whether to put tiles that are read in part into the decoded-tile cache.
+    stated : int, optional
+        The checksum of its index, if the store states it.
 
     Returns
     -------
@@ -221,7 +249,7 @@ def read_tiles(
         If the shard cannot be read.
     ValueError
         If the shard is damaged: it is truncated, or the checksum of its index or of a tile of the
-        window does not match.
+        window does not match; or it is another than the store states.
     """
     if out is None:
         out = np.empty(window.shape, form.dtype.newbyteorder("="))
@@ -231,7 +259,7 @@ def read_tiles(
         out[...] = form.fill
         return out
     with opened as reader:
-        wanted, stop = _tiles_in_window(reader, form, window, out)
+        wanted, stop = _tiles_in_window(reader, form, stated, window, out)
         state = reader.state
         missing = []
         for tile in wanted:
@@ -254,13 +282,13 @@ _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and co
 
 
 def _tiles_in_window(
-    reader: Reader, form: ShardFormat, window: Window, out: NDArray[Any]
+    reader: Reader, form: ShardFormat, stated: int | None, window: Window, out: NDArray[Any]
 ) -> tuple[list[_Tile], int]:
     """Return the tiles that overlap a window, by offset, and the offset of the index.
 
     The cells of tiles that the shard does not contain are set to the fill value.
     """
-    table, stop = _index(reader, form)
+    table, stop = _index(reader, form, stated)
     found = []
     for row in range(window.y // form.tile, -(-(window.y + window.height) // form.tile)):
         for column in range(window.x // form.tile, -(-(window.x + window.width) // form.tile)):
@@ -272,14 +300,15 @@ def _tiles_in_window(
     return sorted(found), stop
 
 
-def _index(reader: Reader, form: ShardFormat) -> tuple[NDArray[np.uint64], int]:
+def _index(reader: Reader, form: ShardFormat, stated: int | None) -> tuple[NDArray[np.uint64], int]:
     """Return the index of a shard, offset and length by row and column, and its own offset."""
-    length = 16 * form.tiles**2 + 4
-    tail = reader.tail(length)
+    length = form.index_bytes
+    tail = reader.tail(length + 4)  # and the checksum of the last tile
     size = reader.state.size
     if size < length:
         raise ValueError(f"the shard has {size} bytes, fewer than its index, {length}: cut short")
-    index = without_checksum(tail, "the index")
+    index = without_checksum(tail[-length:], "the index")
+    check_stated(checksum_of_end(tail, length), stated)
     return index.view("<u8").reshape(form.tiles, form.tiles, 2), size - length
 
 
@@ -338,7 +367,11 @@ def _decode(
 
 
 def damaged_tiles(
-    storage: Storage, key: str, form: ShardFormat, shape: tuple[int, int]
+    storage: Storage,
+    key: str,
+    form: ShardFormat,
+    shape: tuple[int, int],
+    stated: int | None = None,
 ) -> Iterator[tuple[tuple[int, int] | None, str]]:
     """Yield row and column of each tile of a shard that cannot be read, and why.
 
@@ -352,6 +385,8 @@ def damaged_tiles(
         Its encoding.
     shape : (int, int)
         Cells of the shard that lie in the grid. Each tile that contains some must be there.
+    stated : int, optional
+        The checksum of its index, if the store states it.
 
     Yields
     ------
@@ -361,7 +396,7 @@ def damaged_tiles(
     side = form.tile
     try:
         with storage.open(key) as reader:
-            table, stop = _index(reader, form)
+            table, stop = _index(reader, form, stated)
             for row, column in np.ndindex(-(-shape[0] // side), -(-shape[1] // side)):
                 begin, count = table[row, column].tolist()
                 try:

@@ -23,6 +23,7 @@ from types import ModuleType
 import dask
 import dask.array as da
 import numpy as np
+from record import Record, add_option
 from scipy import ndimage
 
 import orograph as og
@@ -75,7 +76,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     chunks = options.chunks or options.tile
     measure = dask_image()
     out = options.folder / "orograph-labels.zarr"
@@ -114,6 +117,9 @@ def main() -> None:
             )
             for who, times in spent.items():
                 speeds = [options.side**2 / t / 1e6 for t in times]
+                ran = f"{who}, {options.workers} workers"
+                what = f"components, Zarr to Zarr, {name} {options.side}²"
+                record.add(what, ran, "Mcell/s", speeds, peer=who != "orograph")
                 print(
                     f"  {who:12s}{statistics.median(speeds):8.1f} Mcell/s "
                     f"(spread {min(speeds):.1f}-{max(speeds):.1f}), "
@@ -125,6 +131,7 @@ def main() -> None:
                     spent["orograph"]
                 )
                 print(f"  orograph is {ratio:.1f} times as fast", flush=True)
+    record.write()
 
 
 if __name__ == "__main__":

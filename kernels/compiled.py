@@ -15,12 +15,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from numba import njit
-from numba.core import caching
+from numba.core import caching, codegen, compiler
+from numba.core.registry import CPUDispatcher
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -61,11 +61,65 @@ class _Cache(caching.FunctionCache):
                     path.unlink()
 
 
+class _Draft(codegen.JITCodeLibrary):  # type: ignore[misc]
+    """Code of a function that compiled functions call: linked into theirs, and run nowhere else."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _DraftCompiler(compiler.Compiler):  # type: ignore[misc]
+    """Numba's pipeline, ending in a draft."""
+
+    def define_pipelines(self) -> Any:
+        context = self.state.targetctx
+        self.state.library = _Draft(context.codegen(), self.state.func_id.func_qualname)
+        self.state.flags.no_compile = True
+        return super().define_pipelines()
+
+
+class _Drafts(CPUDispatcher):  # type: ignore[misc]
+    """The drafts of a function, one for each set of argument types."""
+
+    def add_overload(self, cres: Any) -> None:
+        cres = cres._replace(entry_point=object())  # by which lowering finds it
+        self.targetctx.insert_user_function(cres.entry_point, cres.fndesc, [cres.library])
+        self.overloads[tuple(cres.signature.args)] = cres
+
+
+class _Dispatcher(CPUDispatcher):  # type: ignore[misc]
+    """Numba's dispatcher, which compiles to machine code what Python calls, and that alone.
+
+    Numba translates a function anew within each function that calls it, directly or not. So what is
+    called only from compiled code needs no machine code of its own, no wrapper by which Python
+    could call it, and no file in the cache.
+    """
+
+    @cached_property
+    def _drafts(self) -> _Drafts:
+        options = {**self.targetoptions, "no_cpython_wrapper": True}
+        return _Drafts(self.py_func, targetoptions=options, pipeline_class=_DraftCompiler)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        return self._drafts.get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        return self._drafts.get_overload(sig)
+
+
 @overload
 def compiled(function: Function) -> Function: ...
 @overload
-def compiled(*, error_model: Literal["python", "numpy"]) -> Callable[[Function], Function]: ...
-def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = "python") -> Any:
+def compiled(
+    *, error_model: Literal["python", "numpy"] = ..., inline: bool = ...
+) -> Callable[[Function], Function]: ...
+def compiled(
+    function: Any = None,
+    *,
+    error_model: Literal["python", "numpy"] = "python",
+    inline: bool = False,
+) -> Any:
     """Return a function that Numba compiles at its first call for each set of argument types.
 
     The compiled function releases the GIL.
@@ -76,6 +130,8 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
         Omitted in the form ``@compiled(error_model="numpy")``.
     error_model : {"python", "numpy"}
         Whether a division by zero raises, or returns infinity or NaN, which allows vectorisation.
+    inline : bool
+        Whether it becomes part of every function that calls it.
 
     Notes
     -----
@@ -84,7 +140,15 @@ def compiled(function: Any = None, *, error_model: Literal["python", "numpy"] = 
     """
 
     def decorate(function: Any) -> Any:
-        dispatcher: Any = njit(nogil=True, error_model=error_model)(function)
+        options = {
+            "nopython": True,
+            "nogil": True,
+            "error_model": error_model,
+            "no_cfunc_wrapper": True,
+            "boundscheck": None,
+            "forceinline": inline,
+        }
+        dispatcher: Any = _Dispatcher(function, targetoptions=options)
         with suppress(RuntimeError):  # no folder is writable
             dispatcher._cache = _Cache(function)
         return dispatcher

@@ -1,8 +1,8 @@
 """Kill a run before each single change it makes on disk, resume it, and print what came of it.
 
-A script: ``crash_everywhere.py FOLDER``. The runs are forked from a process that has
-compiled everything; a run that is to die sends itself SIGKILL from an audit hook, which Python
-calls before it opens a file for writing, makes, renames or removes one.
+A script: ``crash_everywhere.py FOLDER STEP``, which kills at one of STEP changes. The runs are
+forked from a process that has compiled everything; a run that is to die sends itself SIGKILL from
+an audit hook, which Python calls before it opens a file for writing, makes, renames or removes one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import numpy as np
 import xarray as xr
 
 import orograph as og
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
 
 TILE = 4
-CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+CHANGES = {"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"}
 GRID = np.random.default_rng(8).integers(0, 50, (7, 21)).astype(np.float32)
 
 Mask = list[list[int]]
@@ -45,12 +47,27 @@ def warm_up() -> None:
     """Import what every child would import; Zarr's threads must not be there when it forks."""
     importlib.import_module("zarr.codecs")
     importlib.import_module("rioxarray")
+    importlib.import_module("rasterio.shutil")
     xr.backends.list_engines()
 
 
 def stored(result: Any) -> Mask:
     mask: Mask = result["edges"].values.tolist()
     return mask
+
+
+def found_at(out: Path) -> Mask:
+    """The mask that a store or a GeoTIFF holds."""
+    if out.suffix != ".tif":
+        return stored(og.open(out))
+    mask: Mask = open_raster(out).read(Window(0, 0, *GRID.shape)).tolist()
+    return mask
+
+
+def unfinished_at(out: Path) -> Path:
+    """The folder in which a run that writes to ``out`` works."""
+    name = f".{out.name}.zarr" if out.suffix == ".tif" else out.name
+    return out.with_name(name + ".partial")
 
 
 def forked(work: Callable[[], Any], die_before: int | None = None) -> Any:
@@ -108,52 +125,55 @@ def changes_of(work: Callable[[], Any]) -> list[str]:
     return changes
 
 
-def worth_a_kill(changes: list[str], out: Path) -> list[int]:
+def worth_a_kill(changes: list[str], out: Path, step: int) -> list[int]:
     """Every change of a whole folder or of what tells a run's state; of the others some."""
-    places = (out.parent, out.with_name(out.name + ".partial"))
-    return [
+    places = (out.parent, unfinished_at(out))
+    worth = [
         number
         for number, path in enumerate(changes)
         if Path(path).parent in places or number % 15 == 0
     ]
+    return worth[::step]
 
 
 def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) -> list[str]:
     """Everything that is wrong after a crash."""
     wrong = []
-    if out.exists() and stored(og.open(out)) not in (expected, before):
+    if out.exists() and found_at(out) not in (expected, before):
         wrong.append("what stands at out is neither the old nor the new result")
     options = {**options, "resume": True}
     try:
         mask = forest(out, **options)
     except og.StoreExistsError:
         # the result has got its name, and the run said so already: that is its end
-        begun = out.with_name(out.name + ".partial") / "run.json"
-        if begun.exists() or not out.exists() or stored(og.open(out)) != expected:
+        begun = unfinished_at(out) / "run.json"
+        if begun.exists() or not out.exists() or found_at(out) != expected:
             wrong.append("resume=True is refused, though there is no result yet")
         mask = forest(out, **{**options, "overwrite": True})
     if mask != expected:
         wrong.append("resume=True returned another result")
-    if stored(og.open(out)) != expected:
+    if found_at(out) != expected:
         wrong.append("resume=True stored another result")
     if debris := sorted(p.name for p in out.parent.iterdir() if p != out):
         wrong.append(f"left behind: {debris}")
     return wrong
 
 
-def sweep(prepare: Callable[[Path], None], options: dict[str, Any]) -> dict[str, Any]:
+def sweep(
+    step: int, prepare: Callable[[Path], None], options: dict[str, Any], name: str = "out.zarr"
+) -> dict[str, Any]:
     """Kill a run at one change after the other; list every way in which resuming it fails."""
     expected, before = stored(in_memory("max")), stored(in_memory("mean"))
     prepared, counting, folder = (Path.cwd() / name for name in ("prepared", "counting", "killed"))
     prepared.mkdir()
-    prepare(prepared / "out.zarr")
+    prepare(prepared / name)
     shutil.copytree(prepared, counting)
-    changes = forked(lambda: changes_of(lambda: forest(counting / "out.zarr", **options)))
+    changes = forked(lambda: changes_of(lambda: forest(counting / name, **options)))
     wrong: list[str] = []
-    killed = worth_a_kill(changes, counting / "out.zarr")
+    killed = worth_a_kill(changes, counting / name, step)
     for number in killed:
         shutil.copytree(prepared, folder)
-        out = folder / "out.zarr"
+        out = folder / name
         if forked(lambda out=out: forest(out, **options), number) is not None:
             wrong.append(f"{number}: it was not killed")
         sent = forked(lambda out=out: aftermath(out, options, expected, before))
@@ -178,8 +198,9 @@ def unfinished(out: Path) -> None:
     forked(lambda: forest(out), die_before=75)
 
 
-SCENARIOS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
+SCENARIOS: dict[str, Any] = {
     "nothing": (nothing, {}),
+    "GeoTIFF": (nothing, {}, "out.tif"),
     "finished": (finished, {"overwrite": True}),
     "unfinished": (unfinished, {"overwrite": True}),
 }
@@ -187,4 +208,5 @@ SCENARIOS: dict[str, tuple[Callable[[Path], None], dict[str, Any]]] = {
 if __name__ == "__main__":
     os.chdir(sys.argv[1])
     warm_up()
-    print(json.dumps({name: sweep(*scenario) for name, scenario in SCENARIOS.items()}))
+    step = int(sys.argv[2])
+    print(json.dumps({name: sweep(step, *scenario) for name, scenario in SCENARIOS.items()}))

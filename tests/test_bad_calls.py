@@ -262,6 +262,10 @@ FUNCTIONS = {
         {
             **COST_MODEL,
             **SOURCES,
+            "links": bad.Kind(
+                lambda folder: [value for value in _GRAPH.values(folder) if value is not None],
+                shows=False,
+            ),
             "direction": bad.choice("away"),
             "max_cost": bad.number(-1, bad.NAN),
             "initial_cost": bad.number(

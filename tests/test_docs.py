@@ -100,6 +100,32 @@ def test_every_guide_has_code_and_a_place_in_the_list() -> None:
             assert shows_python(page), f"{page.name} shows no code"
 
 
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(orograph, name))]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_is_used_in_a_guide_with_a_picture(name: str) -> None:
+    guides = (ROOT / "docs/guides").glob("*.md")
+    drawn = [page for page in guides if "](../pictures/" in page.read_text(encoding="utf-8")]
+    assert any(re.search(rf"\bog\.{name}\b", code_of(page)) for page in drawn), name
+
+
+def test_the_glossary_says_what_each_public_thing_stands_for() -> None:
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    for name in orograph.__all__:
+        thing = getattr(orograph, name)
+        if not (inspect.isclass(thing) and issubclass(thing, Exception)):
+            assert f"`og.{name}`" in text, f"og.{name} has no place in the glossary"
+
+
+def test_the_guide_to_operating_names_each_error() -> None:
+    text = (ROOT / "docs/guides/operating.md").read_text(encoding="utf-8")
+    for name in orograph.__all__:
+        thing = getattr(orograph, name)
+        if inspect.isclass(thing) and issubclass(thing, Exception):
+            assert f"`{name}`" in text, name
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     listed = re.findall(r"^   (\w+)$", text, re.MULTILINE)
@@ -196,6 +222,31 @@ def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.M
     results = runner.summarize(verbose=False)
     assert results.attempted > 0, f"{name}: its Examples section has no example"
     assert results.failed == 0, "".join(report)
+
+
+def test_the_readme_has_the_figures_of_the_records() -> None:
+    """`make bench-docs` writes both."""
+    code = "import sys, readme_table as t; sys.stdout.write(t.written(sys.stdin.read()))"
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "docs"), "PYTHONIOENCODING": "utf-8"},
+        input=text,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stdout == text
+
+
+def test_every_record_is_shown_and_measured_by_a_script() -> None:
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{records\} (\w+)$", page, re.MULTILINE)
+    records = {path.stem: path for path in (ROOT / "docs/performance").glob("*.csv")}
+    assert sorted(shown) == sorted(records)
+    for path in records.values():
+        for script in re.findall(r"python (\S+)", path.read_text(encoding="utf-8")):
+            assert (ROOT / script).is_file(), f"{path.name}: no {script}"
 
 
 def test_figures_are_those_of_their_script(tmp_path: Path) -> None:

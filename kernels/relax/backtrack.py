@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.shortest_path_tree import CODES, NO_DIRECTION
+from orograph.kernels.relax.shortest_path_tree import BY_LINK, CODES, NO_DIRECTION
 
-SOURCE, LEFT, LOST = 0, 1, 2
+SOURCE, LEFT, LOST, LINKED = 0, 1, 2, 3
 
 _STEPS = np.zeros((256, 2), np.int64)
 for (_dy, _dx), _code in CODES.items():
@@ -48,6 +48,9 @@ def _follow(codes: Any, steps: Any, row: int, column: int, cells: Any, end: Any)
         if code == 0 or code == NO_DIRECTION:
             end[0] = SOURCE if code == 0 else LOST
             return count
+        if code == BY_LINK:
+            end[0] = LINKED
+            return count
         row += steps[code, 0]
         column += steps[code, 1]
     end[0], end[1], end[2] = LEFT, row, column
@@ -73,6 +76,7 @@ def follow(
     how : int
         ``SOURCE``: the last cell is a source. ``LEFT``: the way goes on outside, at the third
         result. ``LOST``: there is no direction, or the directions go round in circles.
+        ``LINKED``: a link leads on from the last cell.
     outside : (int, int)
         The next cell, outside the window.
     """

@@ -122,6 +122,11 @@ class DeviceTile:
         self._fresh[upload(rows // block), upload(columns // block)] = 1
         self.reached = self._count_reached()
 
+    def values_at(self, rows: Array, columns: Array) -> Array:
+        """Return the distances of cells."""
+        reach, upload = self._given.rules.reach, self._device.upload
+        return self._device.download(self._dist[upload(rows + reach), upload(columns + reach)])
+
     def _lower(self, buffer: cuda.Buffer, rows: Array, columns: Array, values: Array) -> Array:
         """Lower elements of a buffer; the places in ``values`` of those that did."""
         order = np.lexsort((values, columns, rows))

@@ -184,7 +184,7 @@ _ahead4, _ahead8, _ahead16 = (_lower(c, True, True) for c in STEPS)
 _back4, _back8, _back16 = (_lower(c, False, True) for c in STEPS)
 
 
-@compiled
+@compiled(inline=True)
 def lower_forward(ws, steps, row, source, weights, nothing):
     """Lower a row from those before it; the mask of lowered lanes. ``steps``: 1, 3 or 7."""
     if steps == 3:
@@ -194,7 +194,7 @@ def lower_forward(ws, steps, row, source, weights, nothing):
     return _forward16(ws, row, source, weights, nothing)
 
 
-@compiled
+@compiled(inline=True)
 def lower_backward(ws, steps, row, source, weights, nothing):
     """Lower a row from those after it; the mask of lowered lanes."""
     if steps == 3:
@@ -329,3 +329,54 @@ def address(typingctx, array):
         return builder.ptrtoint(rows.data, ir.IntType(64))
 
     return types.int64(array), codegen
+
+
+@intrinsic
+def borrowed(typingctx, value):
+    """The same array, or tuple of them, without a count of references; its owner must outlive it.
+
+    Counting is an atomic operation, at each call, for each array.
+    """
+
+    def codegen(context, builder, signature, args):
+        return _borrow(context, builder, signature.return_type, args[0])
+
+    return value(value), codegen
+
+
+def _borrow(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        view = context.make_array(kind)(context, builder, value)
+        view.meminfo = ir.Constant(view.meminfo.type, None)
+        view.parent = ir.Constant(view.parent.type, None)
+        return view._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for i, part in enumerate(kind):
+            inner = _borrow(context, builder, part, builder.extract_value(value, i))
+            value = builder.insert_value(value, inner, i)
+    return value
+
+
+@intrinsic
+def _prefetch(typingctx, array, offset):
+    """Bring the cache line of an element on its way; any offset is allowed."""
+
+    def codegen(context, builder, signature, args):
+        rows = _Rows(context, builder, signature.args[0], args[0])
+        line = builder.bitcast(builder.gep(rows.data, [args[1]]), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [line.type, *[ir.IntType(32)] * 3])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(call, [line, *(_constant(n, 32) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), codegen
+
+
+@compiled
+def prefetch(raster, top, left, height, width):
+    """Bring a window of a raster on its way into the cache."""
+    step = 64 // raster.itemsize
+    for y in range(top, top + height):
+        row = y * raster.shape[1] + left
+        for x in range(0, width + step - 1, step):
+            _prefetch(raster, row + x)

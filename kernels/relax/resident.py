@@ -62,6 +62,9 @@ class ResidentTile(Protocol):
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
 
+    def values_at(self, rows: Array, columns: Array) -> Array:
+        """Return the distances of cells, counted from the first, in this process's memory."""
+
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
         """Set the halo, relax up to a bound, and return what is new on the border.
 
@@ -103,6 +106,11 @@ class HostTile:
         """Lower cells to given values."""
         seed(self.state, rows, columns, values)
         self._reached = -1
+
+    def values_at(self, rows: Array, columns: Array) -> Array:
+        """Return the distances of cells."""
+        inner: Array = inner_of(self.state.dist, self.state.rules.reach)[rows, columns]
+        return inner
 
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
         """Set the halo, relax up to a bound, and return what is new on the border."""

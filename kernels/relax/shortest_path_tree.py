@@ -25,6 +25,7 @@ from orograph.kernels.relax.tile import TileState
 
 NOBODY = np.int64(2**62)
 NO_DIRECTION = 255
+BY_LINK = 17
 
 # Esri's codes: 1 east, then clockwise; knight's moves 9 to 16, clockwise from east-south-east
 CODES = {
@@ -169,4 +170,11 @@ def back_directions(
     return codes
 
 
-__all__: list[Any] = ["CODES", "NOBODY", "NO_DIRECTION", "back_directions", "spread_labels"]
+__all__: list[Any] = [
+    "BY_LINK",
+    "CODES",
+    "NOBODY",
+    "NO_DIRECTION",
+    "back_directions",
+    "spread_labels",
+]

@@ -38,6 +38,7 @@ from orograph.kernels.relax.lanes import (
     STRIDE,
     address,
     at,
+    borrowed,
     highest_bit,
     lower_backward,
     lower_forward,
@@ -386,7 +387,10 @@ def solve_block(ws, mean, rasters, box, fresh, rules, keys, tally):
 
     Returns which of the block's own rows and lanes changed, as masks.
     """
-    dist, friction, elevation = rasters
+    ws = borrowed(ws)
+    mean = borrowed(mean)
+    rules = borrowed(rules)
+    dist, friction, elevation = borrowed(rasters)
     top, left, height, width = box
     reach = rules.reach
     _load(ws, np.int64(DISTANCE), dist, top, left, height, width, reach, rules.unreached)

@@ -2,8 +2,8 @@
 
 *Method.* The tile is cut into blocks; a heap keeps the least value by which something outside a
 block can still lower a cell in it. The block with the least key is brought to its own fixpoint by
-sweeps (relax_sweeps.py), and gives the blocks around it new keys. Heap empty = fixpoint: nothing is
-capped. Blocks with a heap: Chacon and Vladimirsky, doi:10.1137/120866117.
+sweeps (sweeps.py), and gives the blocks around it new keys (queue.py). Heap empty = fixpoint:
+nothing is capped. Blocks with a heap: Chacon and Vladimirsky, doi:10.1137/120866117.
 
 *Why it is exact and deterministic.* Costs are not negative and rounding is monotone, so the least
 left-to-right sum over all paths is a fixpoint that every order of lowering reaches, and each value
@@ -17,6 +17,8 @@ Offsets in the workspace are below 2**17; a tile may have any number of cells th
 from __future__ import annotations
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,121 +27,15 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import HALO, LANES, MOVES
+from orograph.kernels.relax.lanes import LANES, MOVES
 from orograph.kernels.relax.models import BY_FRICTION, CostModel, Rules, cost_rules, edge_lengths
-from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace, solve_block
+from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
+from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
+from orograph.kernels.threads import threads_of_visit
 
 Array = npt.NDArray[Any]
-_BY = np.array([-1, 1, 0, 0, -1, -1, 1, 1])
-_BX = np.array([0, 0, -1, 1, -1, 1, -1, 1])
-
-
-@compiled
-def _sift_up(heap, place, keys, i):
-    block = heap[i]
-    key = keys[block]
-    while i > 0:
-        parent = (i - 1) >> 1
-        other = heap[parent]
-        if keys[other] <= key:
-            break
-        heap[i] = other
-        place[other] = i
-        i = parent
-    heap[i] = block
-    place[block] = i
-
-
-@compiled
-def _pop(heap, place, keys, size):
-    """Remove the block with the least key from a heap of ``size`` blocks."""
-    top = heap[0]
-    place[top] = -1
-    last = heap[size - 1]
-    size -= 1
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and keys[heap[child + 1]] < keys[heap[child]]:
-            child += 1
-        if keys[heap[child]] >= keys[last]:
-            break
-        heap[i] = heap[child]
-        place[heap[i]] = i
-        i = child
-    if size:
-        heap[i] = last
-        place[last] = i
-    return top
-
-
-@compiled
-def _relax(dist, friction, elevation, keys, fresh, block, rules, bound):
-    """Visit blocks, least key first, until none is below the bound; tally of what was done."""
-    rows, columns = keys.shape
-    height = dist.shape[0] - 2 * rules.reach
-    width = dist.shape[1] - 2 * rules.reach
-    key = keys.reshape(-1)
-    new_block = fresh.reshape(-1)
-    heap = np.empty(key.size, np.int64)
-    place = np.full(key.size, -1, np.int64)
-    size = 0
-    for b in range(key.size):
-        if key[b] < bound:
-            heap[size] = b
-            _sift_up(heap, place, key, size)
-            size += 1
-    tally = np.zeros(6, np.int64)  # as in RelaxStats, from visits on
-    if size == 0:
-        return tally
-    ws = make_workspace(dist, rules)
-    mean = np.empty(LANES)
-    found = np.empty(8, dist.dtype)
-    while size:
-        b = _pop(heap, place, key, size)
-        size -= 1
-        key[b] = rules.unreached
-        by = b // columns
-        bx = b - by * columns
-        top = by * block
-        left = bx * block
-        h = min(block, height - top)
-        w = min(block, width - left)
-        tally[0] += 1
-        box = (top, left, h, w)
-        changed_rows, changed_columns = solve_block(
-            ws, mean, (dist, friction, elevation), box, new_block[b], rules, found, tally
-        )
-        new_block[b] = 0
-        border = (np.int64(1) << rules.reach) - 1
-        if top < rules.reach and changed_rows & (border << HALO):
-            tally[5] |= 1 << NORTH
-        if top + h > height - rules.reach and changed_rows >> (HALO + h - rules.reach):
-            tally[5] |= 1 << SOUTH
-        if left < rules.reach and changed_columns & (border << HALO):
-            tally[5] |= 1 << WEST
-        if left + w > width - rules.reach and changed_columns >> (HALO + w - rules.reach):
-            tally[5] |= 1 << EAST
-        for q in range(8):
-            value = found[q]
-            ny = by + _BY[q]
-            nx = bx + _BX[q]
-            if not (value <= rules.limit and value < rules.unreached):
-                continue
-            if not (0 <= ny < rows and 0 <= nx < columns):
-                continue
-            c = ny * columns + nx
-            if value < key[c]:
-                key[c] = value
-                if value < bound:
-                    if place[c] < 0:
-                        place[c] = size
-                        heap[size] = c
-                        size += 1
-                    _sift_up(heap, place, key, place[c])
-    return tally
+CELLS_A_THREAD = 2**16  # fewer are done before a thread has started
+IDLE_SECONDS = 1e-4
 
 
 @compiled
@@ -404,14 +300,33 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
         limit = state.dist.dtype.type(math.ceil(bound) if state.rules.integer else bound)
         if float(limit) < bound:  # rounded down, maybe to the least key itself
             limit = np.nextafter(limit, state.rules.unreached)
-    tally = _relax(
-        state.dist,
-        state.friction,
-        state.elevation,
-        state.keys,
-        state.fresh,
-        state.block,
-        state.rules,
-        limit,
+    if state.keys.min() >= limit:
+        return RelaxStats(state.pending, 0, 0, 0, 0, 0, 0)
+    queue = (
+        np.empty(state.keys.size, np.int64),
+        np.empty(state.keys.size, np.int64),
+        state.keys.reshape(-1),
+        np.zeros(COUNTS, np.int64),
     )
-    return RelaxStats(state.pending, *(int(n) for n in tally))
+    fill(queue, limit)
+
+    def work() -> Array:
+        """Visit blocks until no thread does so any more; return the tally of this one."""
+        rasters = state.dist, state.friction, state.elevation
+        ws, mean = make_workspace(state.dist, state.rules), np.empty(LANES)
+        tally = np.zeros(6, np.int64)
+        task = state.fresh, queue, ws, mean, state.block, state.rules, limit, tally
+        while not visit_blocks(rasters, *task):
+            time.sleep(IDLE_SECONDS)
+        return tally
+
+    others = min(threads_of_visit(), state.dist.size // CELLS_A_THREAD) - 1
+    if others < 1:
+        tallies = [work()]
+    else:
+        with ThreadPoolExecutor(others, "orograph-relax") as pool:
+            helpers = [pool.submit(work) for _ in range(others)]
+            tallies = [work(), *(helper.result() for helper in helpers)]
+    counts = np.sum([tally[:5] for tally in tallies], axis=0)
+    sides = np.bitwise_or.reduce([tally[5] for tally in tallies])
+    return RelaxStats(state.pending, *counts.tolist(), int(sides))

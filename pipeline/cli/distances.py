@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import orograph as og
+from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.tiles.arguments import check_path
 from orograph.tiles.store.export import check_file
@@ -58,6 +59,7 @@ def add_distances(
     pairs.add_argument("--method", default="auto", help="such as floyd-warshall or dijkstra")
     pairs.add_argument("--no-edge", type=float, help="value of a dense matrix for 'no edge'")
     pairs.add_argument("--overwrite", action="store_true")
+    add_backend(pairs)
     pairs.set_defaults(command=_all_pairs)
 
 
@@ -139,6 +141,7 @@ def _all_pairs(options: argparse.Namespace) -> None:
         method=options.method,
         out=None if as_csv else options.out,
         overwrite=options.overwrite,
+        backend=options.backend,
         **given,
     )
     if as_csv:

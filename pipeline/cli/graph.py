@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 import orograph as og
+from orograph.cli.options import add_backend
 from orograph.graphs.shortest_paths import METHODS
 from orograph.tiles.graph.graph import Graph
 
@@ -20,6 +21,7 @@ def add_graph(commands: Any) -> None:
     read.add_argument("store", help="Zarr group to write")
     read.add_argument("--coordinates", help="DIMACS file of coordinates (.co)")
     read.add_argument("--parts", type=int, default=None)
+    _add_takeover(read)
     _add_direction(read)
     read.set_defaults(command=_read)
 
@@ -47,13 +49,18 @@ def _add_direction(parser: argparse.ArgumentParser) -> None:
     way.add_argument("--undirected", dest="directed", action="store_false")
 
 
+def _add_takeover(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
+
+
 def _add_operation(kinds: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = kinds.add_parser(name, help=text)
     parser.add_argument("graph", help="a store of 'orograph graph read', or what that takes")
     parser.add_argument("out", help="Zarr store to write")
     _add_direction(parser)
-    parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
+    add_backend(parser)
     parser.add_argument("--overwrite", action="store_true")
+    _add_takeover(parser)
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     return parser
 
@@ -66,6 +73,7 @@ def _read(options: argparse.Namespace) -> None:
             directed=options.directed,
             parts=options.parts,
             store=options.store,
+            takeover=options.takeover,
         )
     )
 
@@ -121,6 +129,7 @@ def _run(operation: Any, graph: Graph, options: argparse.Namespace, **own: Any) 
         out=options.out,
         overwrite=options.overwrite,
         resume=options.resume,
+        takeover=options.takeover,
         backend=options.backend,
         **own,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orograph as og
+from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arguments import check_path
@@ -40,6 +41,7 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], A
     build.add_argument("--overwrite", action="store_true")
     build.add_argument("--takeover", action="store_true", help="take the place of another writer")
     build.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
+    add_backend(build)
     workers = build.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: threads, one a core")
     workers.add_argument("--scheduler", help="address of a running Dask scheduler")
@@ -84,6 +86,7 @@ def _build(
             overwrite=options.overwrite,
             takeover=options.takeover,
             resume=options.resume,
+            backend=options.backend,
             client=cluster,
             **{name: value for name, value in sides.items() if value is not None},
         )

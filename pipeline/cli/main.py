@@ -18,6 +18,7 @@ from orograph.cli.distances import (
     source_options,
 )
 from orograph.cli.files import add_files
+from orograph.cli.options import add_backend
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.execution.geotiff import SUFFIXES
@@ -112,6 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     cost.add_argument("out", help="Zarr store to write, or a GeoTIFF with --outputs cost")
     add_sources(cost)
     cost.add_argument("--elevation", help="store or raster file")
+    cost.add_argument(
+        "--links", metavar="GRAPH", help="roads, bridges, ferries: what 'orograph graph read' wrote"
+    )
     cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
     cost.add_argument("--direction", choices=("from", "to"), default="from")
     cost.add_argument("--connectivity", type=int, choices=(4, 8, 16), default=8)
@@ -162,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     reach.add_argument("--nodata", type=float, default=None)
     reach.add_argument("--snap", action="store_true", help="move points to a passable cell nearby")
+    add_backend(reach)
     reach.add_argument("--no-path", action="store_true", help="do not print the way")
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
@@ -184,7 +189,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
-    parser.add_argument("--backend", choices=("auto", "numba", "cuda"), default=None)
+    add_backend(parser)
     workers = parser.add_mutually_exclusive_group()
     workers.add_argument("--workers", type=int, default=None, help="default: one a core or GPU")
     workers.add_argument("--scheduler", help="address of a running Dask scheduler")
@@ -252,6 +257,7 @@ def _cost(options: argparse.Namespace) -> None:
         (friction, options.sources or options.point),
         options,
         elevation=options.elevation,
+        links=None if options.links is None else og.read_graph(options.links),
         cost=options.cost,
         direction=options.direction,
         connectivity=options.connectivity,
@@ -300,6 +306,7 @@ def _reach(options: argparse.Namespace) -> None:
         snap=options.snap,
         nodata=options.nodata,
         tile=options.tile,
+        backend=options.backend,
     )
     assert isinstance(reach, og.Reach)
     assert reach.hops is not None

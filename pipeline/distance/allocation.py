@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks, link_table
 from orograph.distance.problem import Distance
 from orograph.distance.sources import is_source
 from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.execution.context import RunContext
+from orograph.execution.job import Table
 from orograph.execution.run import Progress
 from orograph.kernels.backends import NumbaBackend
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.shortest_path_tree import (
+    BY_LINK,
     NO_DIRECTION,
     NOBODY,
     back_directions,
@@ -68,6 +72,7 @@ class State:
     labels: npt.NDArray[np.int64]
     hops: npt.NDArray[np.int64]
     changed: npt.NDArray[np.bool_]
+    links: LinkSteps | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,20 @@ class AllocationProblem:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """What is written."""
-        return tuple(v for v in (BACK_DIRECTION, ALLOCATION) if v.name in self.wanted)
+        wanted = set(self.wanted)
+        if self.links is not None and BACK_DIRECTION.name in wanted:
+            wanted.add(BACK_LINK.name)
+        return tuple(v for v in (BACK_DIRECTION, BACK_LINK, ALLOCATION) if v.name in wanted)
+
+    @property
+    def links(self) -> Links | None:
+        """Those of the distances."""
+        return self.distance.links
+
+    @property
+    def link_blank(self) -> list[Any]:
+        """A distance that is none, and the pair (label, hops) of nobody."""
+        return [*self.distance.link_blank, NOBODY, NOBODY]
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
         """Return the tiles with sources."""
@@ -119,7 +137,10 @@ class AllocationProblem:
         np.minimum.at(labels, (rows, columns), own)
         hops[rows, columns] = 0
         changed[rows, columns] = True
-        return State(place, tile, labels, hops, changed)
+        state = State(place, tile, labels, hops, changed)
+        if self.links is not None:
+            state.links = LinkSteps(TileLinks(self.links, window), state, self.distance.link_blank)
+        return state
 
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Array]
@@ -137,7 +158,14 @@ class AllocationProblem:
         labels = source_labels(values, rows, columns, window)
         return rows, columns, np.zeros(rows.size, distance.dtype), labels
 
-    def visit(self, state: State, halo: Border, sent: Border, bound: float) -> Visit:
+    def visit(
+        self,
+        state: State,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
         """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
         tile, reach = state.tile, self.halo_width
         _take_in(state, halo, reach)
@@ -145,7 +173,11 @@ class AllocationProblem:
             dist = tile.dist[state.changed]
             pending = float(dist.min()) if dist.size else math.inf
             return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
+        if state.links is not None and links is not None:
+            state.links.take(links)
         settled = spread_labels(tile, state.labels, state.hops, state.changed)
+        while state.links is not None and state.links.spread():
+            settled += spread_labels(tile, state.labels, state.hops, state.changed)
         labels, hops = inner_of(state.labels, reach), inner_of(state.hops, reach)
         border: Border = []
         outward = []
@@ -163,7 +195,11 @@ class AllocationProblem:
             key = float(dist[new].min()) if new.any() else math.inf
             border.append(np.stack([own, steps]) if new.any() else None)
             outward.append(key)
-        return Visit(math.inf, outward, border, settled, int(np.count_nonzero(labels < NOBODY)))
+        news = None
+        if state.links is not None and links is not None:
+            news = state.links.news(links.sent)
+        reached = int(np.count_nonzero(labels < NOBODY))
+        return Visit(math.inf, outward, border, settled, reached, links=news)
 
     def pack(self, state: State) -> Any:
         """Labels and hops; distances are read again."""
@@ -185,7 +221,10 @@ class AllocationProblem:
         """Return the outputs of a converged tile."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
-            outputs[BACK_DIRECTION.name] = back_directions(state.tile, state.labels, state.hops)
+            codes = back_directions(state.tile, state.labels, state.hops)
+            outputs[BACK_DIRECTION.name] = codes
+            if state.links is not None:
+                outputs[BACK_LINK.name] = state.links.mark(codes)
         if ALLOCATION.name in self.wanted:
             labels = inner_of(state.labels, self.halo_width)
             outputs[ALLOCATION.name] = np.where(labels == NOBODY, NO_SOURCE, labels)
@@ -194,6 +233,88 @@ class AllocationProblem:
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Nothing beyond what the distances say."""
         return {}
+
+
+class LinkSteps:
+    """The steps along links that attain the distances of a tile, and what they carry."""
+
+    def __init__(self, links: TileLinks, state: State, blank: list[Any]) -> None:
+        self._state, self._links = state, links
+        tail, head = links.inside
+        nothing = blank[0]
+        cost = self._at(state.tile.dist, tail)
+        cost[cost < nothing] += links.inside_cost[cost < nothing]
+        on = (cost < nothing) & (cost == self._at(state.tile.dist, head))
+        self._tail, self._head, self._edge = tail[on], head[on], links.inside_edge[on]
+        nobody = np.full(len(links.arriving), NOBODY)
+        self._arrived = nobody, nobody
+
+    def _at(self, values: Array, cells: Array) -> Array:
+        """Return the values of cells, counted without the halo."""
+        reach = self._state.tile.rules.reach
+        there: Array = values[tuple(cells.T + reach)]
+        return there
+
+    def take(self, known: LinkBorder) -> None:
+        """Take in the pairs that arrive along links which attain the distance of their head."""
+        cost, labels, hops = known.arriving
+        off = cost != self._at(self._state.tile.dist, self._links.arriving)
+        self._arrived = np.where(off, NOBODY, labels), np.where(off, NOBODY, hops)
+        self._lower(self._links.arriving, *self._arrived)
+
+    def spread(self) -> bool:
+        """Carry pairs along the links within the tile; return whether any cell was improved."""
+        improved = False
+        while self._lower(self._head, *self._pairs(self._tail)):
+            improved = True
+        return improved
+
+    def _pairs(self, cells: Array) -> tuple[Array, Array]:
+        return self._at(self._state.labels, cells), self._at(self._state.hops, cells)
+
+    def _lower(self, cells: Array, labels: Array, hops: Array) -> bool:
+        """Give cells the pairs of those a step before them, where these are less."""
+        own, steps = self._pairs(cells)
+        new = np.flatnonzero((labels < own) | ((labels == own) & (hops + 1 < steps)))
+        new = new[np.lexsort((hops[new], labels[new]))[::-1]]  # the least is written last
+        state = self._state
+        where = tuple(cells[new].T + state.tile.rules.reach)
+        state.labels[where], state.hops[where] = labels[new], hops[new] + 1
+        state.changed[where] = True
+        return bool(new.size)
+
+    def news(self, sent: list[Array]) -> LinkNews | None:
+        """Return the distances and pairs that leave along links, if any is new."""
+        links, dist = self._links, self._state.tile.dist
+        labels, hops = self._pairs(links.leaving)
+        new = (labels < sent[1]) | ((labels == sent[1]) & (hops < sent[2]))
+        if not new.any():
+            return None
+        cost = self._at(dist, links.leaving)
+        cost[new] += links.leaving_cost[new]
+        values = [np.where(new, a, b) for a, b in zip((cost, labels, hops), sent, strict=True)]
+        return LinkNews(values, np.where(new, cost, np.inf).astype(np.float64))
+
+    def mark(self, codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+        """Set the codes of cells that only a link leads back from; return the edges, -1 elsewhere.
+
+        Of several the edge of the least number.
+        """
+        back = np.full(codes.shape, NO_LINK)
+        labels, hops = (
+            np.concatenate(both)
+            for both in zip(self._pairs(self._tail), self._arrived, strict=True)
+        )
+        heads = np.concatenate([self._head, self._links.arriving])
+        edges = np.concatenate([self._edge, self._links.arriving_edge])
+        own, steps = self._pairs(heads)
+        fits = (codes[tuple(heads.T)] == NO_DIRECTION) & (own < NOBODY)
+        fits &= (labels == own) & (hops + 1 == steps)
+        order = np.flatnonzero(fits)
+        order = order[np.argsort(edges[order])[::-1]]
+        where = tuple(heads[order].T)
+        back[where], codes[where] = edges[order], BY_LINK
+        return back
 
 
 def source_labels(
@@ -279,9 +400,13 @@ class DistanceThenAllocation:
         self.allocation.run(client, (handle, "allocation"), cancelled)
         return attributes
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """There is none."""
-        return {}
+    def table(self) -> Table:
+        """Return where links lead, if back directions go along them."""
+        if all(v.name != BACK_LINK.name for v in self._problem.outputs):
+            return {}
+        links = self._problem.distance.links
+        assert links is not None
+        return link_table(links, self._rasters[0].georeference)
 
     def statistics(self) -> dict[str, int]:
         """Return the statistics of the distances."""

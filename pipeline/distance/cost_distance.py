@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from zlib import crc32
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from orograph.distance.arguments import (
     open_surface,
 )
 from orograph.distance.checks import longest_step
+from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance, warm_up
 from orograph.distance.sources import is_source, parse_sources
 from orograph.engines.frontier.driver import Frontier
@@ -37,6 +39,7 @@ from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import ArrayRaster
@@ -56,6 +59,7 @@ def cost_distance(
     sources: Any,
     *,
     elevation: Any = ...,
+    links: Graph | None = ...,
     cost: str = ...,
     coefficients: Mapping[str, float] | None = ...,
     direction: str = ...,
@@ -83,6 +87,7 @@ def cost_distance(
     sources: Any,
     *,
     elevation: Any = ...,
+    links: Graph | None = ...,
     cost: str = ...,
     coefficients: Mapping[str, float] | None = ...,
     direction: str = ...,
@@ -109,6 +114,7 @@ def cost_distance(
     sources: Any,
     *,
     elevation: Any = None,
+    links: Graph | None = None,
     cost: str = "friction",
     coefficients: Mapping[str, float] | None = None,
     direction: str = "from",
@@ -156,6 +162,11 @@ def cost_distance(
         smaller label counts, and what of them lies on nodata is left out.
     elevation : raster, optional
         Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
+    links : Graph, optional
+        Roads, bridges, ferries: edges between cells, as `read_graph` returns them. A vertex lies in
+        the cell of its coordinates, in the CRS of the raster; in a graph without coordinates its id
+        is the number of the cell, row by row from 0. Weights are costs, not negative; edges lead
+        both ways unless the graph is directed.
     cost : str
         ``"friction"``: mean friction of the two cells times the length of the step.
         ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
@@ -184,13 +195,14 @@ def cost_distance(
     initial_cost : float or sequence of float
         Cost at the sources: one number, or one for each point.
     snap : bool or int
-        Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
-        of cells.
+        Move points, and ends of links, that lie on nodata to the nearest valid cell: True within 10
+        cells, or a number of cells.
     dtype : {"float64", "float32", "int64"}
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
         exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
-        half cells are no integers, and so do ``max_cost`` and ``initial_cost``; steps must have
-        whole lengths, so ``cell_size=1`` and 4 neighbours are usual. They end at 2**60.
+        half cells are no integers, and so do ``max_cost`` and ``initial_cost``; weights of links
+        are doubled. Steps must have whole lengths, so ``cell_size=1`` and 4 neighbours are usual.
+        Costs end at 2**60.
     outputs : str or sequence of str
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata : float or int, optional
@@ -206,12 +218,14 @@ def cost_distance(
     xarray.Dataset
         ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
         of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
-        knight's moves, clockwise from the one two columns east and one row south; 255 where
-        unreached. ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
+        knight's moves, clockwise from the one two columns east and one row south; 17 a link; 255
+        where unreached. With links ``back_link``, int64: the number of the edge along which code 17
+        leads, -1 elsewhere, and ``link_x`` and ``link_y`` (link, end): where each edge leads.
+        ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
         none is reached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond
         barriers or ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
         ``coefficients``, ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or
-        ``"geodesic"``), ``dtype``.
+        ``"geodesic"``), ``dtype``, and ``links``, how many directed steps along links there are.
 
     Raises
     ------
@@ -267,22 +281,26 @@ def cost_distance(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         source_labels(values, rows, columns, whole)
+    per_unit = (4 if connectivity == 16 else 2) if dtype == "int64" and cost == "friction" else 1
+    reverse = direction == "to"
+    joined = parse_links(links, surface.rasters, np.dtype(dtype), per_unit, reverse, snap)
     named = dict(surface.named)
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
     problem = Distance.on_rasters(
         named,
-        CostModel(cost, direction == "to", model_coefficients(cost, coefficients)),
+        CostModel(cost, reverse, model_coefficients(cost, coefficients)),
         np.dtype(dtype),
         connectivity,
         lengths,
         max_cost=max_cost,
         sources=cells,
         targets=targets,
+        links=joined,
         backend=choose_backend("open_tile", rasters, options),
     )
-    parameters = {
+    parameters: dict[str, Any] = {
         "parameters": repr(
             (
                 *(problem.model, dtype, connectivity, max_cost, lengths.tolist()),
@@ -293,6 +311,9 @@ def cost_distance(
         "targets": repr(problem.targets),
         "outputs": list(wanted),
     }
+    if joined is not None:
+        arrays = joined.tail, joined.head, joined.cost, joined.edge
+        parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
     job = raster_job(

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.links import LINK_ENDS, NO_LINK
 from orograph.distance.sources import check_same_place, snap_cells
-from orograph.kernels.relax.backtrack import LOST, SOURCE, follow
+from orograph.kernels.relax.backtrack import LINKED, LOST, SOURCE, follow
 from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.plotting import html
@@ -117,24 +118,39 @@ class LeastCostPath:
         return hash((self.cost, self.cells.tobytes(), self.coordinates.tobytes()))
 
     def __repr__(self) -> str:
-        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        start, end = self._ends
+        if not self.coordinates.size:
+            count = len(self.cells)
+            return f"<orograph.LeastCostPath: {count} vertices of a graph, from {start} to {end}>"
         return (
             f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
-            f"{self.length:g}, from ({x:.10g}, {y:.10g}) to ({end_x:.10g}, {end_y:.10g})>"
+            f"{self.length:g}, from ({start}) to ({end})>"
         )
 
     def _repr_html_(self) -> str:
-        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        start, end = self._ends
+        if not self.coordinates.size:
+            rows = {"vertices": len(self.cells), "from": start, "to": end}
+            return html.table("Path in a graph", rows)
         crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
         rows = {
             "cost": f"{self.cost:g}",
             "length": f"{self.length:g}",
             "cells": len(self.cells),
-            "from": f"{x:.10g}, {y:.10g}",
-            "to": f"{end_x:.10g}, {end_y:.10g}",
+            "from": start,
+            "to": end,
             "CRS": crs,
         }
         return html.table("Least-cost path", rows, html.sketch(self.coordinates))
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        """The first and the last point; the vertices, where a graph has no coordinates."""
+        if not self.coordinates.size:
+            first, last = self.cells[[0, -1]].tolist()
+            return repr(first), repr(last)
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        return f"{x:.10g}, {y:.10g}", f"{end_x:.10g}, {end_y:.10g}"
 
 
 class LeastCostPaths(list[LeastCostPath]):
@@ -237,7 +253,7 @@ def least_cost_path(
     rows, columns = cells_of(where, place, directions.shape, "points")
     what = "cells that were not reached: barriers, or beyond barriers or max_cost"
     rows, columns = snap_to_valid(rows, columns, directions, where, reach, "points", what)
-    reader = _Reader(directions)
+    reader = _Reader(directions, dataset)
     paths = LeastCostPaths()
     for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         cells = reader.trace(number, row, column)
@@ -374,7 +390,7 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
     shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
     check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
-    for name in ("cost_model", "coefficients", "connectivity", "cell_size"):
+    for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
         _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
     kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
     _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
@@ -409,8 +425,9 @@ def _check_equal(name: str, one: Any, other: Any) -> None:
 class _Reader:
     """Back directions window by window; the last few windows are kept."""
 
-    def __init__(self, directions: Raster) -> None:
+    def __init__(self, directions: Raster, result: xr.Dataset) -> None:
         self._directions = directions
+        self._result = result
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
@@ -431,7 +448,10 @@ class _Reader:
             if how == SOURCE:
                 return np.concatenate(parts)
             y, x = parts[-1][-1].tolist()
-            row, column = outside[0] + window.y, outside[1] + window.x
+            if how == LINKED:
+                row, column = self._over_link(number, y, x)
+            else:
+                row, column = outside[0] + window.y, outside[1] + window.x
             if how == LOST or (row, column) in entered:
                 raise InputError(
                     f"result: back directions of point {number} lead nowhere at row {y}, column "
@@ -443,6 +463,35 @@ class _Reader:
                     f"row {row}, column {column}: it is a part of a result; give the whole one, or "
                     "a part with the way to the source"
                 )
+
+    def _over_link(self, number: int, row: int, column: int) -> tuple[int, int]:
+        """Return the cell to which the link of a cell leads back."""
+        missing = {"back_link", *LINK_ENDS} - set(self._result)
+        if missing:
+            raise InputError(
+                f"result: the path of point {number} goes along a link, and it has no "
+                f"{min(missing)}; give all that cost_distance has returned"
+            )
+        edge = int(self._links.read(Window(row, column, 1, 1))[0, 0])
+        ends = [self._result[name] for name in LINK_ENDS]
+        if not 0 <= edge < ends[0].shape[0]:
+            raise InputError(f"result: back_link at row {row}, column {column} is no link: {edge}")
+        points = np.stack([axis[edge].values for axis in ends], axis=1)
+        place, shape = self._directions.georeference, self._directions.shape
+        try:
+            cells = np.stack(cells_of(points, place, shape, "links"), axis=1).tolist()
+        except InputError:
+            raise InputError(
+                f"result: the path of point {number} leaves it at row {row}, column {column}, "
+                f"along link {edge}: it is a part of a result; give the whole one"
+            ) from None
+        there = [cell for cell in cells if cell != [row, column]]
+        row, column = there[0] if there else (row, column)
+        return row, column
+
+    @cached_property
+    def _links(self) -> Raster:
+        return open_raster(self._result["back_link"], nodata=NO_LINK)
 
     def _window(self, row: int, column: int) -> tuple[Window, npt.NDArray[np.uint8]]:
         name = row // self._side, column // self._side

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.checks import check_friction, check_heights, longest_step
+from orograph.distance.links import TileLinks, visit_with_links
 from orograph.distance.sources import Sources, is_source
+from orograph.engines.frontier.links import LinkBorder, Links
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, halo_strips, inner_of
@@ -38,6 +40,7 @@ class State:
 
     place: Place
     tile: ResidentTile
+    links: TileLinks | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Distance:
     """Values of the raster of sources that count; None: all but 0 and nodata."""
     backend: str = "numba"
     """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
+    links: Links | None = None
 
     @classmethod
     def on_rasters(
@@ -135,7 +139,8 @@ class Distance:
             rows, columns = self._on_passable(surface, rows, columns)
         tile = get_backend(self.backend).open_tile(surface)
         tile.seed(rows, columns, costs)
-        return State(place, tile)
+        links = None if self.links is None else TileLinks(self.links, place.window)
+        return State(place, tile, links)
 
     def surface(self, place: Place, cells: Sequence[Array], frame: Window) -> TileState:
         """Return the costs of a tile that nothing has reached, in the backend's memory."""
@@ -212,9 +217,23 @@ class Distance:
         here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
         return rows[here], columns[here], self.sources.costs[here]
 
-    def visit(self, state: State, halo: Border, sent: Border, bound: float) -> Visit:
+    @property
+    def link_blank(self) -> list[Any]:
+        """A distance that is none."""
+        return [np.int64(BARRIER) if self.dtype.kind == "i" else self.dtype.type(np.inf)]
+
+    def visit(
+        self,
+        state: State,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
         """Set the halo, relax up to the bound, and return what is new on the border."""
-        return Visit(*state.tile.exchange(halo, sent, bound))
+        if state.links is None or links is None:
+            return Visit(*state.tile.exchange(halo, sent, bound))
+        return visit_with_links(state.tile, state.links, links, halo, sent, bound)
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""
@@ -300,6 +319,7 @@ class Distance:
             "max_cost": self.max_cost if math.isfinite(self.max_cost) else "infinite",
             "cell_size": [dy, dx] if self.lengths.shape[1] == 1 else "geodesic",
             "dtype": str(self.dtype),
+            **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},
         }
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
-import uuid
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.files import sync_file
+from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.export import check_file, to_geotiff
 from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.publish import mark_complete, partial_path
+from orograph.tiles.store.storage import Storage, local_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from orograph.execution.options import RunOptions
 
 SUFFIXES = (".tif", ".tiff")
+WHOLE = "whole.tif"
+"""The finished file in the folder of the run, and another name of the file that has its own."""
 
 
 @dataclass(frozen=True)
@@ -33,30 +36,36 @@ class FileTarget:
 
     @property
     def store(self) -> Path:
-        """Where the run works, and goes on if it was stopped."""
+        """The store that the result would be; it gets no name, the file does."""
         return self.path.with_name(f".{self.path.name}.zarr")
 
-    def write_after(self, work: Callable[[], Any], lease: Lease) -> Callable[[], Any]:
-        """Return work that writes the file of what ``work`` returns, and opens it.
+    def write(self, result: Storage, lease: Lease) -> xr.Dataset:
+        """Write the file of a whole result, and return it opened.
 
         ``lease`` is that of the file, which the caller holds.
         """
+        mark_complete(result)
+        if not self.is_written():
+            store = local_path(result)
+            folder = store.parent
+            whole, named = folder / WHOLE, folder / "named.tif"
+            for left in (whole, named):  # by a run that was killed
+                left.unlink(missing_ok=True)
+            plain = to_geotiff(store, folder / "plain.tif", variable=self.variable, overwrite=True)
+            _write_optimised(plain, whole)
+            os.link(whole, named)
+            lease.check()
+            os.replace(named, self.path)
+            sync_file(self.path.parent)
+        stored = open_dataset(result)
+        opened = open_file(self.path, self.variable, stored)
+        stored.close()
+        return opened
 
-        def write() -> xr.Dataset:
-            with lease.errors():
-                stored: xr.Dataset = work()
-                hidden = self.path.with_name(f".orograph-{uuid.uuid4().hex}.tif")
-                try:
-                    to_geotiff(self.store, hidden, variable=self.variable)
-                    _write_optimised(hidden, self.path, lease)
-                finally:
-                    hidden.unlink(missing_ok=True)
-            opened = open_file(self.path, self.variable, stored)
-            stored.close()
-            shutil.rmtree(self.store)
-            return opened
-
-        return write
+    def is_written(self) -> bool:
+        """Return whether the file is that of a run that has not tidied up."""
+        kept = partial_path(self.store).glob(f"*/{WHOLE}")
+        return self.path.exists() and any(map(self.path.samefile, kept))
 
 
 def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
@@ -79,26 +88,27 @@ def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
             f"{len(names)} ({', '.join(names) or 'none'}); ask for one output, or give a store, "
             "such as out='x.zarr', and then og.to_geotiff(...)"
         )
-    check_file(path, options.overwrite)
-    return FileTarget(path, names[0])
+    target = FileTarget(path, names[0])
+    check_place(target, options)
+    return target
 
 
-def _write_optimised(source: Path, path: Path, lease: Lease) -> None:
-    """Copy a GeoTIFF into one laid out for the cloud (COG), which takes its name when it is whole.
+def check_place(target: FileTarget, options: RunOptions) -> None:
+    """Raise StoreExistsError if the file exists, and is not to be replaced."""
+    check_file(target.path, options.overwrite or (options.resume and target.is_written()))
+
+
+def _write_optimised(source: Path, path: Path) -> None:
+    """Copy a GeoTIFF into one laid out for the cloud (COG).
 
     Its overviews hold cells of the raster, no means: labels and codes cannot be averaged.
     """
     import rasterio.shutil
 
-    whole = source.with_suffix(".cog.tif")
     form = {"COMPRESS": "DEFLATE", "PREDICTOR": "YES", "BIGTIFF": "IF_SAFER",
             "OVERVIEW_RESAMPLING": "NEAREST", "NUM_THREADS": "ALL_CPUS"}  # fmt: skip
-    try:
-        rasterio.shutil.copy(source, whole, driver="COG", **form)
-        lease.check()
-        os.replace(whole, path)
-    finally:
-        whole.unlink(missing_ok=True)
+    rasterio.shutil.copy(source, path, driver="COG", **form)
+    sync_file(path)
 
 
 def open_file(path: Path, variable: str, stored: xr.Dataset) -> xr.Dataset:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +24,7 @@ from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.clusters import LateClient
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
-from orograph.execution.geotiff import file_target
+from orograph.execution.geotiff import check_place, file_target
 from orograph.execution.job import Engine, Job
 from orograph.execution.options import (
     RunOptions,
@@ -43,7 +44,6 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
 from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.store.create import add_table, update_attributes
-from orograph.tiles.store.export import check_file
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
@@ -101,11 +101,16 @@ def _prepare(
         refuse_overlap(raster, target.path)
     lease = Lease(target.path, options.takeover).acquire(on_loss=cancelled.set)
     held.callback(lease.release)
-    check_file(target.path, options.overwrite)  # another may have written it meanwhile
-    # a store of that name is left from a run that was stopped after it had published it
-    options = replace(options, out=target.store, overwrite=not options.resume)
-    work, client = _on_disk(job, options, cancelled, engines, held)
-    return target.write_after(work, lease), client
+    check_place(target, options)  # another may have written it meanwhile
+    options = replace(options, out=target.store)
+    write = partial(target.write, lease=lease)
+    work, client = _on_disk(job, options, cancelled, engines, held, write)
+
+    def work_and_explain() -> T:
+        with lease.errors():
+            return work()
+
+    return work_and_explain, client
 
 
 def _in_memory(
@@ -132,7 +137,9 @@ def _on_disk(
     cancelled: Event,
     engines: list[Engine],
     held: ExitStack,
+    write: Callable[[Storage], Any] | None = None,
 ) -> tuple[Callable[[], T], Client | None]:
+    """As `_prepare`; ``write``, if given, makes the result of the finished store, not published."""
     scratch, out, identity, lease = None, options.out, {}, None
     if out is None:
         scratch = held.enter_context(
@@ -197,6 +204,10 @@ def _on_disk(
             update_attributes(space.result, None, attributes)
         add_table(space.result, engine.table())
         refuse_changed(before, job.versions())
+        if write is not None:
+            written: T = write(space.result)
+            space.clear()
+            return written
         space.publish()
         result = job.open(space.out)
         return result if scratch is None else job.load(result)

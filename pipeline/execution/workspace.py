@@ -5,11 +5,12 @@ result take its name. So a store that exists under its name is complete, and a f
 ``.partial`` holds all that is needed to go on:
 
     out.partial/run.json            what the run computes, and its token
-    out.partial/<token>/            result.zarr, checkpoints, copies of inputs that were in memory
+    out.partial/<name>/             result.zarr, checkpoints, copies of inputs that were in memory
 
-Every run that begins anew draws a token, and the result carries it too. So a task of a stopped run
-that is still at work somewhere writes where no other run looks, and a result that was published
-just before everything was killed is known for what it is.
+Every run that begins anew draws a token, and the result carries it too: a result that was published
+just before everything was killed is known for what it is. The folder's name is drawn anew by a run
+that is resumed too, which moves the folder. So a task of a stopped run, or of one whose place was
+taken, that is still at work somewhere finds nothing to write to.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from orograph.tiles.store.publish import check_target, partial_storage, publish
 from orograph.tiles.store.storage import Location, Storage, open_storage
 
 IDENTITY = "run.json"
+RESULT = "result.zarr"
 
 
 class Workspace:
@@ -71,14 +73,13 @@ class Workspace:
         self._overwrite = overwrite
         self._lease = lease
         self._opened = False
-        self.token = uuid.uuid4().hex
+        self.token = self._name = uuid.uuid4().hex
         self.resumed = self.finished = False
         found = self._found()
         if found is not None and resume:
             self._check_identity(found["identity"])
             self.token = found["token"]
             self.finished = run_of(self.out) == self.token
-            self.resumed = self._resumable()
             if not self.finished:
                 self._check_format(found["format"])
         if not self.finished:
@@ -89,16 +90,18 @@ class Workspace:
                 f"out: an unfinished run is in {self.folder}; pass resume=True to go on with it, "
                 "or overwrite=True to start anew"
             )
+        if found is not None and resume and not self.finished:
+            self._take()
 
     @property
     def work(self) -> Storage:
         """Where this run keeps what is its own."""
-        return self.folder.child(self.token)
+        return self.folder.child(self._name)
 
     @property
     def result(self) -> Storage:
         """The store that is being written."""
-        return self.work.child("result.zarr")
+        return self.work.child(RESULT)
 
     def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
         """Make the folder ready, with an empty result unless the run is resumed."""
@@ -125,7 +128,9 @@ class Workspace:
     def publish(self) -> None:
         """Give the finished result its name and remove everything else."""
         publish(self.result, self.out, self._overwrite, self._lease)
-        self.clear()
+        with suppress(RunError):  # whoever has taken the place of this run since has the folder too
+            self.check()
+            self.clear()
 
     def check(self) -> None:
         """Raise RunError if another has taken the place of this run, or its folder is gone."""
@@ -165,13 +170,28 @@ class Workspace:
             )
         return None
 
-    def _resumable(self) -> bool:
+    def _take(self) -> None:
+        """Move the folder of the unfinished run to where only this one looks, and see what it has.
+
+        The run may be at work still, if its lease was taken over, or tasks of it on a cluster.
+        """
+        for name in filter(is_token, self.folder.names()):
+            held = self.folder.child(name)
+            if self._is_resumable(held.child(RESULT)):
+                while held.exists():
+                    with suppress(FileNotFoundError):  # its files come and go
+                        self.work.commit(held)
+                break
+        self.resumed = self._is_resumable(self.result)
+        self.finished = run_of(self.out) == self.token
+
+    def _is_resumable(self, result: Storage) -> bool:
         """Return whether the result of the unfinished run is there and its metadata are whole."""
         try:
-            read_metadata(self.result, unfinished=True)
+            read_metadata(result, unfinished=True)
         except (DamagedStoreError, InputError):
             return False
-        return run_of(self.result) == self.token
+        return run_of(result) == self.token
 
     def _check_format(self, found: Any) -> None:
         if found != FORMAT:

@@ -426,14 +426,19 @@ class DistanceIndex:
         """
         import xarray as xr
 
-        name = "points" if targets is None else "targets"
-        given = points if targets is None else targets
-        most = len(cells_of_points(self._store, given, snap, name)[0]) - (targets is None)
-        if not most:
-            raise InputError("points: one, and no targets; give two points at least, or targets")
-        k = check_integer("k", k, 1, most, "targets")
-        others = k + (targets is None)
-        start, _, costs = self._answer(lambda: self._table(points, targets, snap, others))
+        def ask() -> tuple[Any, npt.NDArray[Any], int]:
+            name = "points" if targets is None else "targets"
+            given = points if targets is None else targets
+            most = len(cells_of_points(self._store, given, snap, name)[0]) - (targets is None)
+            if not most:
+                raise InputError(
+                    "points: one, and no targets; give two points at least, or targets"
+                )
+            wanted = check_integer("k", k, 1, most, "targets")
+            start, _, costs = self._table(points, targets, snap, wanted + (targets is None))
+            return start, costs, wanted
+
+        start, costs, k = self._answer(ask)
         nothing = costs.dtype.type(BARRIER if costs.dtype.kind == "i" else np.inf)
         if targets is None:
             np.fill_diagonal(costs, nothing)

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from orograph.kernels.backends import get_backend
+from orograph.planning.patches import neighbour_pairs, patches
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
 from orograph.tiles.arguments import check_choice, check_integer
-from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import TABLE_ROWS
 
@@ -74,25 +76,39 @@ def count_components(raster: Raster, connectivity: int) -> int:
     A component that touches the border of its patch may go on beyond it, and counts half, unless
     it is a single cell.
     """
-    height, width = (min(SIDE, n) for n in raster.shape)
-    rows, columns = (
-        np.unique(np.linspace(0, n - side, PATCHES).astype(int)).tolist()
-        for n, side in zip(raster.shape, (height, width), strict=True)
-    )
-    count = 0.0
-    for y in rows:
-        for x in columns:
-            cells = raster.read(Window(y, x, height, width))
-            tile = get_backend("numba").label_tile(cells, raster.nodata, connectivity)
-            edges = (
-                (tile.labels[0], y > 0),
-                (tile.labels[-1], y + height < raster.shape[0]),
-                (tile.labels[:, 0], x > 0),
-                (tile.labels[:, -1], x + width < raster.shape[1]),
-            )
-            touching = np.zeros(tile.size.size + 1, bool)
-            for labels, goes_on in edges:
-                touching[labels] |= goes_on
-            count += tile.size.size - (touching[1:] & (tile.size > 1)).sum() / 2
-    patches = len(rows) * len(columns)
-    return math.ceil(count / (patches * height * width) * raster.shape[0] * raster.shape[1])
+    count, cells_looked_at = 0.0, 0
+    for part in patches(raster, SIDE, PATCHES):
+        labels, size = _label(raster.read(part), raster.nodata, connectivity)
+        edges = (
+            (labels[0], part.y > 0),
+            (labels[-1], part.y + part.height < raster.shape[0]),
+            (labels[:, 0], part.x > 0),
+            (labels[:, -1], part.x + part.width < raster.shape[1]),
+        )
+        touching = np.zeros(size.size, bool)
+        for border, goes_on in edges:
+            touching[border] |= goes_on
+        count += size.size - 1 - (touching[1:] & (size[1:] > 1)).sum() / 2
+        cells_looked_at += labels.size
+    return math.ceil(count / cells_looked_at * raster.shape[0] * raster.shape[1])
+
+
+def _label(
+    cells: npt.NDArray[Any], nodata: float | None, connectivity: int
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the labels of some cells, 0 for background, and the size of each.
+
+    By SciPy: to compile a kernel takes longer than all else that a plan does.
+    """
+    inside = valid_cells(cells, nodata) & (cells != 0)
+    number = np.arange(cells.size).reshape(cells.shape)
+    pairs = []
+    for v, u in zip(neighbour_pairs(number, connectivity), neighbour_pairs(cells, connectivity)):
+        joined = (u[0] == u[1]) & inside.flat[v[0]] & inside.flat[v[1]]
+        pairs.append((v[0][joined], v[1][joined]))
+    one, other = (np.concatenate(ends) for ends in zip(*pairs))
+    graph = coo_array((np.ones(one.size, bool), (one, other)), shape=(cells.size, cells.size))
+    parts = connected_components(graph, directed=False)[1].reshape(cells.shape)
+    found, labels = np.unique(np.where(inside, parts, -1), return_inverse=True)
+    labels = labels.reshape(cells.shape) + (found[0] >= 0)
+    return labels, np.bincount(labels.flat)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.arguments import check_outputs
-from orograph.kernels.terrain.basins import tile_basins
+from orograph.planning.patches import neighbour_pairs, patches
 from orograph.planning.plan import (
     CLIENT_BYTES,
     TASK_BYTES,
@@ -20,7 +19,7 @@ from orograph.planning.plan import (
     open_grid,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
-from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
 # bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
@@ -200,15 +199,17 @@ estimate_peaks = _estimate(
 
 def count_pits(raster: Raster, connectivity: int) -> int:
     """Return about as many pits as a raster has, if some patches are like all of it."""
-    height, width = (min(SIDE, n) for n in raster.shape)
-    rows, columns = (
-        np.unique(np.linspace(0, n - side, PATCHES).astype(int)).tolist()
-        for n, side in zip(raster.shape, (height, width), strict=True)
-    )
-    count = sum(
-        tile_basins(raster.read(Window(y, x, height, width)), raster.nodata, connectivity).pits.size
-        for y in rows
-        for x in columns
-    )
-    cells = len(rows) * len(columns) * height * width
-    return -(-count * raster.shape[0] * raster.shape[1] // cells)
+    count = cells_looked_at = 0
+    for part in patches(raster, SIDE, PATCHES):
+        heights = raster.read(part)
+        pit = valid_cells(heights, raster.nodata)
+        inside = pit.copy()
+        for (one, other), (valid, also), (earlier, later) in zip(
+            *(neighbour_pairs(cells, connectivity) for cells in (heights, inside, pit))
+        ):
+            both = valid & also
+            earlier &= ~(both & (other < one))
+            later &= ~(both & (one <= other))
+        count += int(pit.sum())
+        cells_looked_at += pit.size
+    return -(-count * raster.shape[0] * raster.shape[1] // cells_looked_at)

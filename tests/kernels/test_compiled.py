@@ -109,6 +109,18 @@ def test_callee_in_another_file_is_never_stale(copy: Copy, place: str) -> None:
     assert copy.run(code) == "30"
 
 
+def test_only_what_python_calls_becomes_machine_code(copy: Copy) -> None:
+    head = "from orograph.kernels.compiled import compiled\n"
+    inner, outer = "@compiled\ndef inner(x):\n    return x + 1\n", "return inner(x) + inner(x)"
+    copy.write("some.py", f"{head}{inner}@compiled\ndef outer(x):\n    {outer}\n")
+    code = "from orograph.kernels.some import inner, outer; print(outer(1)"
+    assert copy.run(f"{code})") == "4"
+    assert {path.name.split("-")[0] for path in copy.cached()} == {"some.outer"}
+    assert copy.run(f"{code}, inner(1), inner(1.5), outer(1.5))") == "4 2 2.5 5.0"
+    assert {path.name.split("-")[0] for path in copy.cached()} == {"some.outer", "some.inner"}
+    assert copy.run(f"{code}, inner(1), inner(1.5), outer(1.5))") == "4 2 2.5 5.0"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)  # the elimination is compiled twice
 def test_blocks_are_right_after_their_leaves_change(copy: Copy) -> None:

@@ -17,7 +17,7 @@ from orograph.tiles.errors import (
     free_bytes,
     report_full_storage,
 )
-from orograph.tiles.files import TEMPORARY, is_token
+from orograph.tiles.files import TEMPORARY, is_token, sync_file
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
@@ -95,6 +95,7 @@ def to_geotiff(
                 with unchanged(raster):
                     sums = _write(raster, partial)
                 _check_written(partial, raster, sums)
+                sync_file(partial)  # a file that it replaces is gone from then on
                 lease.check()
                 os.replace(partial, path)
         finally:

@@ -382,7 +382,7 @@ class LocalStorage:
         source, target = local_path(staged), Path(self.root)
         for folder, _, names in os.walk(source):
             for name in filter(is_temporary, names):  # of writers that were killed
-                os.unlink(os.path.join(folder, name))
+                Path(folder, name).unlink(missing_ok=True)
             sync_file(folder)
         if not self.exists():
             os.rename(source, target)

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.protocol import Border, Request, Visit
 from orograph.engines.frontier.worker import (
     TILES_A_TASK,
@@ -109,6 +110,10 @@ class _Driver:
         self.flying = np.full((rows, columns), math.inf)  # and their keys
         self.reached = np.zeros((rows, columns), np.int64)
         self.borders: dict[Tile, Border] = {}
+        links = self.problem.links
+        self.links = (
+            None if links is None else LinkBoard(links, self.problem.link_blank, self.tree.tile)
+        )
         self.window = BucketWidth(self.tree.tile**2, run.problem.cells_a_visit)
         self.settled = self.visits = 0
 
@@ -116,7 +121,10 @@ class _Driver:
         """Empty the queue."""
         saved = self.context.checkpoints.load("frontier", self.tree.root)
         if saved is not None:
-            self.keys, self.reached, self.borders, self.window, self.settled, self.visits = saved
+            self.keys, self.reached, self.borders, self.window, self.settled = saved[:5]
+            self.visits, values = saved[5:]
+            if self.links is not None:
+                self.links.values = values
         elif (starts := self.problem.starts(self.tree.tile)) is None:
             self._look_everywhere(workers, handle, cancelled)
             if not np.isfinite(self.keys).any():
@@ -267,7 +275,9 @@ class _Driver:
             None if (border := self.borders.get((i + di, j + dj))) is None else border[OPPOSITE[k]]
             for k, (di, dj) in enumerate(NEIGHBOURS)
         ]
-        return Request(tile, key, halo, list(self.borders.get(tile, [None] * 8)))
+        sent = list(self.borders.get(tile, [None] * 8))
+        links = None if self.links is None else self.links.border(tile)
+        return Request(tile, key, halo, sent, links)
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
         """Take note of a tile that has come back from a task, visited or not."""
@@ -281,6 +291,8 @@ class _Driver:
         self.settled += visit.settled
         self.reached[tile] = visit.reached
         self.keys[tile] = min(self.keys[tile], visit.pending)
+        if self.links is not None and visit.links is not None:
+            self.links.take(tile, visit.links, self.keys)
         border = self.borders.setdefault(tile, [None] * 8)
         rows, columns = self.keys.shape
         for k, (di, dj) in enumerate(NEIGHBOURS):
@@ -292,5 +304,6 @@ class _Driver:
 
     def _save(self) -> None:
         keys = np.minimum(self.keys, self.flying)
-        entry = keys, self.reached, self.borders, self.window, self.settled, self.visits
+        entry: tuple[Any, ...] = keys, self.reached, self.borders, self.window
+        entry += self.settled, self.visits, None if self.links is None else self.links.values
         self.context.checkpoints.save("frontier", self.tree.root, entry)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.tile_states import Tile, TileProblem
 from orograph.tiles.store.create import Variable
 
@@ -31,6 +32,8 @@ class Visit:
     """Cells of the tile that hold a value."""
     times: int = 1
     """How many visits this one stands for."""
+    links: LinkNews | None = None
+    """What leaves along links, or None where nothing is new."""
 
     def after(self, earlier: Visit | None) -> Visit:
         """Return this visit and an earlier one of the same tile as one."""
@@ -43,6 +46,7 @@ class Visit:
             self.settled + earlier.settled,
             self.reached,
             self.times + earlier.times,
+            earlier.links if self.links is None else self.links.after(earlier.links),
         )
 
 
@@ -57,6 +61,8 @@ class Request:
     """Its neighbours' last sent borders, where they face it."""
     sent: Border
     """Its own last sent border."""
+    links: LinkBorder | None = None
+    """What is known of its links, if the problem has any."""
 
 
 class FrontierProblem(TileProblem, Protocol):
@@ -86,7 +92,22 @@ class FrontierProblem(TileProblem, Protocol):
     def starts(self, tile: int) -> dict[Tile, float] | None:
         """Return tiles in which something starts and the least value there; None: look at each."""
 
-    def visit(self, state: Any, halo: Border, sent: Border, bound: float) -> Visit:
+    @property
+    def links(self) -> Links | None:
+        """Edges between cells that are no neighbours."""
+
+    @property
+    def link_blank(self) -> list[Any]:
+        """What is sent along a link before anything is, a value for each array of a border."""
+
+    def visit(
+        self,
+        state: Any,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
         """Take in the neighbours' borders; improve the tile by all that is not above ``bound``.
 
         ``sent`` is the tile's own border as the driver has it: what is new is new against that, so

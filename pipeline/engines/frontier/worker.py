@@ -60,10 +60,12 @@ def _visit_tiles(
         request = area[tile]
         run.context.stop_if_cancelled()
         state = states.take(tile)
-        visit = run.problem.visit(state, request.halo, request.sent, bound)
+        visit = run.problem.visit(state, request.halo, request.sent, bound, request.links)
         states.keep(tile, state)
         open_keys[tile] = visit.pending
         done[tile] = visit.after(done.get(tile))
+        if visit.links is not None and request.links is not None:
+            request.links.sent[:] = visit.links.values
         for k, (di, dj) in enumerate(NEIGHBOURS):
             sent = visit.border[k]
             if sent is not None:
@@ -98,8 +100,8 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     for request in requests:
         tile = request.tile
         state = states.take(tile)
-        visit = problem.visit(state, request.halo, request.sent, math.inf)
-        if any(found is not None for found in visit.border):
+        visit = problem.visit(state, request.halo, request.sent, math.inf, request.links)
+        if any(found is not None for found in (*visit.border, visit.links)):
             raise RunError(
                 f"{problem.name}: tile {tile} had not converged when the queue was "
                 "empty; this is a fault of orograph, please report it"

@@ -296,8 +296,8 @@ def read_graph(path: Path) -> tuple[int, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     "name",
     [
-        "USA-road-d.NY.gr.xz",
-        "pace16_BAY.gr.xz",
+        pytest.param("USA-road-d.NY.gr.xz", marks=pytest.mark.long),
+        pytest.param("pace16_BAY.gr.xz", marks=pytest.mark.long),
         "rome99.gr",
         "delaunay_n16.mtx.xz",
         "3elt.mtx.xz",

@@ -444,6 +444,7 @@ def test_sources_lower_cells_of_a_tile_on_a_gpu_as_the_twin_does(emulator: Emula
         assert_same_bits(found.keys, expected.keys)
         assert_array_equal(found.fresh, expected.fresh)
         assert tile.reached == np.count_nonzero(found.dist[1:-1, 1:-1] < np.inf)
+        assert_same_bits(tile.values_at(rows, columns), expected.dist[rows + 1, columns + 1])
     with pytest.raises(ValueError, match="outside the tile"):
         tile.seed([70], [0])
 

@@ -72,6 +72,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("info", "store"): STORES,
     ("minimum_spanning_forest", "--weight"): NONE,
     ("cost_distance", "--direction"): NONE,
+    ("cost_distance", "--links"): (*STORES, "words.txt"),
     ("cost_distance", "--outputs"): (*NONE, ("cost", "x")),
     ("cost_distance", "--max-cost"): (*NUMBER, "-1", "nan"),
     ("connected_components", "--min-size"): (*WHOLE, "0"),

@@ -13,6 +13,7 @@ from shapely import LineString, box
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.execution.options import RunOptions
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 
@@ -137,3 +138,28 @@ def test_a_command_is_refused_in_a_line(
     said = capsys.readouterr().err
     assert says in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("st_connected", "dem.tif", "--from", *START, "--to", *FAR),
+        ("index", "build", "dem.tif", "index.zarr", "--block", 8),
+        ("all_pairs", "graph.npy", "lengths.zarr"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_take_the_backend(
+    arguments: tuple[object, ...], dem: xr.DataArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save("graph.npy", np.ones((4, 4)))
+    wanted: list[str | None] = []
+
+    def note(options: RunOptions) -> None:
+        wanted.append(options.backend)
+        raise og.BackendError("no GPU")
+
+    monkeypatch.setattr(RunOptions, "__post_init__", note)
+    texts = [str(argument) for argument in (*arguments, "--backend", "cuda")]
+    assert main(texts) == 1
+    assert wanted == ["cuda"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import oracle_forest as oracle
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
@@ -20,10 +22,12 @@ from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 import orograph as og
 from orograph.execution import geotiff, jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
+from orograph.execution.workspace import Workspace
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.storage import LocalStorage
+from orograph.tiles.store.storage import LocalStorage, Storage
 
 GRID = np.random.default_rng(5).integers(1, 90, (50, 60)).astype(np.float32)
+EDGES = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [3.0, 4.0]})
 EXPECTED = oracle.minimum_spanning_forest(GRID).mask
 
 
@@ -87,6 +91,25 @@ def test_a_run_whose_place_is_taken_ends_and_harms_nothing(dem: Path, gate: Gate
     np.testing.assert_array_equal(og.open(dem.with_name("out.zarr"))["edges"], EXPECTED)
 
 
+def test_a_run_whose_place_is_taken_by_a_resume_writes_nothing_more(dem: Path, gate: Gate) -> None:
+    out = dem.with_name("out.zarr")
+    run = started(dem, gate)
+    identity = json.loads((dem.parent / "out.zarr.partial/run.json").read_text())["identity"]
+    with Lease(out, takeover=True) as lease:
+        space = Workspace(out, identity, overwrite=False, resume=True, lease=lease)
+        assert space.resumed
+        before = states_below(space.folder)
+        gate.open()
+        with pytest.raises(og.RunError, match=f"process {os.getpid()} of .* has taken it over"):
+            run.result()
+        assert states_below(space.folder) == before
+    np.testing.assert_array_equal(forest(dem, resume=True)["edges"], EXPECTED)
+
+
+def states_below(folder: Storage) -> dict[str, Any]:
+    return dict(folder.objects())
+
+
 def test_a_taken_over_run_stops_at_its_next_heartbeat(dem: Path, gate: Gate) -> None:
     run = started(dem, gate)
     with Lease(dem.with_name("out.zarr"), takeover=True):
@@ -105,13 +128,24 @@ def test_a_taken_over_run_stops_at_its_next_heartbeat(dem: Path, gate: Gate) -> 
         lambda out, **options: og.all_pairs(np.ones((4, 4)), out=out, **options),
         lambda out, **options: og.DistanceIndex.build(GRID, out, **options),
         lambda out, **options: og.ingest(GRID, out, **options),
+        lambda out, **options: og.shortest_paths(og.read_graph(EDGES, directed=True), 0, out=out),
+        lambda out, **options: og.read_graph(EDGES, directed=True, store=out),
     ],
-    ids=["components", "cost", "all pairs", "index", "ingest"],
+    ids=["components", "cost", "all pairs", "index", "ingest", "shortest paths", "graph"],
 )
 def test_every_operation_holds_its_target(tmp_path: Path, write: Callable[..., Any]) -> None:
     with Lease(tmp_path / "out"), pytest.raises(og.StoreExistsError, match="is being written by"):
         write(tmp_path / "out")
     assert os.listdir(tmp_path) == []
+
+
+def test_the_place_of_a_writer_of_graphs_can_be_taken(tmp_path: Path) -> None:
+    with Lease(tmp_path / "graph"), Lease(tmp_path / "out"):
+        graph = og.read_graph(EDGES, directed=True, store=tmp_path / "graph", takeover=True)
+        og.shortest_paths(graph, 0, out=tmp_path / "out", takeover=True)
+    assert og.open(tmp_path / "out")["cost"].values.tolist() == [[0, 3, 7]]
+    assert og.verify(tmp_path / "graph").ok
+    assert sorted(os.listdir(tmp_path)) == ["graph", "out"]
 
 
 def test_a_run_holds_the_geotiff_that_it_writes(

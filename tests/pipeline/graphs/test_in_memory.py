@@ -229,6 +229,13 @@ def test_results_are_written_and_opened(tmp_path: Path) -> None:
     assert here["vertex"].values.tolist() == ids.tolist()
 
 
+def test_a_way_without_coordinates_is_shown_by_its_vertices() -> None:
+    ends = np.array([0, 1]), np.array([1, 2]), np.array([1, 1])
+    (way,) = og.st_connected(make_graph(*ends, np.array([7, 8, 9]), directed=False), 7, 9).paths
+    assert repr(way) == "<orograph.LeastCostPath: 3 vertices of a graph, from 7 to 9>"
+    assert "<td style='text-align:left'>9</td>" in way._repr_html_()
+
+
 NEGATIVE = (np.array([0, 1]), np.array([1, 2]), np.array([4, -2]))
 
 

@@ -283,6 +283,17 @@ def test_nearest(tmp_path: Path) -> None:
         index.nearest(points[:5], 0)
 
 
+def test_nearest_asks_one_version_of_an_index_that_is_updated(tmp_path: Path) -> None:
+    friction = np.ones((24, 24))
+    friction[3, 3] = np.nan
+    index = DistanceIndex.build(friction, tmp_path / "i", block=8, levels=0)
+    points = [(3.0, 3.0), (9.0, 3.0)]
+    with pytest.raises(og.InputError, match="3"):
+        index.nearest(points)
+    DistanceIndex.open(tmp_path / "i").update((3, 3, 1, 1), np.ones((1, 1)))
+    assert index.nearest(points).cost.values.tolist() == [[6], [6]]
+
+
 def test_a_question_about_near_points_touches_few_blocks(tmp_path: Path) -> None:
     friction, _ = rasters(7, (128, 128), gaps=0.1)
     friction[20:24, 20:30] = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -320,6 +321,28 @@ def test_an_operation_is_planned_by_its_name_or_by_itself() -> None:
     for index in (og.DistanceIndex, og.DistanceIndex.build):
         assert og.plan(index, shape) == og.plan("distance_index", shape)
     assert {*ESTIMATES} == {*(operation.__name__ for operation in OPERATIONS), "distance_index"}
+
+
+# in a process that has compiled nothing yet, and has nothing in its cache
+PLAN_ALL = """
+import numpy as np
+import orograph as og
+from numba.core import event
+from orograph.planning.plan import ESTIMATES
+
+cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
+with event.install_recorder("numba:compile") as compiled:
+    for operation in ESTIMATES:
+        og.plan(operation, cells.shape if operation == "distance_index" else cells)
+    assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
+    og.connected_components(cells)
+    assert compiled.buffer
+"""
+
+
+def test_no_kernel_is_compiled_for_a_plan_of_cells(tmp_path: Path) -> None:
+    variables = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", PLAN_ALL], env=variables, check=True)
 
 
 GRAPHS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -1,0 +1,212 @@
+"""Links over a raster: a graph whose vertices are cells, and its part in a tile's shortest paths.
+
+Within a tile the grid and the links are brought to their fixpoints in turn, until neither lowers
+the other. What leaves a tile goes through the driver (`orograph.engines.frontier.links`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.sources import snap_cells
+from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
+from orograph.engines.frontier.protocol import Border, Visit
+from orograph.execution.job import Table
+from orograph.kernels.graph.spread import spread
+from orograph.kernels.relax.models import BARRIER
+from orograph.kernels.relax.resident import ResidentTile
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.points import cells_of, coordinates_of, snap_to_valid
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+LINK_ENDS = "link_x", "link_y"
+NO_LINK = -1
+BACK_LINK = Variable(
+    "back_link",
+    np.dtype(np.int64),
+    NO_LINK,
+    {"long_name": "number of the edge along which the step back leads, -1 where along none"},
+)
+
+
+def parse_links(
+    graph: Any,
+    rasters: tuple[Raster, ...],
+    dtype: np.dtype[Any],
+    per_unit: int,
+    reverse: bool,
+    snap: bool | int,
+) -> Links | None:
+    """Return the links of a graph over rasters; None without a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Its vertices lie at their coordinates; where there are none, their ids are numbers of cells
+        in row-major order.
+    rasters
+        What is walked on; the ends of links are valid in all of them.
+    per_unit : int
+        What a weight of 1 counts.
+    reverse : bool
+        Whether directed links are followed from head to tail.
+    snap : bool or int
+        Whether ends are moved to valid cells, as points are.
+
+    Raises
+    ------
+    InputError
+        If it is no graph, a vertex lies in no valid cell, or a weight cannot be a cost.
+    """
+    if graph is None:
+        return None
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"links: {type(graph).__name__} is no graph; make one with orograph.read_graph"
+        )
+    tail, head = graph.position[graph.tails], graph.position[graph.rows.indices]
+    used = np.unique(np.concatenate([tail, head]))
+    if not used.size:
+        return None
+    cells = np.zeros((graph.vertex_count, 2), np.int64)
+    cells[used] = _cells(graph, used, rasters, snap_cells(snap))
+    cost = _costs(graph, tail, head, dtype, per_unit)
+    if reverse:
+        tail, head = head, tail
+    order = np.lexsort((graph.edge, cells[tail, 0]))
+    order = order[(cells[tail] != cells[head]).any(axis=1)[order]]
+    edge = np.asarray(graph.edge, np.int64)[order]
+    return Links(cells[tail[order]], cells[head[order]], cost[order], edge)
+
+
+def _cells(graph: Graph, used: Integers, rasters: tuple[Raster, ...], snap: int) -> Integers:
+    """Return rows and columns of vertices."""
+    first, ids = rasters[0], graph.ids[used]
+    place, (height, width) = first.georeference, first.shape
+    if graph.coordinates:
+        points = np.stack([graph.coordinates[axis][used] for axis in "xy"], axis=1)
+        rows, columns = cells_of(points, place, first.shape, "links")
+    else:
+        wrong = np.zeros(ids.size, bool)
+        if ids.dtype.kind in "iu":
+            wrong = (ids < 0) | (ids >= height * width)
+        if ids.dtype.kind not in "iu" or wrong.any():
+            raise InputError(
+                f"links: vertex {ids[int(wrong.argmax())]} is no cell; the graph has no "
+                f"coordinates, so its ids must be numbers of cells, 0 to {height * width - 1} row "
+                "by row: read it with coordinates=, or number its vertices so"
+            )
+        rows, columns = np.divmod(ids.astype(np.int64), width)
+        points = coordinates_of(rows, columns, place)
+    rows, columns = snap_to_valid(rows, columns, first, points, snap, "links")
+    for raster in rasters[1:]:
+        snap_to_valid(rows, columns, raster, points, 0, "links", "cells without elevation")
+    return np.stack([rows, columns], axis=1)
+
+
+def _costs(
+    graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any], per_unit: int
+) -> Array:
+    """Return the costs of arcs, in the dtype of distances."""
+    weight = graph.rows.weight
+    # integers are below 2**59, so four times as much fits
+    cost = weight.astype(np.int64 if weight.dtype.kind == "i" else np.float64) * per_unit
+    most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
+    wrong, must = ~((weight >= 0) & (cost <= most)), f"must be 0 or more, and at most {most:g}"
+    if dtype.kind == "i" and not wrong.any():
+        wrong, must = cost != np.rint(cost), f"times {per_unit} must be whole: use a float dtype"
+    if wrong.any():
+        arc = int(np.flatnonzero(wrong)[graph.edge[wrong].argmin()])
+        ends = graph.ids[tail[arc]], graph.ids[head[arc]]
+        raise InputError(
+            f"links: edge {graph.edge[arc]} ({ends[0]} to {ends[1]}) has weight {weight[arc]}; in "
+            f"{dtype} it {must}"
+        )
+    return cost.astype(dtype)
+
+
+class TileLinks:
+    """The links that have an end in a tile; rows and columns count from its first cell."""
+
+    def __init__(self, links: Links, window: Window) -> None:
+        inside, leaving, arriving = links.of_tile(window)
+        corner = window.y, window.x
+        self.leaving, self.leaving_cost = links.tail[leaving] - corner, links.cost[leaving]
+        self.arriving, self.arriving_edge = links.head[arriving] - corner, links.edge[arriving]
+        self.inside = links.tail[inside] - corner, links.head[inside] - corner
+        self.inside_cost, self.inside_edge = links.cost[inside], links.edge[inside]
+        cells, place = np.unique(np.concatenate(self.inside), axis=0, return_inverse=True)
+        self._cells = cells.T
+        tail, head = np.split(place.ravel(), 2)
+        order = np.argsort(tail, kind="stable")
+        starts = np.zeros(len(cells) + 1, np.int64)
+        np.cumsum(np.bincount(tail, minlength=len(cells)), out=starts[1:])
+        self._rows = starts, head[order], self.inside_cost[order]
+
+    def spread(self, tile: ResidentTile) -> bool:
+        """Lower cells by links within the tile; return whether any was lowered."""
+        rows, columns = self._cells
+        if not rows.size:
+            return False
+        known = tile.values_at(rows, columns)
+        cost = known.copy()
+        starts = np.flatnonzero(known < tile.state.unreached)
+        spread(self._rows, starts, cost, "active", cost.size)
+        lowered = (cost < known) & (cost <= tile.state.rules.limit)
+        tile.seed(rows[lowered], columns[lowered], cost[lowered])
+        return bool(lowered.any())
+
+    def outgoing(self, tile: ResidentTile) -> Array:
+        """Return the cost with which each leaving link arrives, unreached where it does not."""
+        nothing = tile.state.unreached
+        cost = tile.values_at(*self.leaving.T)
+        cost[cost < nothing] += self.leaving_cost[cost < nothing]
+        cost[(cost > tile.state.rules.limit) | (cost >= nothing)] = nothing
+        return cost
+
+
+def visit_with_links(
+    tile: ResidentTile,
+    own: TileLinks,
+    known: LinkBorder,
+    halo: Border,
+    sent: Border,
+    bound: float,
+) -> Visit:
+    """Set the halo, take what arrives along links, relax, and return what is new."""
+    (arriving,), (before,) = known.arriving, known.sent
+    reached = arriving < tile.state.unreached
+    rows, columns = own.arriving[reached].T
+    tile.seed(rows, columns, arriving[reached])
+    own.spread(tile)
+    settled = 0
+    while True:
+        found = tile.exchange(halo, sent, bound)
+        settled += found.settled
+        if not own.spread(tile):
+            break
+    outgoing = own.outgoing(tile)
+    new = outgoing < before
+    news = None
+    if new.any():
+        keys = np.where(new, outgoing, np.inf).astype(np.float64)
+        news = LinkNews([np.minimum(outgoing, before)], keys)
+    return Visit(*found._replace(settled=settled), links=news)
+
+
+def link_table(links: Links, place: Georeference) -> Table:
+    """Return the coordinates of the two cells that each edge joins, a row an edge."""
+    ends = np.full((2, int(links.edge.max(initial=-1)) + 1, 2), np.nan)
+    for side, cells in enumerate((links.tail, links.head)):
+        ends[:, links.edge, side] = coordinates_of(cells[:, 0], cells[:, 1], place).T
+    return {name: (("link", "end"), [values]) for name, values in zip(LINK_ENDS, ends, strict=True)}

@@ -1,0 +1,114 @@
+"""Links, edges between cells that are no neighbours: the driver's side of their exchange.
+
+What a border is to a neighbour, the values at the tails of links are to the tiles of their heads:
+the driver keeps the last value sent along each link that leads from one tile to another, and gives
+a tile those of the links that arrive in it. Links within a tile are the problem's own affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.grid.window import Window
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+class LinksOfTile(NamedTuple):
+    """Numbers of links, ascending."""
+
+    inside: Integers
+    """Those with both ends in the tile."""
+    leaving: Integers
+    arriving: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Directed links, in ascending order of the row of their tails."""
+
+    tail: Integers
+    head: Integers
+    """(n, 2): rows and columns of the cells that they join."""
+    cost: Array
+    """(n,), the dtype of distances."""
+    edge: Integers
+    """(n,): the number of the edge that each has come from."""
+
+    @cached_property
+    def _by_head(self) -> Integers:
+        return np.argsort(self.head[:, 0], kind="stable")
+
+    def of_tile(self, window: Window) -> LinksOfTile:
+        """Return the links that have an end in a window."""
+        first, last = np.searchsorted(self.tail[:, 0], (window.y, window.y + window.height))
+        out = np.arange(first, last)
+        out = out[_inside(self.tail[out], window)]
+        rows = self.head[self._by_head, 0]
+        first, last = np.searchsorted(rows, (window.y, window.y + window.height))
+        into = np.sort(self._by_head[first:last])
+        into = into[_inside(self.head[into], window)]
+        inside = np.intersect1d(out, into, assume_unique=True)
+        return LinksOfTile(inside, *(np.setdiff1d(n, inside, True) for n in (out, into)))
+
+
+def _inside(cells: Integers, window: Window) -> npt.NDArray[np.bool_]:
+    offset = cells - (window.y, window.x)
+    return np.asarray(((offset >= 0) & (offset < window.shape)).all(axis=1))
+
+
+@dataclass(frozen=True)
+class LinkBorder:
+    """What the driver knows of the links between a tile and others: arrays, an entry a link."""
+
+    arriving: list[Array]
+    sent: list[Array]
+
+
+@dataclass(frozen=True)
+class LinkNews:
+    """What a visit sends along the links that leave a tile."""
+
+    values: list[Array]
+    """As `LinkBorder.sent`, with what is new."""
+    keys: npt.NDArray[np.float64]
+    """The least value by which each may improve the tile of its head; infinite where not new."""
+
+    def after(self, earlier: LinkNews | None) -> LinkNews:
+        """Return this news and an earlier one of the same tile as one."""
+        if earlier is None:
+            return self
+        return LinkNews(self.values, np.minimum(self.keys, earlier.keys))
+
+
+class LinkBoard:
+    """What was last sent along each link; the driver's."""
+
+    def __init__(self, links: Links, blank: list[Any], tile: int) -> None:
+        self.values = [np.full(links.edge.size, value) for value in blank]
+        self._links, self._tile = links, tile
+        self._of: dict[tuple[int, int], LinksOfTile] = {}
+
+    def border(self, tile: tuple[int, int]) -> LinkBorder:
+        """Return what a tile is to know."""
+        _, leaving, arriving = self._links_of(tile)
+        return LinkBorder(*([v[numbers] for v in self.values] for numbers in (arriving, leaving)))
+
+    def take(self, tile: tuple[int, int], news: LinkNews, keys: Array) -> None:
+        """Take note of what a tile sends, and lower the keys of the tiles that it may improve."""
+        leaving = self._links_of(tile).leaving
+        for known, values in zip(self.values, news.values, strict=True):
+            known[leaving] = values
+        np.minimum.at(keys, tuple((self._links.head[leaving] // self._tile).T), news.keys)
+
+    def _links_of(self, tile: tuple[int, int]) -> LinksOfTile:
+        if tile not in self._of:
+            row, column = (n * self._tile for n in tile)
+            self._of[tile] = self._links.of_tile(Window(row, column, self._tile, self._tile))
+        return self._of[tile]

@@ -9,7 +9,7 @@ INSTALLED := .venv/.installed
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all lint types pytest wheel docs site kernels races bench demo format clean
+.PHONY: help test test-all lint types pytest wheel docs site kernels races bench bench-docs demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -54,6 +54,23 @@ wheel: $(INSTALLED) ## the sdist and, from it, the wheel, into dist/
 bench: $(INSTALLED) ## speed and memory of whole runs
 	$(BIN)/python benchmarks/forest_run.py
 	$(BIN)/python benchmarks/memory.py
+
+# Each figure stands beside its peer in one process; small sizes, so that it takes some minutes.
+# GRAPH is the road network of New York of the 9th DIMACS challenge; without it that record stays.
+GRAPH ?= ../shared/data/graphs/USA-road-d.NY.gr.xz
+RUN ?= $(BIN)/python
+bench-docs: $(INSTALLED) ## measure again what the pages and the README say of speed (on a CPU)
+	$(RUN) benchmarks/forest_kernel.py --size 2048 --repeat 3 --record forest_kernel
+	$(RUN) benchmarks/all_pairs.py --vertices 2048 --repeat 3 --record all_pairs
+	$(RUN) benchmarks/terrain_run.py --side 1024 --repeat 3 --record terrain_run
+	$(RUN) benchmarks/index.py --side 1024 --points 128 --runs 3 --repeat 3 --record index
+	test ! -f $(GRAPH) || $(RUN) benchmarks/graph_run.py $(GRAPH) --repeat 5 --record graph_run
+	$(RUN) benchmarks/forest_run.py --side 4096 --repeat 3 --record forest_run
+	$(RUN) benchmarks/components_run.py --side 4096 --repeat 3 --record components_run
+	$(RUN) benchmarks/cost_run.py --side 1024 --serpentine 1000 --tile 256 1024 \
+		--source corner "tile corner" middle --record cost_run
+	$(RUN) benchmarks/cost_run.py --store 4096 --record cost_store
+	$(BIN)/python docs/readme_table.py
 
 demo: $(INSTALLED) ## a forest and a cost distance from a bare clone
 	$(BIN)/orograph demo

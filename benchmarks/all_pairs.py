@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from record import Record, add_option
 from scipy.sparse.csgraph import floyd_warshall
 
 import orograph as og
@@ -27,7 +28,7 @@ def timed(call: Callable[[], object]) -> tuple[float, object]:
     return time.perf_counter() - start, result
 
 
-def compare(n: int, repeat: int, dtype: str, predecessors: bool) -> None:
+def compare(n: int, repeat: int, dtype: str, predecessors: bool, record: Record) -> None:
     rng = np.random.default_rng(0)
     graph = rng.random((n, n)) + 1e-3
     graph[rng.random((n, n)) < 0.5] = np.inf
@@ -42,6 +43,9 @@ def compare(n: int, repeat: int, dtype: str, predecessors: bool) -> None:
     expected = expected[0] if predecessors else expected
     off = np.abs(result.distance.values / np.where(expected, expected, 1) - (expected != 0)).max()
     middle = statistics.median(spent)
+    what = f"all pairs of a dense graph of {n} vertices{', predecessors' * predecessors}"
+    record.add(what, "orograph", "s", spent)
+    record.add(what, "SciPy floyd_warshall", "s", [theirs], peer=True)
     print(
         f"{n} vertices, {dtype}{', predecessors' if predecessors else ''}: SciPy {theirs:.2f} s, "
         f"orograph {middle:.2f} s ({min(spent):.2f} to {max(spent):.2f}), "
@@ -56,9 +60,12 @@ def main() -> None:
     parser.add_argument("--dtype", default="float64")
     parser.add_argument("--predecessors", action="store_true")
     parser.add_argument("--repeat", type=int, default=3)
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     for n in options.vertices:
-        compare(n, options.repeat, options.dtype, options.predecessors)
+        compare(n, options.repeat, options.dtype, options.predecessors, record)
+    record.write()
 
 
 if __name__ == "__main__":

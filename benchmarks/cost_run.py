@@ -6,7 +6,8 @@
     python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
 
 Speed depends on the surface, the tile, where the source lies in its tile and in the grid, and the
-threads. Each is varied; what is printed are medians in Mcell/s, ratios to the peer's median for the
+threads. Each is varied; what is printed are medians in Mcell/s (of the processor's time, of two
+threads of the time on the clock), ratios to the peer's median for the
 same source, and the worst of them beside the best. --grass times GRASS r.cost too, if installed.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from record import Record, add_option
 from terrain import fractal, mirrored_store
 
 import orograph as og
@@ -81,16 +83,20 @@ def main() -> None:
     parser.add_argument("--store-tile", type=int, default=1024, help="tile of those two")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     if options.store or options.larger_than_memory:
-        stored(options)
+        stored(options, record)
+        record.write()
         return
     for name in options.surface:
         side = options.serpentine if name == "serpentine" else options.side
-        in_memory(name, side, options)
+        in_memory(name, side, options, record)
+    record.write()
 
 
-def in_memory(name: str, side: int, options: argparse.Namespace) -> None:
+def in_memory(name: str, side: int, options: argparse.Namespace, record: Record) -> None:
     """Whole calls on an array in memory, one thread and two, beside the peers, interleaved."""
     friction = surfaces(side)[name]
     peers = ["MCP_Geometric", "GRASS r.cost"] if options.grass else ["MCP_Geometric"]
@@ -104,7 +110,12 @@ def in_memory(name: str, side: int, options: argparse.Namespace) -> None:
     for tile in tiles:
         for source in options.source:
             start = nearest_cell(friction, cell_of(source, side, tile))
-            medians, work = speeds_of(friction, start, tile, peers, options)
+            speeds, work = speeds_of(friction, start, tile, peers, options)
+            medians = {who: statistics.median(each) for who, each in speeds.items()}
+            for who in (1, 2, *peers):
+                ran = {1: "orograph, one thread", 2: "two threads"}.get(who, str(who))
+                what = f"{name} {side}², tile {tile}, source: {source}"
+                record.add(what, ran, "Mcell/s", speeds[who], peer=who in peers)
             shown = {}
             for threads in (1, 2):
                 over = [medians[threads] / medians[peer] for peer in peers]
@@ -130,8 +141,8 @@ def speeds_of(
     tile: int,
     peers: Iterable[str],
     options: argparse.Namespace,
-) -> tuple[dict[str | int, float], str]:
-    """Median Mcell/s of each peer and number of threads, and the work of the last run."""
+) -> tuple[dict[str | int, list[float]], str]:
+    """Mcell/s of each peer and number of threads, and the work of the last run."""
     from grass import r_cost
     from skimage.graph import MCP_Geometric
 
@@ -142,12 +153,13 @@ def speeds_of(
         for peer, spent in seconds.items():
             if isinstance(peer, str) and not turn:
                 continue  # needs no rehearsal
-            begin = time.perf_counter()
+            clock = time.perf_counter if peer == 2 else time.process_time
+            begin = clock()
             if peer == "MCP_Geometric":
                 expected, _ = MCP_Geometric(costs).find_costs([start])
             elif peer == "GRASS r.cost":
                 inside, expected = r_cost(friction, start)
-                begin = time.perf_counter() - inside
+                begin = clock() - inside
             else:
                 with og.config.set(threads=peer):
                     run = og.cost_distance(
@@ -155,16 +167,16 @@ def speeds_of(
                     )
                     found = run.result()["cost"].values
             if turn:
-                spent.append(time.perf_counter() - begin)
+                spent.append(clock() - begin)
                 if isinstance(peer, str):
                     reached = np.isfinite(expected) & np.isfinite(costs)
                     np.testing.assert_allclose(found[reached], expected[reached], rtol=1e-6)
-    medians = {peer: side**2 / statistics.median(spent) / 1e6 for peer, spent in seconds.items()}
+    speeds = {who: [side**2 / each / 1e6 for each in spent] for who, spent in seconds.items()}
     done = run.statistics()
-    return medians, f"{done['cells_settled'] / side**2:.2f} | {done['tile_visits']}"
+    return speeds, f"{done['cells_settled'] / side**2:.2f} | {done['tile_visits']}"
 
 
-def stored(options: argparse.Namespace) -> None:
+def stored(options: argparse.Namespace, record: Record) -> None:
     """From Zarr to Zarr on a cluster."""
     side = options.store or options.larger_than_memory
     limits: dict[str, Any] = {"memory_limit": "1.5GiB"} if options.larger_than_memory else {}
@@ -195,6 +207,8 @@ def stored(options: argparse.Namespace) -> None:
         written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
         read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
     median = statistics.median(speeds[1:] or speeds)
+    what = f"random {side}², Zarr to Zarr{', workers of 1.5 GiB' if limits else ''}"
+    record.add(what, f"orograph, {options.workers} workers", "Mcell/s", speeds[1:] or speeds)
     done = run.statistics()
     print(
         f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "

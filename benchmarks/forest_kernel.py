@@ -2,9 +2,9 @@
 
     python benchmarks/forest_kernel.py --size 2048 --repeat 5
 
-Runs are interleaved; figures are medians, with the fastest and slowest run. SciPy's time is the
-call alone, not the building of its graph. SciPy drops edges of weight zero, so its weights are
-shifted by one. Other dtypes and weights are timed without SciPy.
+Runs are interleaved; figures are medians of the processor's time, with the fastest and slowest
+run. SciPy's time is the call alone, not the building of its graph. SciPy drops edges of weight
+zero, so its weights are shifted by one. Other dtypes and weights are timed without SciPy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
+from record import Record, add_option
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import minimum_spanning_tree
 from terrain import fractal, noise
@@ -45,28 +46,31 @@ def scipy_graph(heights: np.ndarray) -> csr_array:
 def time_interleaved(
     calls: Mapping[str, Callable[[], object]], repeat: int
 ) -> dict[str, tuple[float, float, float]]:
-    """Median, least and greatest seconds of each call, run in turn after a rehearsal."""
+    """Median, least and greatest seconds of the processor, the calls in turn after a rehearsal."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeat + 1):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = time.process_time()
             call()
             if turn:
-                spent[name].append(time.perf_counter() - start)
+                spent[name].append(time.process_time() - start)
     return {name: (statistics.median(s), min(s), max(s)) for name, s in spent.items()}
 
 
-def report(name: str, cells: int, seconds: tuple[float, float, float]) -> None:
-    """One line: million cells a second."""
-    median, least, greatest = (cells / s / 1e6 for s in seconds)
+def report(name: str, cells: int, seconds: tuple[float, float, float]) -> list[float]:
+    """Print one line, million cells a second, and return them."""
+    median, least, greatest = speeds = [cells / s / 1e6 for s in seconds]
     print(f"{name:44s} {median:7.1f} Mcell/s  ({greatest:.1f} to {least:.1f})", flush=True)
+    return speeds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=int, default=2048)
     parser.add_argument("--repeat", type=int, default=5)
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     for name, heights in {"terrain": fractal(options.size), "noise": noise(options.size)}.items():
         graph = scipy_graph(heights)
         tree = minimum_spanning_tree(graph)
@@ -82,7 +86,11 @@ def main() -> None:
             options.repeat,
         )
         for what, seconds in spent.items():
-            report(f"{name} float32 max, {what}", heights.size, seconds)
+            speeds = report(f"{name} float32 max, {what}", heights.size, seconds)
+            who = {"one tile": "orograph", "scipy minimum_spanning_tree": "SciPy"}.get(what)
+            if who is not None:
+                what_of = f"forest of a tile, {name} {options.size}²"
+                record.add(what_of, who, "Mcell/s", speeds, peer=who == "SciPy")
         ratio = spent["scipy minimum_spanning_tree"][0] / spent["one tile"][0]
         print(f"{name}: {ratio:.1f} times as fast as SciPy", flush=True)
         del graph, tree
@@ -95,6 +103,7 @@ def main() -> None:
         four = {"4 neighbours": partial(tile_forest, heights, None, INSIDE, "max", 4)}
         for what, seconds in time_interleaved(four, options.repeat).items():
             report(f"{name} float32 max, {what}", heights.size, seconds)
+    record.write()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from record import Record, add_option
 from terrain import fractal, mirrored_store, noise
 
 import orograph as og
@@ -29,7 +30,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     patches = {"terrain": fractal(min(options.side, 4096)), "noise": noise(4096)}
     with og.cluster(n_workers=options.workers, dashboard_address=None) as client:
         for name, patch in patches.items():
@@ -51,6 +54,8 @@ def main() -> None:
                 ]
                 together.append(sum(client.gather(at_once)))
             # the first is a rehearsal: workers load their kernels in it
+            what = f"whole forest, Zarr to Zarr, {name} {options.side}²"
+            record.add(what, f"orograph, {options.workers} workers", "Mcell/s", runs[1:])
             run, kernel = statistics.median(runs[1:]), statistics.median(kernels[1:])
             both = statistics.median(together[1:])
             print(
@@ -62,6 +67,7 @@ def main() -> None:
                 f"total weight {forest.attrs['total_weight']:.6g}",
                 flush=True,
             )
+    record.write()
 
 
 def _kernel_speed(patch: np.ndarray, tile: int) -> float:

@@ -2,9 +2,10 @@
 
     python benchmarks/graph_run.py USA-road-d.NY.gr.xz --repeat 7
 
-Runs are interleaved; figures are medians in milliseconds and the ratio of the medians. Both have
-the graph in memory, and the kernels are compiled. SciPy's graph has no parallel edges. The signed
-weights are those of a random graph of 4000 vertices with 8 edges into each, made of potentials.
+Runs are interleaved; figures are medians of the processor's time in milliseconds and the ratio of
+the medians. Both have the graph in memory, and the kernels are compiled. SciPy's graph has no
+parallel edges. The signed weights are those of a random graph of 4000 vertices with 8 edges into
+each, made of potentials.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from forest_kernel import time_interleaved
+from record import Record, add_option
 from scipy import sparse
 from scipy.sparse import csgraph
 
@@ -40,10 +42,14 @@ def signed_graph(n: int = 4000, degree: int = 8) -> tuple[Any, Any]:
     return matrix, og.read_graph(matrix.astype(np.int64).tocoo(), directed=True)
 
 
-def compare(name: str, ours: Callable[[], Any], theirs: Callable[[], Any], repeat: int) -> None:
+def compare(
+    name: str, ours: Callable[[], Any], theirs: Callable[[], Any], repeat: int, record: Record
+) -> None:
     """Print one line."""
-    seconds = time_interleaved({"ours": ours, "theirs": theirs}, repeat)
-    here, there = (1e3 * seconds[key][0] for key in ("ours", "theirs"))
+    seconds = time_interleaved({"orograph": ours, "SciPy": theirs}, repeat)
+    for who, spent in seconds.items():
+        record.add(name, who, "ms", [1e3 * each for each in spent], peer=who == "SciPy")
+    here, there = (1e3 * median for median, _, _ in seconds.values())
     print(f"{name:28} {here:9.2f} {there:9.2f} {there / here:6.2f}x")
 
 
@@ -51,7 +57,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("graph", help=".gr file, edges both ways")
     parser.add_argument("--repeat", type=int, default=7)
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     graph = og.read_graph(options.graph)
     n, rows = graph.vertex_count, graph.rows
     place = graph.position[graph.tails], graph.position[rows.indices]
@@ -67,37 +75,44 @@ def main() -> None:
         lambda: og.shortest_paths(graph, first),
         lambda: csgraph.dijkstra(matrix, indices=0),
         repeat,
+        record,
     )
     compare(
         "hops",
         lambda: og.hop_distance(graph, first),
         lambda: csgraph.breadth_first_order(matrix, 0),
         repeat,
+        record,
     )
     compare(
         "components",
         lambda: og.connected_components(graph),
         lambda: csgraph.connected_components(matrix, directed=False),
         repeat,
+        record,
     )
     compare(
         "forest",
         lambda: og.minimum_spanning_forest(graph),
         lambda: csgraph.minimum_spanning_tree(matrix),
         repeat,
+        record,
     )
     compare(
         "20 pairs, peer: 20 searches",
         lambda: og.st_connected(graph, s, t),
         lambda: [csgraph.breadth_first_order(matrix, start) for start in pairs[:, 0]],
         repeat,
+        record,
     )
     compare(
         "Bellman-Ford, signed",
         lambda: og.shortest_paths(ours, 0),
         lambda: csgraph.bellman_ford(signed, indices=0),
         repeat,
+        record,
     )
+    record.write()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from record import Record, add_option
 from terrain import fractal
 
 import orograph as og
@@ -37,7 +38,7 @@ def spread(spent: list[float]) -> str:
     return f"{statistics.median(spent):.2f} s ({min(spent):.2f} to {max(spent):.2f})"
 
 
-def compare(options: argparse.Namespace, store: Path) -> None:
+def compare(options: argparse.Namespace, store: Path, record: Record) -> None:
     rng = np.random.default_rng(0)
     side, dtype = options.side, options.dtype
     friction = rng.integers(1, 11, (side, side)).astype("float64")
@@ -72,6 +73,13 @@ def compare(options: argparse.Namespace, store: Path) -> None:
     cold = tables[0][0]
     warm = [seconds for seconds, _ in tables[1:]] or [cold]
     cells = side * side
+    surface = f"{side}² cells, {options.surface}"
+    record.add(f"an index is made, {surface}", "orograph", "s", [built])
+    many = f"{len(points)} runs of cost_distance"
+    for when, spent in (("first", [cold]), ("asked again", warm)):
+        what = f"table of {len(points)} points, {when}, {surface}"
+        record.add(what, "orograph", "s", spent)
+        record.add(what, many, "s", [seconds * len(points) for seconds in runs], peer=True)
     print(f"{side} x {side} cells, {len(points)} points, {dtype}, {index}")
     print(f"  a run of cost_distance {spread(runs)}; {len(points)} of them {all_runs:.1f} s")
     print(f"  build {built:.2f} s; {index.nbytes / cells:.1f} bytes a cell on disk")
@@ -161,9 +169,15 @@ def main() -> None:
     parser.add_argument("--surface", choices=("independent", "slopes"), default="independent")
     parser.add_argument("--sparsify", action="store_true", help="with and without it, no runs")
     parser.add_argument("--folder", default=None, help="where to put the index for the time")
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        (compare_sparse if options.sparsify else compare)(options, Path(folder))
+        if options.sparsify:
+            compare_sparse(options, Path(folder))
+        else:
+            compare(options, Path(folder), record)
+            record.write()
 
 
 if __name__ == "__main__":

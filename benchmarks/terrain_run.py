@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from record import Record, add_option
 from skimage.morphology import reconstruction
 from terrain import Heights, fractal, noise
 
@@ -96,7 +97,9 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--operations", nargs="+", choices=calls, default=list(calls))
     parser.add_argument("--repeat", type=int, default=3)
+    add_option(parser)
     options = parser.parse_args()
+    record = Record(options.record)
     og.config.set(threads=1)
     for surface, make in (("terrain", fractal), ("noise", noise)):
         heights = make(options.side)
@@ -114,12 +117,16 @@ def main() -> None:
                     np.testing.assert_allclose(answers[0], answer, rtol=1e-6)
             ours = statistics.median(spent["orograph"])
             for who, times in spent.items():
+                speeds = [heights.size / took / 1e6 for took in times]
+                what = f"{operation}, {surface} {options.side}²"
+                record.add(what, who, "Mcell/s", speeds, peer=who != "orograph")
                 took = statistics.median(times)
                 print(
                     f"{operation} {surface} {options.side}^2, {who:12s}"
                     f"{heights.size / took / 1e6:8.1f} Mcell/s, orograph {took / ours:.1f} times",
                     flush=True,
                 )
+    record.write()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "records",
     "run_pages",
 ]
 exclude_patterns = ["extensions", "**/GALLERY_HEADER.rst"]

@@ -66,8 +66,8 @@ class Backend(Protocol):
         """As `orograph.kernels.forest.tile.tile_forest`."""
 
     @property
-    def label_tile(self) -> Callable[..., Any]:
-        """As `orograph.kernels.label.tile.label_tile`."""
+    def find_components(self) -> Callable[..., Any]:
+        """As `orograph.kernels.label.tile.find_components`."""
 
     @property
     def solve_blocks(self) -> Callable[..., Any]:
@@ -138,11 +138,11 @@ class NumbaBackend:
         return tile_forest
 
     @property
-    def label_tile(self) -> Callable[..., Any]:
-        """Label a tile."""
-        from orograph.kernels.label.tile import label_tile
+    def find_components(self) -> Callable[..., Any]:
+        """Find the components of a tile."""
+        from orograph.kernels.label.tile import find_components
 
-        return label_tile
+        return find_components
 
     @property
     def solve_blocks(self) -> Callable[..., Any]:
@@ -240,11 +240,11 @@ class CudaBackend:
         return tile_forest
 
     @property
-    def label_tile(self) -> Callable[..., Any]:
-        """Label a tile."""
-        from orograph.kernels.label.cuda import label_tile
+    def find_components(self) -> Callable[..., Any]:
+        """Find the components of a tile."""
+        from orograph.kernels.label.cuda import find_components
 
-        return label_tile
+        return find_components
 
     @property
     def solve_blocks(self) -> Callable[..., Any]:

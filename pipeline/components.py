@@ -20,32 +20,37 @@ One idea, long: all functions of the sweep share one numbering, so they stand to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.arguments import check_outputs
 from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
+from orograph.execution.context import RunContext
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
+from orograph.kernels.label.labels import CellLabels, RunLabels
 from orograph.kernels.label.union_find import rem_components
-from orograph.tiles.arguments import check_choice, check_integer, refuse_arguments
+from orograph.tiles.arguments import check_choice, check_dtype, check_integer, refuse_arguments
+from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
-from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.quadtree import Node, Place, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.memory import empty
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -59,6 +64,15 @@ LABELS = Variable(
     None,
     {"long_name": "connected components, numbered by their first cell in row-major order"},
 )
+
+OUTPUTS = ("labels", "component_size", "component_box")
+DTYPES = ("int64", "int32")
+TILES_A_THREAD = 4
+MOST_CELLS = 2**26
+"""Of a tile where tiles are joined."""
+
+stored("components-run-labels")(RunLabels)
+stored("components-cell-labels")(CellLabels)
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -100,15 +114,19 @@ class Summary:
 @stored("components-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """Saved state of a tile: its labels; ``part`` is the index of each label among the parts that
-    were sent to the parent, or -1."""
+    """Saved state of a tile: its components in the order of their first cells, and its labels."""
 
-    labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
-    whole: Parts
-    """All components of the tile."""
+    labels: RunLabels | CellLabels
+    rows: Integers
+    """Number of components that begin above each row of the tile, and of all."""
     kept: npt.NDArray[np.bool_]
     """Those that are complete in the tile and large enough to be numbered."""
-    part: Integers
+    touching: Integers
+    """Those that were sent to the parent, ascending."""
+    size: Integers
+    """Of all components, if they were measured."""
+    box: Integers
+    """Of the same, in rows and columns of the grid."""
 
 
 @stored("components-merge-state")
@@ -148,36 +166,61 @@ class Components:
     connectivity: int
     min_size: int
     backend: str
+    output_names: tuple[str, ...] = OUTPUTS
+    dtype: str = "int64"
 
     name = "components"
-    outputs: ClassVar[tuple[Variable, ...]] = (LABELS,)
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
-        """Label a tile and summarise the components that touch its border."""
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The labels."""
+        return (replace(LABELS, dtype=np.dtype(self.dtype)),)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns of the table that are asked for."""
+        return {name: dims for name, dims in COLUMNS.items() if name in self.output_names}
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
+        """Find the components of a tile and summarise those that touch its border."""
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
-        tile = get_backend(self.backend).label_tile(
-            classes, self.nodata, self.connectivity, narrow=True
+        measure = self.min_size > 1 or not COLUMNS.keys().isdisjoint(self.output_names)
+        tile = get_backend(self.backend).find_components(
+            classes, self.nodata, self.connectivity, measure=measure
         )
-        y, x = np.divmod(tile.first.astype(np.int64), window.width)
-        first = (y + window.y) * grid_width + (x + window.x)
-        corner = np.array([window.y, window.x, window.y, window.x])
         border = border_cells(*window.shape, place.sides)
-        on_border = tile.labels.ravel()[border].astype(np.int64) - 1
+        on_border = tile.labels.at(border) - 1
+        flags = np.zeros(tile.first.size, np.bool_)
+        flags[on_border[on_border >= 0]] = True
+        touching = np.flatnonzero(flags)
+        kept = ~flags
+        if self.min_size > 1:
+            kept &= tile.size >= self.min_size
+            sums = np.concatenate([[0], np.cumsum(kept)])
 
-        touching = np.zeros(first.size, np.bool_)
-        touching[on_border[on_border >= 0]] = True
-        kept = ~touching & (tile.size >= self.min_size)
-        ahead = _ahead(first, first[kept], window, grid_width)
-        whole = Parts(first, ahead, tile.size, tile.box + corner)
-        part = np.where(touching, np.cumsum(touching) - 1, -1)
+        def numbered(before: Integers) -> Integers:
+            """Return how many of the first components of the tile are kept."""
+            if self.min_size > 1:
+                return sums[before]
+            return before - np.searchsorted(touching, before)
+
+        y, x = np.divmod(tile.labels.first_cells(tile.first[touching]), window.width)
+        if window.y or window.x:
+            tile.box[...] += np.array([window.y, window.x, window.y, window.x])
+        parts = Parts(
+            (y + window.y) * grid_width + (x + window.x),
+            numbered(touching) - numbered(tile.rows[y]),
+            tile.size[touching] if measure else np.zeros(y.size, np.int64),
+            tile.box[touching] if measure else np.zeros((y.size, 4), np.int64),
+        )
         summary = Summary(
             classes.ravel()[border],
-            _part_of(on_border, part),
-            whole.take(touching),
-            _starts(first[kept], window, grid_width),
+            np.where(on_border >= 0, np.searchsorted(touching, on_border), -1),
+            parts,
+            np.diff(numbered(tile.rows)),
         )
-        return summary, LeafState(tile.labels, whole, kept, part)
+        return summary, LeafState(tile.labels, tile.rows, kept, touching, tile.size, tile.box)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -209,7 +252,9 @@ class Components:
         on_border = at[borders.border]
         touching = np.zeros(order.size, np.bool_)
         touching[group[on_border[on_border >= 0]]] = True
-        kept = ~touching & (groups.size >= self.min_size)
+        kept = ~touching
+        if self.min_size > 1:
+            kept &= groups.size >= self.min_size
         complete = groups.first[kept]
         groups = Parts(
             groups.first,
@@ -251,10 +296,12 @@ class Components:
     def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """Return the number of the first component of each row of the grid."""
         before = np.cumsum(summary.starts) - summary.starts
+        count = int(summary.starts.sum())
+        check_labels_fit(count, self.dtype)
         attributes = {
             "connectivity": self.connectivity,
             "min_size": self.min_size,
-            "component_count": int(summary.starts.sum()),
+            "component_count": count,
         }
         return Message(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
 
@@ -283,43 +330,34 @@ class Components:
             messages.append(Message(base, labels[members], mine))
         return messages
 
-    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
+    def finish(self, place: Place, saved: Any, message: Message) -> dict[str, Array]:
         """Return the labels of a tile with their final numbers."""
-        labels, _, _ = _numbers(
-            saved.whole, saved.kept, saved.part, message, place.window, place.grid[1]
-        )
-        table = np.concatenate([np.zeros(1, np.int64), labels])
-        numbered = empty(saved.labels.shape, LABELS.dtype)
-        renumber.renumber(saved.labels, table, numbered)
-        return {LABELS.name: numbered}
+        blocks = {v.name: empty(place.window.shape, v.dtype) for v in self.outputs}
+        self.finish_into(place, saved, message, blocks)
+        return blocks
 
-    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
+    def finish_into(
+        self, place: Place, saved: Any, message: Message, blocks: Mapping[str, Array]
+    ) -> None:
+        """Write the labels of a tile with their final numbers."""
+        for labels in blocks.values():
+            saved.labels.write(numbers(saved, message), labels)
+
+    def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
         """Return the components that are complete in a tile."""
-        return self._rows(saved.whole, saved.kept, saved.part, place, message)
+        rows = numbers(saved, message)[1:], saved.size, saved.box
+        label, size, box = rows if saved.kept.all() else [column[saved.kept] for column in rows]
+        return {"label": label, "component_size": size, "component_box": box}
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
         """Return the components that are complete in a node, and in none of its children."""
-        return self._rows(saved.groups, saved.kept, saved.part, place, message)
-
-    def _rows(
-        self,
-        parts: Parts,
-        kept: npt.NDArray[np.bool_],
-        part: Integers,
-        place: Place,
-        message: Message,
-    ) -> Table:
-        labels, _, _ = _numbers(parts, kept, part, message, place.window, place.grid[1])
+        parts, kept = saved.groups, saved.kept
+        labels, _, _ = _numbers(parts, kept, saved.part, message, place.window, place.grid[1])
         return {
             "label": labels[kept],
             "component_size": parts.size[kept],
             "component_box": parts.box[kept],
         }
-
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "component_size": ("component",),
-        "component_box": ("component", "box_side"),
-    }
 
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
@@ -329,23 +367,74 @@ class Components:
         Labels have no gaps: each is an index into the column.
         """
         joined: Array | None = None
+        shared = False
         for table in tables:
             here = table if rows is None else _beginning_in(rows, table)
             places = here["label"] - (1 + before)
+            if joined is not None and not places.size:
+                continue
             shape = int(places.max(initial=-1)) + 1, *here[column].shape[1:]
+            if joined is None and shape[0] == places.size and (places[1:] > places[:-1]).all():
+                joined, shared = here[column], True  # a grid of one tile has no other rows
+                continue
             if joined is None:
                 joined = np.empty(shape, here[column].dtype)
             elif shape > joined.shape:
+                joined, shared = (joined.copy() if shared else joined), False
                 joined.resize(shape, refcheck=False)
             joined[places] = here[column]
         assert joined is not None
         return joined
 
 
-def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, the kernels for tiles of this dtype."""
-    label.compile_kernels(dtype)
-    renumber.compile_kernels()
+COLUMNS = {
+    "component_size": ("component",),
+    "component_box": ("component", "box_side"),
+}
+
+
+def compile_kernels(dtype: np.dtype[Any], labels: str = "int64") -> None:
+    """Compile, or load from the cache, the kernels for tiles and labels of these dtypes."""
+    label.compile_kernels(dtype, labels)
+    renumber.compile_kernels(labels)
+
+
+def check_labels_fit(count: int, dtype: str) -> None:
+    """Raise InputError if a dtype does not hold the numbers of all components."""
+    most = np.iinfo(dtype).max
+    if count > most:
+        raise InputError(
+            f"dtype: {dtype} holds labels up to {most}, and there are {count} components; use "
+            "'int64', or a larger min_size"
+        )
+
+
+def join_tiles(context: RunContext) -> RunContext:
+    """Return the context of a run over larger tiles where all is in memory, or the same one.
+
+    Each tile costs some tasks and each seam a merge. The result does not depend on the tiles.
+    """
+    if not isinstance(context.sink, ArraySink):
+        return context
+    tree, level = context.quadtree, 0
+    fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads
+    while (
+        level < tree.root.level
+        and tree.count(level + 1) >= fewest
+        and tree.window(Node(level + 1, 0)).size <= MOST_CELLS
+    ):
+        level += 1
+    joined = Quadtree(tree.shape, tree.tile << level)
+    return replace(context, tree=joined, shard_level=max(context.shard_level - level, 0))
+
+
+def numbers(saved: LeafState, message: Message) -> Integers:
+    """Return the number of each label of a tile."""
+    table = np.empty(saved.kept.size + 1, np.int64)
+    # those that Dask brings may be read-only: compile for one type
+    sent = [np.array(part) for part in (message.base, message.labels, message.owned)]
+    renumber.number_rows(saved.rows, saved.kept, saved.touching, *sent, table)
+    return table
 
 
 def _numbers(
@@ -443,6 +532,8 @@ def connected_components(
     connectivity: int = ...,
     min_size: int = ...,
     method: str = ...,
+    outputs: str | Sequence[str] = ...,
+    dtype: str = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -458,6 +549,8 @@ def connected_components(
     connectivity: int = ...,
     min_size: int = ...,
     method: str = ...,
+    outputs: str | Sequence[str] = ...,
+    dtype: str = ...,
     nodata: float | int | None = ...,
     band: int | None = ...,
     variable: str | None = ...,
@@ -472,6 +565,8 @@ def connected_components(
     connectivity: int = 8,
     min_size: int = 1,
     method: str = "auto",
+    outputs: str | Sequence[str] = ("labels",),
+    dtype: str = "int64",
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
@@ -502,6 +597,12 @@ def connected_components(
     method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
         Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
         edges.
+    outputs : str or sequence of str
+        What the result is to hold: ``"labels"``, and of the table ``"component_size"`` and
+        ``"component_box"``, which take more time and memory.
+    dtype : {"int64", "int32"}
+        Of the labels. int32 takes half of the memory, and is refused if there are 2**31 components
+        or more, before any label is written.
     nodata : float or int, optional
         The value of nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional
@@ -512,11 +613,11 @@ def connected_components(
     Returns
     -------
     xarray.Dataset
-        ``labels``, int64, shape (y, x), 0 for background. Beside them a table with one row for each
-        component, in the order of the labels: ``component_size`` (cells) and ``component_box``
-        (top, left, bottom, right in rows and columns of the raster, the last two not included).
-        Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), numbered by the first
-        vertex of each component, and ``component_size``.
+        ``labels``, shape (y, x), 0 for background. If ``outputs`` asks for them, a table with one
+        row for each component, in the order of the labels: ``component_size`` (cells) and
+        ``component_box`` (top, left, bottom, right in rows and columns of the raster, the last two
+        not included). Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), int64,
+        numbered by the first vertex of each component, and always ``component_size``.
 
     Raises
     ------
@@ -534,7 +635,7 @@ def connected_components(
     >>> import numpy as np
     >>> import orograph as og
     >>> water = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 1]], bool)
-    >>> lakes = og.connected_components(water)
+    >>> lakes = og.connected_components(water, outputs=("labels", "component_size"))
     >>> lakes["labels"].values
     array([[1, 0, 0],
            [0, 0, 2],
@@ -544,6 +645,10 @@ def connected_components(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     min_size = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells")
+    wanted = check_outputs(outputs, OUTPUTS)
+    if LABELS.name not in wanted:
+        raise InputError(f"outputs: {wanted}; every result has labels, name 'labels' too")
+    dtype = check_dtype("dtype", dtype, DTYPES)
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     if isinstance(classes, Graph):
         from orograph.graphs.components import components_run
@@ -556,21 +661,30 @@ def connected_components(
             "shard": shard,
         }
         refuse_arguments(
-            "a graph", of_rasters, connectivity=connectivity != 8, min_size=min_size != 1
+            "a graph",
+            of_rasters,
+            connectivity=connectivity != 8,
+            min_size=min_size != 1,
+            outputs=wanted != ("labels",),
+            dtype=dtype != "int64",
         )
         run = components_run(classes, method, options)
         return run.result() if options.wait else run
     check_choice("method", method, METHODS)
     refuse_arguments("a raster", {}, method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
-    chosen = choose_backend("label_tile", (raster,), options)
-    problem = Components(raster.nodata, connectivity, min_size, chosen)
+    chosen = choose_backend("find_components", (raster,), options)
+    problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)
     parameters = {
         "connectivity": connectivity,
         "min_size": min_size,
         "nodata": repr(raster.nodata),
+        "outputs": sorted(wanted),
+        "dtype": dtype,
     }
-    warm_up = partial(compile_kernels, raster.dtype) if may_use_numba(chosen) else None
+    warm_up = partial(compile_kernels, raster.dtype, dtype) if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
+    if tile is None:
+        job = replace(job, join_tiles=join_tiles)
     run = launch(job, options)
     return run.result() if options.wait else run

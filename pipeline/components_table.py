@@ -67,19 +67,20 @@ def component_table(
     import pandas as pd
 
     dataset: Any = as_dataset(result, "connected_components")
-    missing = {"labels", "component_size", "component_box"} - set(dataset.data_vars)
-    if missing:
+    if "labels" not in dataset.data_vars or "component_count" not in dataset.attrs:
         raise InputError(
-            f"result: it has no {', '.join(sorted(missing))}; give what connected_components has "
-            "returned"
+            "result: it has no labels, or no attribute component_count; give what "
+            "connected_components has returned with 'labels' among its outputs"
         )
     labels = open_raster(dataset["labels"])
     place, (height, width) = labels.georeference, labels.shape
     given = None if classes is None else open_raster(classes, argument="classes")
     if given is not None:
         check_same_grid("classes", given, labels)
-    cells = np.asarray(dataset["component_size"].values)
-    count = cells.size
+    count = int(dataset.attrs["component_count"])
+    cells = np.zeros(count + 1, np.int64)
+    starts = np.full((2, count + 1), max(height, width))
+    stops = np.zeros((2, count + 1), np.int64)
     area_of_row, unit = cell_areas(place, height)
     sums = np.zeros((3, count + 1))
     kind = None if given is None else np.zeros(count + 1, given.dtype)
@@ -90,22 +91,31 @@ def component_table(
             numbers, first, where = np.unique(
                 labels.read(window), return_index=True, return_inverse=True
             )
-            row, column = np.indices(window.shape)
-            for total, values in zip(sums, (row + y, column + x, area_of_row[row + y])):
-                total[numbers] += np.bincount(where.ravel(), np.ravel(values), numbers.size)
+            where = where.ravel()
+            row, column = (np.ravel(i) for i in np.indices(window.shape))
+            row, column = row + y, column + x
+            cells[numbers] += np.bincount(where)
+            for total, values in zip(sums, (row, column, area_of_row[row])):
+                total[numbers] += np.bincount(where, values)
+            for start, stop, values in zip(starts, stops, (row, column)):
+                least, most = np.full(numbers.size, values[-1]), np.zeros(numbers.size, np.int64)
+                np.minimum.at(least, where, values)
+                np.maximum.at(most, where, values)
+                start[numbers] = np.minimum(start[numbers], least)
+                stop[numbers] = np.maximum(stop[numbers], most + 1)
             if given is not None and kind is not None:
                 kind[numbers] = given.read(window).ravel()[first]
-    mean_row, mean_column = sums[:2, 1:] / cells
+    mean_row, mean_column = sums[:2, 1:] / cells[1:]
     x_axis = np.arange(width) if place.x is None else place.x
     y_axis = np.arange(height) if place.y is None else place.y
     columns: dict[str, Any] = {} if kind is None else {"class": kind[1:]}
     columns |= {
-        "cells": cells,
+        "cells": cells[1:],
         "area": sums[2, 1:],
         "x": np.interp(mean_column, np.arange(width), x_axis),
         "y": np.interp(mean_row, np.arange(height), y_axis),
     }
-    box = np.asarray(dataset["component_box"].values).T
+    box = *starts[:, 1:], *stops[:, 1:]
     columns |= dict(zip(("top", "left", "bottom", "right"), box))
     table = pd.DataFrame(columns, pd.RangeIndex(1, count + 1, name="label"))
     table.attrs["area_unit"] = unit

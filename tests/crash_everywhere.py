@@ -1,8 +1,8 @@
 """Kill a run before each single change it makes on disk, resume it, and print what came of it.
 
-A script: ``crash_everywhere.py FOLDER``. The runs are forked from a process that has
-compiled everything; a run that is to die sends itself SIGKILL from an audit hook, which Python
-calls before it opens a file for writing, makes, renames or removes one.
+A script: ``crash_everywhere.py FOLDER STEP``, which kills at one of STEP changes. The runs are
+forked from a process that has compiled everything; a run that is to die sends itself SIGKILL from
+an audit hook, which Python calls before it opens a file for writing, makes, renames or removes one.
 """
 
 from __future__ import annotations
@@ -125,14 +125,15 @@ def changes_of(work: Callable[[], Any]) -> list[str]:
     return changes
 
 
-def worth_a_kill(changes: list[str], out: Path) -> list[int]:
+def worth_a_kill(changes: list[str], out: Path, step: int) -> list[int]:
     """Every change of a whole folder or of what tells a run's state; of the others some."""
     places = (out.parent, unfinished_at(out))
-    return [
+    worth = [
         number
         for number, path in enumerate(changes)
         if Path(path).parent in places or number % 15 == 0
     ]
+    return worth[::step]
 
 
 def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) -> list[str]:
@@ -159,7 +160,7 @@ def aftermath(out: Path, options: dict[str, Any], expected: Mask, before: Mask) 
 
 
 def sweep(
-    prepare: Callable[[Path], None], options: dict[str, Any], name: str = "out.zarr"
+    step: int, prepare: Callable[[Path], None], options: dict[str, Any], name: str = "out.zarr"
 ) -> dict[str, Any]:
     """Kill a run at one change after the other; list every way in which resuming it fails."""
     expected, before = stored(in_memory("max")), stored(in_memory("mean"))
@@ -169,7 +170,7 @@ def sweep(
     shutil.copytree(prepared, counting)
     changes = forked(lambda: changes_of(lambda: forest(counting / name, **options)))
     wrong: list[str] = []
-    killed = worth_a_kill(changes, counting / name)
+    killed = worth_a_kill(changes, counting / name, step)
     for number in killed:
         shutil.copytree(prepared, folder)
         out = folder / name
@@ -207,4 +208,5 @@ SCENARIOS: dict[str, Any] = {
 if __name__ == "__main__":
     os.chdir(sys.argv[1])
     warm_up()
-    print(json.dumps({name: sweep(*scenario) for name, scenario in SCENARIOS.items()}))
+    step = int(sys.argv[2])
+    print(json.dumps({name: sweep(step, *scenario) for name, scenario in SCENARIOS.items()}))

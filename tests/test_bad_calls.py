@@ -125,6 +125,7 @@ def _plans() -> dict[str, Function]:
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
         "pits": bad.integer(0, 9, optional=True),
+        "labels": bad.FLAG,
         "outputs": _outputs("filled"),
         "operation": bad.choice("forest", np.min, og.ingest),
         "raster": bad.Kind(
@@ -220,7 +221,8 @@ LABELS = xr.Dataset(
         "labels": (("y", "x"), np.ones((3, 4), np.int64)),
         "component_size": ("component", [12]),
         "component_box": (("component", "box_side"), [[0, 0, 3, 4]]),
-    }
+    },
+    attrs={"component_count": 1},
 )
 GRAPH_EDGES = sparse.csr_array(np.array([[0.0, 1, 4], [0, 0, 2], [1, 0, 0]]))
 _VERTICES = bad.kind(
@@ -251,6 +253,8 @@ FUNCTIONS = {
             "classes": bad.RASTER,
             "min_size": bad.integer(1, 2**54),
             "method": bad.choice(),
+            "outputs": _outputs("labels"),
+            "dtype": bad.DTYPE,
         },
     ),
     "corridor": Function(
@@ -286,6 +290,7 @@ FUNCTIONS = {
             "elevation": bad.RASTER,
             "min_depth": bad.number(-1, bad.NAN),
             "min_area": bad.number(-1, bad.NAN),
+            "labels": bad.FLAG,
         },
     ),
     "peaks": Function(
@@ -378,7 +383,12 @@ FUNCTIONS = {
     "pass_elevation": Function(
         og.pass_elevation,
         {"elevation": GRID, "points": POINT},
-        {"elevation": bad.RASTER, "points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
+        {
+            "elevation": bad.RASTER,
+            "points": bad.POINTS,
+            "targets": bad.OPTIONAL_POINTS,
+            "paths": bad.FLAG,
+        },
     ),
     "path_mask": Function(
         og.path_mask,

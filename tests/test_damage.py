@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
@@ -57,12 +58,19 @@ def all_pairs(path: Path) -> None:
     og.all_pairs(rng.random((9, 9)), out=path, tile=4, predecessors=True)
 
 
+def graph(path: Path) -> None:
+    edges = {"source": ["a", "b", "c"], "target": ["b", "c", "d"], "weight": [2, 3, 4]}
+    where = rng.random((4, 2))
+    og.read_graph(pd.DataFrame(edges), coordinates=where, directed=False, parts=2, store=path)
+
+
 KINDS: dict[str, Callable[[Path], None]] = {
     "ingested raster": ingested,
     "forest": forest,
     "components": components,
     "distance index": index,
     "all pairs": all_pairs,
+    "graph": graph,
 }
 
 
@@ -103,6 +111,10 @@ def read(path: Path) -> list[Any]:
     if "distance_index" in dataset.attrs:
         table = og.DistanceIndex.open(path).distance_matrix([(0, 100), (51, 60)])
         found.append(table.values.tobytes())
+    if "orograph_graph" in dataset.attrs:
+        opened = og.read_graph(path)
+        found += [opened.bounds, [list(values[:]) for values in opened.arrays.values()]]
+        found.append(og.shortest_paths(opened, "a")["cost"].values.tobytes())
     return found
 
 
@@ -273,6 +285,21 @@ def test_metadata_of_wrong_type_or_range_are_refused(store: Path) -> None:
     every = changes_to(store)
     some = [every[i] for i in np.random.default_rng(0).permutation(len(every))[:60]]
     assert hostile(store, some) > 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [
+        ("ingested raster", ("elevation", "dimension_names", 1), ""),
+        ("components", ("component_box", "shape", 0), 0),
+        ("distance index", ("friction", "codecs", 0, "configuration", "index_codecs", 1), DELETED),
+    ],
+    ids=["a dimension without coordinates", "lengths that differ", "an index without checksum"],
+)
+def test_metadata_that_contradict_the_rest_are_refused(
+    store: Path, place: tuple[Any, ...], value: Any
+) -> None:
+    assert hostile(store, [(("consolidated_metadata", "metadata", *place), value)])
 
 
 @pytest.mark.long

@@ -224,6 +224,31 @@ def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert results.failed == 0, "".join(report)
 
 
+def test_the_readme_has_the_figures_of_the_records() -> None:
+    """`make bench-docs` writes both."""
+    code = "import sys, readme_table as t; sys.stdout.write(t.written(sys.stdin.read()))"
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "docs"), "PYTHONIOENCODING": "utf-8"},
+        input=text,
+        check=True,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.stdout == text
+
+
+def test_every_record_is_shown_and_measured_by_a_script() -> None:
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```\{records\} (\w+)$", page, re.MULTILINE)
+    records = {path.stem: path for path in (ROOT / "docs/performance").glob("*.csv")}
+    assert sorted(shown) == sorted(records)
+    for path in records.values():
+        for script in re.findall(r"python (\S+)", path.read_text(encoding="utf-8")):
+            assert (ROOT / script).is_file(), f"{path.name}: no {script}"
+
+
 def test_figures_are_those_of_their_script(tmp_path: Path) -> None:
     script = ROOT / "docs/figures.py"
     subprocess.run([sys.executable, script, tmp_path], check=True)

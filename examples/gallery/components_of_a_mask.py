@@ -18,7 +18,8 @@ elevation = jacksboro_fault()
 # The parts of one mask
 # ---------------------
 
-land = og.connected_components(elevation > 600, tile=64)
+outputs = ("labels", "component_size")
+land = og.connected_components(elevation > 600, tile=64, outputs=outputs)
 sizes = land["component_size"].values
 print(f"{len(sizes)} parts; the largest has {sizes.max()} of {sizes.sum()} cells")
 
@@ -40,7 +41,10 @@ assert np.array_equal(land["labels"], other["labels"])
 # Their number grows, then falls when parts join to one.
 
 levels = range(300, 1000, 50)
-found = [og.connected_components(elevation > level)["component_size"].values for level in levels]
+found = [
+    og.connected_components(elevation > level, outputs=outputs)["component_size"].values
+    for level in levels
+]
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.hist(sizes, bins=np.geomspace(1, sizes.max() + 1, 25), color="#1f6f5c")
 left.set(xscale="log", yscale="log", xlabel="cells of a part", ylabel="parts", title="Above 600 m")

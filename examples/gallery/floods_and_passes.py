@@ -42,6 +42,17 @@ depth.where(depth > 0).plot(ax=axes, cmap="viridis", cbar_kwargs={"label": "m of
 axes.set_title("Depressions and their depths")
 
 # %%
+# Which depression holds which, where each spills, and how much it holds, is in a table. The raster
+# is in degrees, so each row of cells has the area that it has on the ellipsoid.
+
+table = og.depressions(elevation, min_depth=10)
+figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+elevation.plot(ax=axes, cmap="Greys", add_colorbar=False)
+og.plot(table, ax=axes)
+largest = table.isel(depression=int(table["volume"].argmax("depression")))
+print(f"{float(largest['area']) / 1e4:.1f} ha, {float(largest['volume']) / 1e6:.2f} million m³")
+
+# %%
 # Peaks and key cols
 # ------------------
 # A peak of high prominence stands apart: one must go down far to come to a higher one, and the
@@ -50,9 +61,7 @@ axes.set_title("Depressions and their depths")
 peaks = og.peaks(elevation, min_prominence=120)
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
 elevation.plot(ax=axes, cmap="gist_earth", cbar_kwargs={"label": "m"})
-axes.plot(peaks["x"], peaks["y"], "^", color="white", markeredgecolor="black", markersize=9)
-axes.plot(peaks["col_x"], peaks["col_y"], "x", color="crimson", markersize=9, markeredgewidth=2)
-axes.set_title("Peaks and their key cols")
+og.plot(peaks, ax=axes)
 
 # %%
 # Passes between valleys
@@ -61,17 +70,11 @@ axes.set_title("Peaks and their key cols")
 # is lowest. So it is the level at which a flood from one reaches the other.
 
 valleys = [TRAILHEAD, (-84.40, 36.36), (-84.24, 36.35), (-84.30, 36.20)]
-passes = og.pass_elevation(elevation, valleys)
+passes = og.pass_elevation(elevation, valleys, paths=True)
 figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
 elevation.plot(ax=left, cmap="gist_earth", cbar_kwargs={"label": "m"})
-left.plot(*np.transpose(valleys), "o", color="white", markeredgecolor="black", markersize=8)
-for one in range(len(valleys)):
-    for other in range(one):
-        x, y = float(passes["pass_x"][one, other]), float(passes["pass_y"][one, other])
-        way = [valleys[one], (x, y), valleys[other]]
-        left.plot(*np.transpose(way), color="black", linewidth=0.8)
-        left.plot(x, y, "D", color="gold", markeredgecolor="black")
-left.set_title("Places, and the passes between each two of them")
+og.plot(passes, ax=left)
+left.set_title("Places, the passes between each two of them, and paths over these")
 shown = right.imshow(passes["elevation"], cmap="gist_earth")
 figure.colorbar(shown, ax=right, label="m")
 right.set_title("How high the passes are")

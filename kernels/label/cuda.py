@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.label.tile import TileLabels, classes_as_words
+from orograph.kernels.label.labels import CellLabels
+from orograph.kernels.label.tile import TileComponents, TileLabels, classes_as_words
 
 SOURCE = "label/label.cu"
 BLOCK = (32, 64)  # rows and columns of a thread block, as in label.cu
@@ -115,4 +116,24 @@ def label_tile(
         labels = where.download(found.labels.astype(np.uint16))
     else:
         labels = where.download(found.labels).view(np.int32)
-    return TileLabels(labels, first, size.view(np.int64), box)
+    return TileLabels(labels, first.astype(np.int64), size.view(np.int64), box)
+
+
+def find_components(
+    classes: npt.NDArray[Any],
+    nodata: float | None,
+    connectivity: int = 8,
+    *,
+    measure: bool = True,
+    device: Device | None = None,
+) -> TileComponents:
+    """Return the connected components of one tile, with labels in as few bytes as they need.
+
+    Parameters, errors and result are those of `orograph.kernels.label.tile.find_components`, but
+    that the components are always measured: it is how their first cells are found.
+    """
+    tile = label_tile(classes, nodata, connectivity, narrow=True, device=device)
+    h, w = classes.shape
+    rows = np.searchsorted(tile.first, np.arange(h + 1) * w)
+    box = tile.box.astype(np.int64)
+    return TileComponents(CellLabels(tile.labels), tile.first, rows, tile.size, box)

@@ -17,8 +17,7 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.label.union_find import unite
 
 WORD = 64  # cells whose comparisons make one word
-SHORT = 8  # labels written at once at the start of a sequence of equal labels
-LONG = 32  # labels written at once after that
+LANES = 8  # labels written at once
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 NO_RUN = np.uint64(0xFFFFFFFF)  # no run has this number
@@ -165,17 +164,14 @@ def number_components(parent, runs):
 
 
 @compiled
-def place_firsts(starts, base, width, first, box):
-    """Replace the number of each component's first run by the row-major index of its first cell.
-
-    box : (n + 1, 4), out: row and column of that cell; bottom and right are 0, to be raised.
-    """
+def find_cells(starts, base, width, runs, cells):
+    """Write the row-major indices of the first cells of some runs, which are in ascending order."""
     y = -1
     k = 0
     at = 0  # number of the first run that remains in the word
     word = ZERO
-    for n in range(first.size):
-        r = first[n]
+    for n in range(runs.size):
+        r = runs[n]
         if base[y + 1] <= r:
             while base[y + 1] <= r:
                 y += 1
@@ -191,77 +187,103 @@ def place_firsts(starts, base, width, first, box):
         while at < r:
             word &= word - ONE
             at += 1
-        x = k * 64 + np.int64(trailing_zeros(word))
-        first[n] = y * width + x
-        box[n + 1, 0] = y
-        box[n + 1, 1] = x
-        box[n + 1, 2] = 0
-        box[n + 1, 3] = 0
+        cells[n] = y * width + k * 64 + np.int64(trailing_zeros(word))
 
 
 @compiled
-def write_rest(row, begin, end, label):
-    """Write a sequence after its first SHORT labels, and at most LONG - 1 cells beyond its end."""
-    x = begin + np.uint64(SHORT)
-    while x < end:
-        for i in range(LONG):
-            row[x + np.uint64(i)] = np.int32(label)
-        x += np.uint64(LONG)
+def read_labels(starts, edges, base, component, width, cells, labels):
+    """Write the components of some cells, given by their row-major indices; 0 for background."""
+    for n in range(cells.size):
+        y = cells[n] // width
+        x = cells[n] % width
+        k = x >> 6
+        bit = ONE << np.uint64(x & 63)
+        reach = bit | (bit - ONE)
+        last = k  # word of the last change of value up to the cell
+        while last > 0 and edges[y, last] & reach == ZERO:
+            last -= 1
+            reach = ~ZERO
+        start = starts[y, last] & reach
+        if start <= (edges[y, last] & reach) ^ start:  # it is an end, or there is none
+            labels[n] = 0
+            continue
+        run = base[y] - 1 + np.int64(count_bits(start))
+        for i in range(last):
+            run += np.int64(count_bits(starts[y, i]))
+        labels[n] = component[run]
 
 
 @compiled
-def measure(size, box, label, begin, end, bottom):
-    """Add a run to the size and the bounding box of its component."""
-    size[label] += np.int64(end - begin)
-    if begin < box[label, 1]:
-        box[label, 1] = begin
-    if bottom > box[label, 2]:
-        box[label, 2] = bottom
-    if end > box[label, 3]:
-        box[label, 3] = end
+def measure_runs(starts, edges, base, component, width, size, box):
+    """Measure the components.
 
-
-@compiled
-def write_labels(starts, edges, base, labels, size, box):
-    """Replace the runs' components by the cells' labels, last row first; measure the components.
-
-    size, box : (n + 1,) and (n + 1, 4), row 0 unused; box as from place_firsts.
+    size, box : (n + 1,), zeros, and (n + 1, 4), out: row 0 unused.
     """
-    h, w = labels.shape
-    flat = labels.reshape(-1)
-    words = starts.shape[1]
-    row = np.empty(words * 64 + 64, np.int32)
-    names = np.empty(w + 1, np.int32)
-    width = np.uint64(w)
-    for y in range(h - 1, -1, -1):
-        runs = base[y + 1] - base[y]
-        for i in range(runs):  # assigning slices compiles for seconds: their error message
-            names[i] = flat[base[y] + i]
-        run = ZERO
-        begin = ZERO
+    h, words = starts.shape
+    for y in range(h):
+        run = np.uint64(base[y])
+        begin = np.int64(0)
         label = np.uint32(0)
-        bottom = np.int32(y + 1)
-        row[:SHORT] = 0
-        for k in range(words):
-            edge = edges[y, k]
-            start = starts[y, k]
-            left = np.uint64(k * 64)
+        for k in range(words + 1):
+            # the end of the row ends a run too
+            edge = edges[y, k] if k < words else ONE
+            start = starts[y, k] if k < words else ZERO
             while edge:
-                x = left + trailing_zeros(edge)
-                write_rest(row, begin, x, label)
+                x = min(np.int64(k * 64) + np.int64(trailing_zeros(edge)), width)
                 if label:
-                    measure(size, box, label, begin, x, bottom)
+                    if size[label] == 0:
+                        box[label, 0] = y
+                        box[label, 1] = begin
+                        box[label, 3] = x
+                    else:
+                        box[label, 1] = min(box[label, 1], begin)
+                        box[label, 3] = max(box[label, 3], x)
+                    box[label, 2] = y + 1
+                    size[label] += x - begin
                 begin = x
                 bit = edge & (~edge + ONE)
                 inside = (start & bit) != 0
-                label = np.uint32(names[run]) if inside else np.uint32(0)
+                label = component[run] if inside else np.uint32(0)
                 run += np.uint64(inside)
-                for i in range(SHORT):
-                    row[x + np.uint64(i)] = np.int32(label)
                 edge ^= bit
-        if begin < width:
-            write_rest(row, begin, width, label)
-            if label:
-                measure(size, box, label, begin, width, bottom)
-        for i in range(w):
-            labels[y, i] = row[i]
+
+
+@compiled
+def write_runs(starts, edges, base, component, width, table, out, pitch):
+    """Write the labels of all cells: ``table[component]`` of their run, or 0.
+
+    out : from the first cell of the first row on; the next row begins ``pitch`` cells further.
+    """
+    h, words = starts.shape
+    row = np.empty(words * 64 + LANES, out.dtype)
+    background = row.dtype.type(0)
+    for y in range(h):
+        row[:] = background
+        run = np.uint64(base[y])
+        begin = ZERO
+        label = background
+        for k in range(words + 1):
+            # the end of the row ends a run too
+            edge = edges[y, k] if k < words else ONE
+            start = starts[y, k] if k < words else ZERO
+            left = np.uint64(k * 64)
+            while edge:
+                x = left + trailing_zeros(edge)
+                bit = edge & (~edge + ONE)
+                edge ^= bit
+                if label != background:
+                    begin += np.uint64(LANES)
+                    while begin < x:
+                        for i in range(LANES):
+                            row[begin + np.uint64(i)] = label
+                        begin += np.uint64(LANES)
+                begin = x
+                label = background
+                if start & bit:
+                    label = row.dtype.type(table[component[run]])
+                    run += ONE
+                for i in range(LANES):
+                    row[x + np.uint64(i)] = label
+        to = np.uint64(y * pitch)
+        for i in range(width):
+            out[to + np.uint64(i)] = row[i]

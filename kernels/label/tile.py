@@ -15,10 +15,10 @@ collected in a list until the end of the row and united by Rem's algorithm (unio
 parent of a run is never after the run, so the root of a component is its first run, and a component
 is numbered when the scan over the runs reaches its root.
 
-*Write.* The runs' labels are stored in the output array: the label of run r at cell r. No run comes
-before its first cell, so rows are written from last to first. A tile therefore takes the memory of
-the result and a quarter byte per cell, for any values. Sequences of equal labels are written by
-whole vectors; the next sequence overwrites the excess.
+*Write.* Runs and the components that they belong to are all that is kept of a tile: a quarter byte
+a cell, and four a run, for any values. Labels are written from them, once, with whatever numbers
+and type they are to have: 8 at a time from the start of a run on, over background, and the next run
+overwrites the excess.
 
 Runs as nodes: He, Chao, Suzuki (2008), "A run-based two-scan labeling algorithm",
 doi:10.1109/TIP.2008.919369; Rem's algorithm: Patwary, Blair, Manne (2010),
@@ -37,13 +37,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.label.runs import (
-    WORD,
-    find_runs,
-    number_components,
-    place_firsts,
-    write_labels,
-)
+from orograph.kernels.label.labels import CellLabels, RunLabels
+from orograph.kernels.label.runs import WORD, find_runs, measure_runs, number_components
 
 MAX_CELLS = 2**31 - 1
 
@@ -53,12 +48,26 @@ class TileLabels(NamedTuple):
 
     labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
     """(h, w): 0 for background and nodata, else 1 to n."""
-    first: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int64]
     """(n,): row-major index of each component's first cell, ascending."""
     size: npt.NDArray[np.int64]
     """(n,): number of cells of each component."""
     box: npt.NDArray[np.int32]
     """(n, 4): bounding boxes: top, left, bottom, right; bottom and right are exclusive."""
+
+
+class TileComponents(NamedTuple):
+    """The components of one tile, numbered as in `TileLabels`; their labels are not written."""
+
+    labels: RunLabels | CellLabels
+    first: npt.NDArray[np.integer[Any]]
+    """(n,): first run or cell of each component, ascending: see ``labels.first_cells``."""
+    rows: npt.NDArray[np.int64]
+    """(h + 1,): number of components whose first cell is in a row above."""
+    size: npt.NDArray[np.int64]
+    """(n,) as in `TileLabels`, or (0,) where they are not measured."""
+    box: npt.NDArray[np.int64]
+    """(n, 4), or (0, 4)."""
 
 
 def run_limits(dtype: np.dtype[Any], nodata: float | None) -> npt.NDArray[Any]:
@@ -101,6 +110,39 @@ def classes_as_words(
     return bits, run_limits(native, nodata)
 
 
+def find_components(
+    classes: npt.NDArray[Any],
+    nodata: float | None,
+    connectivity: int = 8,
+    *,
+    measure: bool = True,
+) -> TileComponents:
+    """Return the connected components of one tile, before any label is written.
+
+    Parameters and errors are those of `label_tile`; without ``measure`` the components have neither
+    sizes nor boxes, which takes a third of the time.
+    """
+    bits, limits = classes_as_words(classes, nodata, connectivity)
+    h, w = bits.shape
+    bits = bits.view()
+    bits.flags.writeable = False  # arrays from a store may be read-only: compile for one type
+    words = -(-w // WORD)
+    starts = np.empty((h, words), np.uint64)
+    edges = np.empty((h, words), np.uint64)
+    base = np.empty(h + 1, np.int64)
+    parent = np.empty(h * w, np.uint32)  # of as many runs as there may be
+    runs = find_runs(bits, limits, connectivity == 8, starts, edges, base, parent)
+    first = number_components(parent, runs)
+    component = parent[:runs].copy()
+    n = first.size if measure else 0
+    size, box = np.zeros(n + 1, np.int64), np.empty((n + 1, 4), np.int64)
+    if measure:
+        measure_runs(starts, edges, base, component, w, size, box)
+    rows = np.searchsorted(first, base.astype(first.dtype))
+    labels = RunLabels(w, starts, edges, base, component)
+    return TileComponents(labels, first, rows, size[1:], box[1:])
+
+
 def label_tile(
     classes: npt.NDArray[Any],
     nodata: float | None,
@@ -136,8 +178,7 @@ def label_tile(
     Notes
     -----
     Components are numbered by first cell in row-major order, so the result is unique. Time is
-    linear in the cells, plus the unions, which take almost linear time in the runs. Memory is 4.25
-    bytes per cell, of which 4 are the result.
+    linear in the cells, plus the unions, which take almost linear time in the runs.
 
     References
     ----------
@@ -150,25 +191,16 @@ def label_tile(
            [0, 2, 0],
            [0, 2, 3]], dtype=int32)
     """
-    bits, limits = classes_as_words(classes, nodata, connectivity)
-    h, w = bits.shape
-    bits.flags.writeable = False  # arrays from a store may be read-only: compile for one type
-    words = -(-w // WORD)
-    starts = np.empty((h, words), np.uint64)
-    edges = np.empty((h, words), np.uint64)
-    base = np.empty(h + 1, np.int64)
-    labels = np.empty((h, w), np.int32)
-    parent = labels.reshape(-1).view(np.uint32)
-    runs = find_runs(bits, limits, connectivity == 8, starts, edges, base, parent)
-    first = number_components(parent, runs)
-    size = np.zeros(first.size + 1, np.int64)
-    box = np.empty((first.size + 1, 4), np.int32)
-    place_firsts(starts, base, w, first, box)
-    write_labels(starts, edges, base, labels, size, box)
-    fitting = labels.astype(np.uint16) if narrow and first.size < 2**16 else labels
-    return TileLabels(fitting, first, size[1:], box[1:])
+    found = find_components(classes, nodata, connectivity)
+    labels = np.empty(classes.shape, np.int32)
+    found.labels.write(np.arange(found.first.size + 1), labels)
+    fitting = labels.astype(np.uint16) if narrow and found.first.size < 2**16 else labels
+    first = found.labels.first_cells(found.first)
+    return TileLabels(fitting, first, found.size, found.box.astype(np.int32))
 
 
-def compile_kernels(dtype: Any) -> None:
-    """Compile, or load from the cache, the functions for tiles of this dtype."""
-    label_tile((np.arange(16).reshape(4, 4) % 3).astype(dtype), None)
+def compile_kernels(dtype: Any, labels: Any = np.int32) -> None:
+    """Compile, or load from the cache, the functions for tiles and labels of these dtypes."""
+    found = find_components((np.arange(16).reshape(4, 4) % 3).astype(dtype), None)
+    found.labels.at(found.labels.first_cells(found.first))
+    found.labels.write(np.arange(found.first.size + 1), np.empty((4, 4), labels))

@@ -6,8 +6,6 @@ cells that come in row-major order need no sort by index at all. Stable, serial,
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,15 +18,7 @@ _BITS = 11
 
 
 @compiled
-def _ascends(words: Any) -> bool:
-    for i in range(1, words.size):
-        if words[i] < words[i - 1]:
-            return False
-    return True
-
-
-@compiled
-def _sort_by(words: Any, order: Any) -> Any:
+def _sort_by(words, order):
     """Return an order sorted stably by its words, which are unsigned; overwrites both."""
     differ = np.uint64(0)
     for word in words:
@@ -68,7 +58,7 @@ def order_cells(key: npt.NDArray[np.uint64], cell: Indices) -> Indices:
     array([1, 3, 2, 0])
     """
     order = np.arange(key.size)
-    if not _ascends(cell):
+    if (cell[1:] < cell[:-1]).any():
         # so that negative numbers come first
         order = _sort_by(cell.view(np.uint64) ^ np.uint64(1 << 63), order)
         key = key[order]

@@ -21,6 +21,7 @@ def add_graph(commands: Any) -> None:
     read.add_argument("store", help="Zarr group to write")
     read.add_argument("--coordinates", help="DIMACS file of coordinates (.co)")
     read.add_argument("--parts", type=int, default=None)
+    _add_takeover(read)
     _add_direction(read)
     read.set_defaults(command=_read)
 
@@ -48,6 +49,10 @@ def _add_direction(parser: argparse.ArgumentParser) -> None:
     way.add_argument("--undirected", dest="directed", action="store_false")
 
 
+def _add_takeover(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
+
+
 def _add_operation(kinds: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = kinds.add_parser(name, help=text)
     parser.add_argument("graph", help="a store of 'orograph graph read', or what that takes")
@@ -55,6 +60,7 @@ def _add_operation(kinds: Any, name: str, text: str) -> argparse.ArgumentParser:
     _add_direction(parser)
     add_backend(parser)
     parser.add_argument("--overwrite", action="store_true")
+    _add_takeover(parser)
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     return parser
 
@@ -67,6 +73,7 @@ def _read(options: argparse.Namespace) -> None:
             directed=options.directed,
             parts=options.parts,
             store=options.store,
+            takeover=options.takeover,
         )
     )
 
@@ -122,6 +129,7 @@ def _run(operation: Any, graph: Graph, options: argparse.Namespace, **own: Any) 
         out=options.out,
         overwrite=options.overwrite,
         resume=options.resume,
+        takeover=options.takeover,
         backend=options.backend,
         **own,
     )

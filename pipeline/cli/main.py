@@ -138,6 +138,14 @@ def _parser() -> argparse.ArgumentParser:
     components.add_argument("out", help="Zarr store to write")
     components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
+    components.add_argument(
+        "--outputs",
+        nargs="+",
+        choices=("labels", "component_size", "component_box"),
+        default=("labels",),
+        help="default: labels",
+    )
+    components.add_argument("--dtype", choices=("int64", "int32"), default="int64")
     components.add_argument("--nodata", type=float, default=None)
     components.add_argument(
         "--table", metavar="FILE", help="CSV with class, cells, area and centroid of each"
@@ -285,6 +293,8 @@ def _components(options: argparse.Namespace) -> None:
         options,
         connectivity=options.connectivity,
         min_size=options.min_size,
+        outputs=options.outputs,
+        dtype=options.dtype,
         nodata=options.nodata,
     )
     if options.table is not None:

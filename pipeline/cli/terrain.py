@@ -87,6 +87,7 @@ def add_terrain(
     depressions = command("depressions", "the hierarchy of depressions, with areas and volumes")
     depressions.add_argument("--min-depth", type=float, default=0.0)
     depressions.add_argument("--min-area", type=float, default=0.0)
+    depressions.add_argument("--labels", action="store_true", help="write a raster of them too")
 
     def do_depressions(options: argparse.Namespace) -> None:
         found = run(
@@ -95,6 +96,7 @@ def add_terrain(
             options,
             min_depth=options.min_depth,
             min_area=options.min_area,
+            labels=options.labels,
             connectivity=options.connectivity,
             nodata=options.nodata,
         )
@@ -117,6 +119,9 @@ def add_terrain(
             help=help_text,
         )
     passes.add_argument("--snap", action="store_true", help="move points on nodata to a valid cell")
+    passes.add_argument("--out", help="Zarr store to write")
+    passes.add_argument("--overwrite", action="store_true", help="replace the store")
+    passes.add_argument("--paths", action="store_true", help="write a path over each pass too")
     passes.set_defaults(command=_passes)
 
 
@@ -129,7 +134,11 @@ def _passes(options: argparse.Namespace) -> None:
         snap=options.snap,
         nodata=options.nodata,
         tile=options.tile,
+        paths=options.paths,
+        out=options.out,
+        overwrite=options.overwrite,
     )
+    found = found.drop_dims("vertex", errors="ignore").load()
     for i in range(found.sizes["point"]):
         for j in range(found.sizes["target"]):
             if options.target is None and j <= i:

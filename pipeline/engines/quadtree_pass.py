@@ -38,6 +38,7 @@ from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Tree
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ShardWriter
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -92,6 +93,8 @@ class Problem(Protocol):
 class Tabulated(Protocol):
     """A problem that also produces a table: some rows in each tile, some in each node above.
 
+    One whose columns are none produces no table.
+
     Each row of the table belongs to a row of the grid, and the table is in the order of these.
     """
 
@@ -112,6 +115,14 @@ class Tabulated(Protocol):
 
         ``before`` rows of the table belong to the rows above. ``tables`` is consumed one at a time.
         """
+
+
+@runtime_checkable
+class FinishingInPlace(Protocol):
+    """A problem that can write its output where it is wanted, which spares a copy of it."""
+
+    def finish_into(self, place: Place, saved: Any, message: Any, blocks: dict[str, Array]) -> None:
+        """Write what ``finish`` returns into windows of arrays, whose rows are contiguous."""
 
 
 @runtime_checkable
@@ -159,14 +170,18 @@ class QuadtreePass:
 
         Columns are iterables of pieces, so that the rows of only one row of shards are in memory.
         """
-        if not isinstance(self.problem, Tabulated):
-            return {}
-        columns = self.problem.columns
+        columns = {} if self.tabulated is None else self.tabulated.columns
         return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
+
+    @property
+    def tabulated(self) -> Tabulated | None:
+        """The problem, if it produces a table."""
+        tabulated = isinstance(self.problem, Tabulated) and self.problem.columns
+        return self.problem if tabulated else None  # type: ignore[return-value]
 
     def pieces(self, column: str) -> Iterator[Array]:
         """Yield a column of the table, the rows of one row of shards after the other."""
-        assert isinstance(self.problem, Tabulated)
+        assert self.tabulated is not None
         # these rows belong to what crosses shards: O(border) a node
         levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
         above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
@@ -178,7 +193,7 @@ class QuadtreePass:
         before = 0
         for rows in sorted(bands, key=lambda rows: rows.start):
             tables = chain(above, self.rows_of(bands[rows]))
-            piece = self.problem.join_rows(tables, column, rows, before)
+            piece = self.tabulated.join_rows(tables, column, rows, before)
             before += len(piece)
             yield piece
             del piece  # before the next is made
@@ -233,8 +248,8 @@ class QuadtreePass:
         self.context.stop_if_cancelled()
         children = [self.tree.place(child) for child in self.tree.children(node)]
         place, saved = self.tree.place(node), self._saved(node)
-        if isinstance(self.problem, Tabulated):
-            rows = self.problem.rows_of_node(place, saved, message)
+        if self.tabulated is not None:
+            rows = self.tabulated.rows_of_node(place, saved, message)
             self.context.checkpoints.save("rows", node, [rows])
         return self.problem.down(place, saved, message, children)
 
@@ -245,7 +260,7 @@ class QuadtreePass:
         whole = self.tree.window(node)
         writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
         tables: list[Table] = []
-        for place, blocks in self._descend(node, self._saved(node), message, tables):
+        for place, blocks in self._descend(node, self._saved(node), message, tables, writers):
             for name, block in blocks.items():
                 writers[name].put(place.window, block)
         for writer in writers.values():
@@ -267,10 +282,7 @@ class QuadtreePass:
         window, checkpoints = self.tree.window(node), self.context.checkpoints
         return (
             checkpoints.load("done", node) is not None
-            and (
-                not isinstance(self.problem, Tabulated)
-                or checkpoints.load("rows", node) is not None
-            )
+            and (self.tabulated is None or checkpoints.load("rows", node) is not None)
             and all(self.context.sink.intact(v.name, window) for v in self.problem.outputs)
         )
 
@@ -303,24 +315,34 @@ class QuadtreePass:
         return summary, (saved, [r for _, _, r in below])
 
     def _descend(
-        self, node: Node, saved: Any, message: Any, tables: list[Table]
+        self,
+        node: Node,
+        saved: Any,
+        message: Any,
+        tables: list[Table],
+        writers: Mapping[str, ShardWriter],
     ) -> Iterator[tuple[Place, dict[str, Array]]]:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
             if isinstance(self.problem, Rereading):
                 saved = self.problem.reread(place, saved, *self._cells(place))
-            if isinstance(self.problem, Tabulated):
-                tables.append(self.problem.rows_of_tile(place, saved, message))
-            yield place, self.problem.finish(place, saved, message)
+            if self.tabulated is not None:
+                tables.append(self.tabulated.rows_of_tile(place, saved, message))
+            if isinstance(self.problem, FinishingInPlace):
+                blocks = {name: writer.block(place.window) for name, writer in writers.items()}
+                self.problem.finish_into(place, saved, message, blocks)
+                yield place, blocks
+            else:
+                yield place, self.problem.finish(place, saved, message)
             return
         own, below = saved
-        if isinstance(self.problem, Tabulated):
-            tables.append(self.problem.rows_of_node(place, own, message))
+        if self.tabulated is not None:
+            tables.append(self.tabulated.rows_of_node(place, own, message))
         children = self.tree.children(node)
         messages = self.problem.down(place, own, message, [self.tree.place(c) for c in children])
         for child, child_saved, child_message in zip(children, below, messages, strict=True):
-            yield from self._descend(child, child_saved, child_message, tables)
+            yield from self._descend(child, child_saved, child_message, tables, writers)
 
     def _cells(self, place: Place) -> Iterator[Array]:
         return (raster.read(place.window) for raster in self.rasters)

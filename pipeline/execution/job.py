@@ -139,7 +139,8 @@ class DatasetJob(Job[xr.Dataset]):
             v.name: (dims, sink.arrays[v.name], _stated(v)) for v in self.outputs
         }
         for name, (table_dims, column) in engine.table().items():
-            variables[name] = table_dims, np.concatenate(list(column))
+            pieces = list(column)
+            variables[name] = table_dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         return xr.Dataset(variables, coords=place.coords(), attrs={**self.header, **attributes})
 
     def create_result(self, result: Storage, token: str) -> None:
@@ -225,6 +226,7 @@ def raster_job(
     compile_kernels: Callable[[], None] | None,
     options: RunOptions,
     least_tile: int = 1,
+    kind: type[RasterJob] = RasterJob,
 ) -> RasterJob:
     """Return the job of a problem on rasters.
 
@@ -244,12 +246,14 @@ def raster_job(
         Of them ``tile`` and ``shard`` say how the grid is cut.
     least_tile
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
+    kind
+        What is returned: a `RasterJob`, or one whose result is something else.
     """
     first = rasters[0]
     tile = options.tile if options.tile is not None else first.tile or setting("tile")
     side = max(Layout(tile, tile).tile, least_tile)
     layout = run_layout(first.shape, side, options.shard)
-    return RasterJob(
+    return kind(
         rasters,
         first.shape,
         layout,

@@ -28,6 +28,7 @@ from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Layout, Variable
+from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def graph_run(
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
         return WholeGraph(lambda: solve(backend))
 
-    return launch(_job(graph, operation, parameters, backend, make_engine), options)
+    return _start(_job(graph, operation, parameters, backend, make_engine), options)
 
 
 def sweep_run(
@@ -152,6 +153,12 @@ def sweep_run(
         return GraphSweep(replace(problem, backend=backend), (parts,), context)
 
     job = _job(graph, problem.name, parameters, problem.backend, make_engine)
+    return _start(job, options)
+
+
+def _start(job: GraphJob, options: RunOptions) -> Run[xr.Dataset]:
+    if options.out is not None:
+        refuse_overlap(None, options.out, job.graph)
     return launch(job, options)
 
 

@@ -55,6 +55,7 @@ def shortest_paths(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[True] = ...,
     backend: str | None = ...,
     client: Client | None = ...,
@@ -73,6 +74,7 @@ def shortest_paths(
     out: str | Path | None = ...,
     overwrite: bool = ...,
     resume: bool = ...,
+    takeover: bool = ...,
     wait: Literal[False],
     backend: str | None = ...,
     client: Client | None = ...,
@@ -90,6 +92,7 @@ def shortest_paths(
     out: str | Path | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -112,7 +115,7 @@ def shortest_paths(
         Vertices farther away stay unreached.
     predecessors : bool
         Return the vertex before the last on each path too.
-    out, overwrite, resume, wait, backend, client
+    out, overwrite, resume, takeover, wait, backend, client
         As of `minimum_spanning_forest`.
 
     Returns
@@ -168,7 +171,9 @@ def shortest_paths(
     predecessors = check_flag("predecessors", predecessors)
     max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
-    options = RunOptions(None, out, overwrite, resume, client, backend, wait=wait)
+    options = RunOptions(
+        None, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+    )
     method = choose_method(graph, method, options)
     chosen = choose_backend(STAGES[method], (), options)
     search = PathSearch(

@@ -32,7 +32,10 @@ def estimate_components(
     components: int | None = None,
     connectivity: int = 8,
 ) -> Plan:
-    """Return what a sweep takes that keeps all labels of a shard, and a row for each component."""
+    """Return what a sweep takes that keeps all labels of a shard, and a row for each component.
+
+    It is that of a run with all outputs, and labels of 64 bits.
+    """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     grid = open_grid(raster, dtype, tile)
     if components is None and grid.raster is not None:

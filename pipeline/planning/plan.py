@@ -223,7 +223,7 @@ def plan(
         What the terrain says (fillings, flood levels, passes, peaks, depressions):
         ``connectivity``, and ``pits``, how many cells have no lower neighbour (of peaks: no
         higher); by default counted in some patches of the raster; of a shape alone as many as in
-        white noise. `fill_depressions`: ``outputs`` too.
+        white noise. `fill_depressions`: ``outputs`` too; `depressions`: ``labels``.
 
         `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
 

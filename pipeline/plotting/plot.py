@@ -11,6 +11,7 @@ import numpy.typing as npt
 from orograph.distance.paths import LeastCostPath, LeastCostPaths
 from orograph.forest_edges import forest_lines
 from orograph.plotting.labels import colours, every
+from orograph.plotting.tables import draw_table, read_table
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import parse_crs
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # what a result is drawn by, in this order
-_MAIN = ("cost", "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction")
-_NUMBERED = {"labels", "allocation"}
+_MAIN = ("cost", "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
+         "filled", "level")  # fmt: skip
+_NUMBERED = {"labels", "allocation", "depression"}
+_WITH_BACKGROUND = {"labels", "depression"}
 _COMPASS = ("source", "east", "south-east", "south", "south-west", "west", "north-west", "north",
             "north-east")  # fmt: skip
 MOST_LINES = 2**18
@@ -43,7 +46,8 @@ def plot(
         What an operation has returned, or the path of its store: costs and hops by colour,
         components and allocations each in a colour of its own, back directions by the compass,
         forests as lines where there are at most 2**18 cells, else by the number of edges of a cell;
-        paths and layers as lines and points.
+        paths and layers as lines and points. Peaks, passes and depressions as points, with key
+        cols, paths and spill cells; their places are best seen over the elevation.
     variable : str, optional
         Which raster of a Dataset; by default that which the operation is named for.
     ax : matplotlib.axes.Axes, optional
@@ -85,11 +89,15 @@ def plot(
         raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")
     if isinstance(result, LeastCostPath):
         result = LeastCostPaths([result])
-    layer = read_layer(result, "result")
-    if layer is None:
+    table = read_table(result)
+    layer = None if table is not None else read_layer(result, "result")
+    if table is None and layer is None:
         raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
     axes = ax if ax is not None else pyplot.subplots(layout="constrained")[1]
-    if layer is not None:
+    if table is not None:
+        draw_table(axes, table)
+        crs = table.attrs.get("crs_wkt")
+    elif layer is not None:
         _draw_layer(axes, layer)
         crs = layer.crs
     else:
@@ -127,7 +135,9 @@ def _draw_raster(axes: Axes, raster: Raster, most: int) -> None:
         known = valid_cells(cells, raster.nodata)
         extent = _extent(raster)
         if name in _NUMBERED:
-            _draw_numbers(axes, cells, known & ((cells != 0) | (name != "labels")), extent)
+            _draw_numbers(
+                axes, cells, known & ((cells != 0) | (name not in _WITH_BACKGROUND)), extent
+            )
         elif name == "back_direction":
             _draw_directions(axes, cells, known, extent)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.components import (
-    LABELS,
     Components,
-    LeafState,
     MergeState,
     Message,
     Summary,
     compile_kernels,
+    numbers,
 )
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
@@ -27,6 +26,7 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
+from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.relax.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import BidirectionalTasks, EndPair
@@ -59,7 +59,11 @@ class Query:
         """Return what tasks must know of the search for one pair, with states of its own."""
         first, second = (self._hops_from(*self.ends[pair, i : i + 2]) for i in (0, 2))
         context = self.context.part(f"pair-{pair}")
-        return BidirectionalTasks(EndPair((first, second)), (self.mask,), context)
+        return BidirectionalTasks(EndPair((first, second)), (self.mask_of(pair),), context)
+
+    def mask_of(self, pair: int) -> MaskRaster:
+        """Return where the paths of a pair may lie."""
+        return self.mask
 
     def _hops_from(self, row: int, column: int) -> Hops:
         end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))
@@ -131,23 +135,24 @@ class PointLabels(Components):
     point_columns: Cells = field(default_factory=lambda: np.empty(0, np.int64))
 
     name = "st-connected-components"
+    output_names: tuple[str, ...] = ()
     outputs: ClassVar[tuple[Variable, ...]] = ()
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"label": ("point",)}
 
-    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
         """Label a tile and keep the labels of the points in it."""
         summary, saved = super().leaf(place, *cells)
         here, window = self._here(place), place.window
-        labels = saved.labels[self.point_rows[here] - window.y, self.point_columns[here] - window.x]
-        return summary, replace(saved, labels=labels)
+        y, x = self.point_rows[here] - window.y, self.point_columns[here] - window.x
+        points = CellLabels(saved.labels.at(y * window.width + x)[None])
+        return summary, replace(saved, labels=points)
 
-    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
-        """Nothing is written."""
-        return {}
-
-    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
+    def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
         """Return the points in a tile."""
-        labels = super().finish(place, saved, message)[LABELS.name]
-        return {"point": self._here(place), "label": labels}
+        return {
+            "point": self._here(place),
+            "label": numbers(saved, message)[saved.labels.labels[0]],
+        }
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
         """Return nothing: all points are in tiles."""
@@ -164,7 +169,9 @@ def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cel
     """Return the components of both ends of each pair, shape (2, n)."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
-    problem = PointLabels(None, query.connectivity, 1, "numba", rows, columns)
+    problem = PointLabels(
+        None, query.connectivity, 1, "numba", point_rows=rows, point_columns=columns
+    )
     run = QuadtreePass(problem, (query.mask,), query.context.part("components"))
     with jobs.shared(run, client) as handle:
         run.run(client, handle, cancelled)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.components_table import cell_areas
 from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys, order_keys
 from orograph.terrain.basin_tree import (
@@ -28,14 +26,15 @@ from orograph.terrain.basin_tree import (
     at_edge,
     places_of,
 )
-from orograph.terrain.fates import Fates, FateTree, TableJob, TableSweep, resolve_fates
+from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
 from orograph.terrain.hierarchy import Hierarchy, Pits
-from orograph.terrain.water import compile_kernels
-from orograph.tiles.arguments import check_choice, check_number
+from orograph.terrain.run import TableJob, run_on_terrain
+from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,7 +43,26 @@ if TYPE_CHECKING:
     from orograph.execution.run import Run
 
 Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
 TileState = tuple[LeafState, Array]
+LABELS = Variable(
+    "labels",
+    np.dtype(np.int64),
+    None,
+    {"long_name": "row-major index of the lowest cell of the smallest depression here, from 1"},
+)
+
+
+class Water(NamedTuple):
+    """The cells of a tile that are under water."""
+
+    fates: Fates
+    under: npt.NDArray[np.bool_]
+    """Which they are."""
+    key: npt.NDArray[np.uint64]
+    """Of the height of each."""
+    pit: Integers
+    """Of each the pit that is the lowest of what is joined below it."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +72,17 @@ class Depressions(FateTree):
     min_depth: float
     min_area: float
     cell_area: float | None
-    """In square metres; None: areas are counted in cells."""
+    """In square metres; None: cells of a row have areas of their own, or count as one."""
+    degrees: bool
+    """Whether cells of a row have areas of their own."""
+    labels: bool
 
     name = "depressions"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written: labels or nothing."""
+        return (LABELS,) if self.labels else ()
 
     @property
     def nodata_drains(self) -> bool:
@@ -74,7 +100,7 @@ class Depressions(FateTree):
             "connectivity": self.connectivity,
             "min_depth": self.min_depth,
             "min_area": self.min_area,
-            "area_unit": "cell" if self.cell_area is None else "m2",
+            "area_unit": "m2" if self.degrees or self.cell_area is not None else "cell",
         }
         return Fates.lasting(summary.pits), attributes
 
@@ -82,11 +108,45 @@ class Depressions(FateTree):
         """Return a tile's basins and its heights."""
         return saved, cells[0]
 
+    def finish(self, place: Place, saved: TileState, message: Fates) -> dict[str, Array]:
+        """Return the labels of a tile, if they are asked for."""
+        if not self.labels:
+            return {}
+        water = self._water(saved, message)
+        labels = np.zeros(water.under.shape, np.int64)
+        labels[water.under] = water.fates.pits.cell[water.pit] + 1
+        return {LABELS.name: labels}
+
     def rows_of_tile(self, place: Place, saved: TileState, message: Fates) -> Table:
         """Return the pits that are decided in a tile, and how many cells under water are how high.
 
-        A cell belongs to the pit that is the lowest of what is joined below the cell.
+        A cell belongs to the pit that is the lowest of what is joined below the cell. If cells of a
+        row have areas of their own, the cells of each row are counted for themselves.
         """
+        fates, under, key, pit = self._water(saved, message)
+        row = np.zeros(pit.size, np.int64)
+        if self.degrees:
+            row += np.nonzero(under)[0] + place.window.y
+        order = np.lexsort((row, key, pit))
+        key, pit, row = key[order], pit[order], row[order]
+        other = (np.diff(key) != 0) | (np.diff(pit) != 0) | (np.diff(row) != 0)
+        first = np.flatnonzero(np.append(True, other)[: key.size])
+        counts = {
+            "of": fates.pits.cell[pit[first]],
+            "height": key[first],
+            "count": np.diff(np.append(first, key.size)),
+        }
+        if self.degrees:
+            counts["row"] = row[first]
+        return {**_pits(saved[0].tree, fates), **counts}
+
+    def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
+        """Return the pits that are decided in a node."""
+        none = np.empty(0, np.int64)
+        counts = {"of": none, "height": none.astype(np.uint64), "count": none, "row": none}
+        return {**_pits(saved.tree, resolve_fates(saved.tree, message)), **counts}
+
+    def _water(self, saved: TileState, message: Fates) -> Water:
         state, heights = saved
         fates = resolve_fates(state.tree, message)
         top = np.arange(fates.heir.size)
@@ -108,23 +168,7 @@ class Depressions(FateTree):
         while moving.size:
             moving = moving[fates.died.key[pit[moving]] <= key[moving]]
             pit[moving] = fates.heir[pit[moving]]
-        order = np.lexsort((key, pit))
-        key, pit = key[order], pit[order]
-        first = np.flatnonzero(
-            np.append(True, (np.diff(key) != 0) | (np.diff(pit) != 0))[: key.size]
-        )
-        counts = {
-            "of": fates.pits.cell[pit[first]],
-            "height": key[first],
-            "count": np.diff(np.append(first, key.size)),
-        }
-        return {**_pits(state.tree, fates), **counts}
-
-    def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
-        """Return the pits that are decided in a node."""
-        none = np.empty(0, np.int64)
-        counts = {"of": none, "height": none.astype(np.uint64), "count": none}
-        return {**_pits(saved.tree, resolve_fates(saved.tree, message)), **counts}
+        return Water(fates, under, key, pit)
 
 
 def _pits(tree: Tree, fates: Fates) -> Table:
@@ -158,17 +202,18 @@ class DepressionSweep(TableSweep):
                 joined["heir"],
             ),
             raster.dtype,
+            cell_areas(raster.georeference, raster.shape[0])[0] if problem.degrees else None,
         )
         for rows in self.all_rows():
-            hierarchy.add(rows["of"], rows["height"], rows["count"])
-        count, volume = hierarchy.totals()
+            hierarchy.add(rows["of"], rows["height"], rows["count"], rows.get("row"))
+        count, area, volume = hierarchy.totals()
         size = 1.0 if problem.cell_area is None else problem.cell_area
         pit, level = (
             decode_keys(keys, raster.dtype) for keys in (hierarchy.pit_key, hierarchy.level)
         )
         with np.errstate(over="ignore"):
             depth = level.astype(np.float64) - pit.astype(np.float64)
-            area, volume = count * size, volume * size
+            area, volume = area * size, volume * size
         kept = (depth >= problem.min_depth) & (area >= problem.min_area)
         number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
         columns = {
@@ -182,14 +227,24 @@ class DepressionSweep(TableSweep):
             "spills_into": number[hierarchy.spills_into],
             "pit": hierarchy.pit + 1,
         }
-        for name, cells in (("", hierarchy.pit), ("spill_", hierarchy.spill)):
+        for name, cells in (("pit", hierarchy.pit), ("spill", hierarchy.spill)):
             place = places_of(cells, raster)
-            columns |= {f"{name}y": place[:, 1], f"{name}x": place[:, 0]}
+            columns |= {f"{name}_y": place[:, 1], f"{name}_x": place[:, 0]}
         return {name: (("depression",), [column[kept]]) for name, column in columns.items()}
 
 
+@dataclass(frozen=True)
+class DepressionJob(TableJob):
+    """The table of depressions, and labels if they are asked for."""
+
+    @property
+    def georeference(self) -> Georeference:
+        """That of the labels."""
+        return self.rasters[0].georeference if self.problem.labels else super().georeference
+
+
 def _cell_area(place: Georeference) -> float | None:
-    """Return the area of a cell in square metres; None where a CRS does not say it."""
+    """Return the area of a cell in square metres; None where there is no one area of all cells."""
     if place.crs_wkt is None or place.is_geographic or place.cell_size is None:
         return None
     dy, dx = place.cell_size
@@ -203,6 +258,7 @@ def depressions(
     *,
     min_depth: float = ...,
     min_area: float = ...,
+    labels: bool = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
     wait: Literal[True] = ...,
@@ -216,6 +272,7 @@ def depressions(
     *,
     min_depth: float = ...,
     min_area: float = ...,
+    labels: bool = ...,
     connectivity: int = ...,
     nodata: float | int | None = ...,
     wait: Literal[False],
@@ -228,6 +285,7 @@ def depressions(
     *,
     min_depth: float = 0,
     min_area: float = 0,
+    labels: bool = False,
     connectivity: int = 8,
     nodata: float | int | None = None,
     tile: int | None = None,
@@ -254,6 +312,8 @@ def depressions(
         Only depressions that are so deep, from their lowest cell to their spill level.
     min_area : float
         Only depressions of this area or more.
+    labels : bool
+        Write a raster of depressions too.
     connectivity : {8, 4}
         8 or 4 neighbours.
     nodata : float or int, optional
@@ -266,13 +326,17 @@ def depressions(
     -------
     xarray.Dataset
         Over ``depression``, in row-major order of the lowest cells, those of one cell from the
-        inside out: ``y``, ``x`` and ``elevation`` of the lowest cell; ``spill_y``, ``spill_x`` and
-        ``spill_elevation``; ``depth``; ``cells`` below the spill level; ``area`` and ``volume``;
-        ``parent``, the number of the depression in which it lies, and ``spills_into``, of the one
-        into which it spills, both -1 where there is none; ``pit``, the lowest cell's row-major
-        index from 1, as in `fill_depressions`. With a projected CRS areas are in square metres, and
-        volumes in these times the unit of heights; otherwise in cells (attribute ``area_unit``).
-        Attribute ``crs_wkt`` if the input has a CRS.
+        inside out: ``pit_y``, ``pit_x`` and ``elevation`` of the lowest cell; ``spill_y``,
+        ``spill_x`` and ``spill_elevation``; ``depth``; ``cells`` below the spill level; ``area``
+        and ``volume``; ``parent``, the number of the depression in which it lies, and
+        ``spills_into``, of the one into which it spills, both -1 where there is none; ``pit``, the
+        lowest cell's row-major index from 1, as in `fill_depressions`. Areas are in square metres,
+        and volumes in these times the unit of heights, where a CRS says how long a unit is, or a
+        degree: then cells of each row have their area on WGS 84. Otherwise areas are in cells
+        (attribute ``area_unit``).
+        Attribute ``crs_wkt`` if the input has a CRS. ``labels``, int64: on each cell under water
+        the column ``pit`` of the smallest depression that holds it, however small, else 0. So the
+        cells of a depression are those below its spill level that have the label of one in it.
 
     Raises
     ------
@@ -305,18 +369,21 @@ def depressions(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     least = check_number("min_depth", min_depth, 0), check_number("min_area", min_area, 0)
+    labels = check_flag("labels", labels)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     chosen = choose_backend("tile_basins", (raster,), options)
+    place = raster.georeference
+    degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None
     problem = Depressions(
-        raster.nodata, connectivity, chosen, raster.dtype, *least, _cell_area(raster.georeference)
+        raster.nodata,
+        connectivity,
+        chosen,
+        raster.dtype,
+        *least,
+        _cell_area(place),
+        degrees,
+        labels,
     )
-    parameters = {
-        "connectivity": connectivity,
-        "nodata": repr(raster.nodata),
-        "least": repr(least),
-    }
-    warm_up = partial(compile_kernels, raster.dtype)
-    job = raster_job(DepressionSweep, problem, (raster,), parameters, warm_up, options)
-    run = launch(TableJob(**{f.name: getattr(job, f.name) for f in fields(job)}), options)
-    return run.result() if options.wait else run
+    parameters = {"least": repr(least), "labels": labels}
+    return run_on_terrain(problem, (raster,), parameters, options, DepressionSweep, DepressionJob)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from orograph.planning.plan import (
     Plan,
     open_grid,
 )
-from orograph.tiles.arguments import check_choice, check_integer
+from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
@@ -29,6 +29,7 @@ PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made
 # of a pit: its row, and those of some eight heights of cells under water
 DEPRESSION_ROW, DEPRESSION_COLUMNS, HIERARCHY_BYTES = 5 * 8 + 8 * 24, 13 * 8, 400
 OUTPUT_BYTES = {"depth": 8, "depression": 8}
+LABEL_BYTES = 8
 SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
 
 
@@ -46,48 +47,7 @@ def estimate_fill(
     wanted = check_outputs(outputs, ("filled", *OUTPUT_BYTES))
     sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
     written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
-    return sweep.plan("fill_depressions", workers, written)
-
-
-def estimate_flood(
-    raster: Any,
-    *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
-    workers: int,
-    connectivity: int = 8,
-    pits: int | None = None,
-) -> Plan:
-    """Return what levels of a flood will take."""
-    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
-    return sweep.plan("flood_level", workers, sweep.grid.dtype.itemsize)
-
-
-def estimate_passes(
-    raster: Any,
-    *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
-    workers: int,
-    connectivity: int = 8,
-    pits: int | None = None,
-) -> Plan:
-    """Return what the passes between points will take, but for the matrix."""
-    return _Sweep.of(raster, dtype, tile, connectivity, pits).plan("pass_elevation", workers)
-
-
-def estimate_peaks(
-    raster: Any,
-    *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
-    workers: int,
-    connectivity: int = 8,
-    pits: int | None = None,
-) -> Plan:
-    """Return what peaks will take: of all prominences, as many as there are pits or ``pits``."""
-    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
-    return sweep.with_table("peaks", workers, PEAK_ROW, PEAK_COLUMNS)
+    return sweep.plan("fill_depressions", workers, written, reread=True)
 
 
 def estimate_depressions(
@@ -97,20 +57,18 @@ def estimate_depressions(
     tile: int | None,
     workers: int,
     connectivity: int = 8,
+    labels: bool = False,
     pits: int | None = None,
 ) -> Plan:
     """Return what the hierarchy of depressions will take, two for each pit."""
+    written = LABEL_BYTES if check_flag("labels", labels) else 0
     sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
-    grid = sweep.grid
-    plan = sweep.with_table("depressions", workers, DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS)
-    label = 2 if grid.tile_cells * sweep.pits < 2**16 * grid.cells else 4
+    row, columns = DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS
+    plan = sweep.with_table("depressions", workers, row, columns, written, reread=True)
     return replace(
         plan,
-        memory_per_worker=plan.memory_per_worker + grid.shard_cells * label,
         memory_client=plan.memory_client + sweep.pits * HIERARCHY_BYTES,
         memory_table=plan.memory_table + sweep.pits * HIERARCHY_BYTES,
-        bytes_read=2 * plan.bytes_read,
-        bytes_checkpoints=plan.bytes_checkpoints + grid.cells * label,
     )
 
 
@@ -144,8 +102,13 @@ class _Sweep:
             )
         return cls(grid, pits)
 
-    def plan(self, operation: str, workers: int, written: int = 0) -> Plan:
-        """Return the plan; ``written`` are bytes a cell, for which cells are read a second time."""
+    def plan(
+        self, operation: str, workers: int, written: int = 0, *, reread: bool, kept: bool = True
+    ) -> Plan:
+        """Return the plan; ``written`` are bytes a cell.
+
+        ``reread``: cells are read a second time. ``kept``: trees are saved for the way down.
+        """
         grid = self.grid
         size, tasks = grid.dtype.itemsize, grid.tasks_of_sweep
         in_tile, in_shard = (
@@ -153,7 +116,7 @@ class _Sweep:
         )
         # in 16 bits where they can be counted
         label = 2 if in_tile < 2**16 else 4
-        kept = label if written else 0
+        labels = label if reread else 0
         border = 4 * (grid.shape[0] + grid.shape[1])
         return Plan(
             operation=operation,
@@ -164,33 +127,74 @@ class _Sweep:
             tasks=tasks,
             memory_per_worker=WORKER_BYTES
             + grid.tile_cells * (2 * max(size, 4) + 4 + label + written)
-            + grid.shard_cells * (kept + 2 * written)
+            + grid.shard_cells * (labels + 2 * written)
             + in_tile * PIT_OF_TILE
-            + (in_shard * PIT_OF_SHARD if written else 0)
+            + (in_shard * PIT_OF_SHARD if kept else 0)
             + border * BORDER_BYTES,
             memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
-            bytes_read=(2 if written else 1) * grid.cells * size,
+            bytes_read=(2 if reread else 1) * grid.cells * size,
             bytes_written=grid.cells * written,
-            bytes_checkpoints=grid.cells * kept
-            + (self.pits * PIT_STORED if written else 0)
+            bytes_checkpoints=grid.cells * labels
+            + (self.pits * PIT_STORED if kept else 0)
             + 60 * grid.shards * 4 * grid.layout.shard,
             workers=workers,
             bytes_on_disk=None,
         )
 
-    def with_table(self, operation: str, workers: int, row: int, columns: int) -> Plan:
+    def with_table(
+        self,
+        operation: str,
+        workers: int,
+        row: int,
+        columns: int,
+        written: int = 0,
+        *,
+        reread: bool = False,
+    ) -> Plan:
         """Return the plan with a table: bytes of a row while it is made, and in the result."""
-        plan = self.plan(operation, workers)
+        plan = self.plan(operation, workers, written, reread=reread)
         in_shard = -(-self.pits * self.grid.shard_cells // self.grid.cells)
         table = self.pits * (2 * row + columns)
         return replace(
             plan,
-            memory_per_worker=plan.memory_per_worker + in_shard * (PIT_OF_SHARD + 2 * row),
+            memory_per_worker=plan.memory_per_worker + in_shard * 2 * row,
             memory_client=plan.memory_client + table,
             memory_table=table,
-            bytes_written=self.pits * columns,
-            bytes_checkpoints=plan.bytes_checkpoints + self.pits * (PIT_STORED + row),
+            bytes_written=plan.bytes_written + self.pits * columns,
+            bytes_checkpoints=plan.bytes_checkpoints + self.pits * row,
         )
+
+
+def _estimate(plan: Callable[[_Sweep, int], Plan]) -> Callable[..., Plan]:
+    """Return the estimate of an operation without options, from its plan of a sweep by workers."""
+
+    def estimate(
+        raster: Any,
+        *,
+        dtype: npt.DTypeLike | None,
+        tile: int | None,
+        workers: int,
+        connectivity: int = 8,
+        pits: int | None = None,
+    ) -> Plan:
+        return plan(_Sweep.of(raster, dtype, tile, connectivity, pits), workers)
+
+    return estimate
+
+
+estimate_flood = _estimate(
+    lambda sweep, workers: sweep.plan(
+        "flood_level", workers, sweep.grid.dtype.itemsize, reread=True
+    )
+)
+# but for the matrix and the paths
+estimate_passes = _estimate(
+    lambda sweep, workers: sweep.plan("pass_elevation", workers, reread=False, kept=False)
+)
+# of all prominences, as many as there are pits
+estimate_peaks = _estimate(
+    lambda sweep, workers: sweep.with_table("peaks", workers, PEAK_ROW, PEAK_COLUMNS)
+)
 
 
 def count_pits(raster: Raster, connectivity: int) -> int:

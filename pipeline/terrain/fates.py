@@ -10,10 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import QuadtreePass, Table
-from orograph.execution.job import RasterJob
 from orograph.kernels.terrain.merge_tree import find_heirs
 from orograph.terrain.basin_tree import BasinTree, Cells, MergeState, Tree
-from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -59,13 +57,17 @@ class Fates:
 
 @dataclass(frozen=True)
 class FateTree(BasinTree):
-    """A merge tree of which a table of pits is made, and no raster."""
+    """A merge tree of which a table of pits is made."""
 
     dtype: np.dtype[Any]
 
-    outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """The engine makes the table itself, of all rows."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """What is written: no raster."""
+        return ()
 
     def down(
         self, place: Place, saved: MergeState, message: Fates, children: Sequence[Place]
@@ -98,22 +100,6 @@ class TableSweep(QuadtreePass):
         levels = range(self.context.shard_level, self.tree.root.level + 1)
         for level in levels:
             yield from self.rows_of(self.tree.nodes(level))
-
-
-@dataclass(frozen=True)
-class TableJob(RasterJob):
-    """A job whose result is a table alone, which has coordinates of its own."""
-
-    @property
-    def georeference(self) -> Georeference:
-        """Return none, because there is no raster."""
-        return Georeference()
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """Return the attributes of the input, with its CRS."""
-        crs = self.rasters[0].georeference.crs_wkt
-        return {**super().header, **({} if crs is None else {"crs_wkt": crs})}
 
 
 def resolve_fates(tree: Tree, message: Fates) -> Fates:

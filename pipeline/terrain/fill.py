@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -11,12 +10,10 @@ import numpy as np
 
 from orograph.distance.arguments import check_outputs
 from orograph.distance.sources import parse_sources
-from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
-from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.terrain.run import run_on_terrain
+from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
@@ -163,17 +160,11 @@ def fill_depressions(
         deepest,
     )
     parameters = {
-        "connectivity": connectivity,
-        "nodata": repr(raster.nodata),
         "outlets": repr(points and [points.rows.tolist(), points.columns.tolist()]),
         "max_depth": repr(problem.max_depth),
         "outputs": sorted(wanted),
     }
-    job = raster_job(
-        QuadtreePass, problem, rasters, parameters, partial(compile_kernels, raster.dtype), options
-    )
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return run_on_terrain(problem, rasters, parameters, options)
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
 from orograph.distance.sources import parse_sources
-from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
-from orograph.terrain.water import WaterLevel, compile_kernels
+from orograph.terrain.run import run_on_terrain
+from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Variable
@@ -147,13 +144,5 @@ def flood_level(
         targets,
         dry=dry,
     )
-    parameters = {
-        "connectivity": connectivity,
-        "nodata": repr(raster.nodata),
-        "sources": repr(points and [points.rows.tolist(), points.columns.tolist()]),
-    }
-    job = raster_job(
-        QuadtreePass, problem, rasters, parameters, partial(compile_kernels, raster.dtype), options
-    )
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    parameters = {"sources": repr(points and [points.rows.tolist(), points.columns.tolist()])}
+    return run_on_terrain(problem, rasters, parameters, options)

@@ -31,10 +31,19 @@ class Hierarchy:
     larger one begins, which is that of the lower of the two pits. Waters that meet at one height
     make one larger depression, however many they are. So a pit has a depression for each height at
     which others yield to it, and one more, which ends where it yields itself.
+
+    ``areas`` are those of a cell of each row of the grid; without them each cell counts as one.
     """
 
-    def __init__(self, given: Pits, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, given: Pits, dtype: np.dtype[Any], areas: npt.NDArray[np.float64] | None = None
+    ) -> None:
         self.dtype = dtype
+        mantissa, exponent = np.frexp(np.ones(1) if areas is None else areas)
+        self._area_unit = 53 - int(exponent.min())  # areas are multiples of 2**-unit
+        wholes = np.ldexp(mantissa, 53).astype(np.int64).tolist()
+        powers = (exponent - exponent.min()).tolist()
+        self._areas = [whole << power for whole, power in zip(wholes, powers, strict=True)]
         order = np.argsort(given.pits.cell)
         pits, spills = given.pits.take(order), given.spills.take(order)
         heir = given.heir[order]
@@ -94,7 +103,8 @@ class Hierarchy:
         self.spills_into[final[at]] = final[other]
 
         self._count = np.zeros(count, np.int64)
-        self._sum = [0] * count  # of heights, exactly, in units of 2**-unit
+        self._area = [0] * count
+        self._sum = [0] * count  # of heights times areas, exactly, in units of 2**-unit
         # what the least positive value of the dtype is a multiple of, by its 53-bit mantissa
         self._unit = 53 if dtype.kind in "iu" else 201 if dtype.itemsize == 4 else 1126
 
@@ -115,41 +125,52 @@ class Hierarchy:
         depressions: Integers = passed + pit
         return depressions
 
-    def add(self, pit: Integers, height: Keys, count: Integers) -> None:
-        """Add cells: of which pit, how high, and how many."""
+    def add(
+        self, pit: Integers, height: Keys, count: Integers, row: Integers | None = None
+    ) -> None:
+        """Add cells: of which pit, how high, how many, and in which row if areas are given."""
+        row = np.zeros(pit.size, np.int64) if row is None else row
         number = self.at(np.searchsorted(self._cells, pit), height)
         np.add.at(self._count, number, count)
         mantissa, exponent = np.frexp(decode_keys(height, self.dtype).astype(np.float64))
         whole = np.ldexp(mantissa, 53).astype(np.int64)
-        order = np.lexsort((exponent, number))
-        number, exponent = number[order], exponent[order]
+        order = np.lexsort((exponent, row, number))
+        number, exponent, row = number[order], exponent[order], row[order]
         whole, count = whole[order], count[order]
-        new = np.append(True, (np.diff(number) != 0) | (np.diff(exponent) != 0))[: number.size]
+        other = (np.diff(number) != 0) | (np.diff(exponent) != 0) | (np.diff(row) != 0)
+        new = np.append(True, other)[: number.size]
         start = np.flatnonzero(new)
         if not start.size:
             return
         # two parts of 27 bits, which as many cells as a shard has cannot overflow
         high = np.add.reduceat((whole >> 26) * count, start)
         low = np.add.reduceat((whole & (2**26 - 1)) * count, start)
-        parts = (number[start], exponent[start], high, low)
-        for at, power, a, b in zip(*(part.tolist() for part in parts), strict=True):
-            self._sum[at] += ((a << 26) + b) << (power - 53 + self._unit)
+        cells = np.add.reduceat(count, start)
+        parts = (number[start], exponent[start], row[start], cells, high, low)
+        for at, power, y, n, a, b in zip(*(part.tolist() for part in parts), strict=True):
+            area = self._areas[y]
+            self._area[at] += n * area
+            self._sum[at] += (((a << 26) + b) << (power - 53 + self._unit)) * area
 
-    def totals(self) -> tuple[Integers, npt.NDArray[np.float64]]:
-        """Return the cells below the spill level of each depression, and the volume above them."""
-        count, height, parent = self._count.tolist(), list(self._sum), self.parent.tolist()
+    def totals(self) -> tuple[Integers, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the cells below the spill level of each depression, their area and volume."""
+        count, area, height = self._count.tolist(), list(self._area), list(self._sum)
+        parent = self.parent.tolist()
         # a parent ends above what lies in it
         for number in np.argsort(self.level, kind="stable").tolist():
             if parent[number] >= 0:
                 count[parent[number]] += count[number]
+                area[parent[number]] += area[number]
                 height[parent[number]] += height[number]
         mantissa, exponent = np.frexp(decode_keys(self.level, self.dtype).astype(np.float64))
         whole = np.ldexp(mantissa, 53).astype(np.int64).tolist()
         volume = np.empty(len(count))
         for number, power in enumerate(exponent.tolist()):
             level = whole[number] << (power - 53 + self._unit)
-            volume[number] = _ratio(count[number] * level - height[number], self._unit)
-        return np.array(count, np.int64), volume
+            whole_volume = area[number] * level - height[number]
+            volume[number] = _ratio(whole_volume, self._unit + self._area_unit)
+        areas = np.array([_ratio(n, self._area_unit) for n in area], np.float64)
+        return np.array(count, np.int64), areas, volume
 
 
 def _ratio(whole: int, unit: int) -> float:

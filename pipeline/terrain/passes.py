@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
-import xarray as xr
 
 from orograph.distance.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import RasterJob, raster_job
-from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.run import Progress
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
-from orograph.terrain.water import compile_kernels
-from orograph.tiles.arguments import check_choice
+from orograph.terrain.run import TableJob, run_on_terrain
+from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
+    import xarray as xr
     from distributed import Client
 
     from orograph.execution.run import Run
+    from orograph.reachability.search import SearchResult
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -44,7 +45,12 @@ class Passes(BasinTree):
 
     rows: Integers
     columns: Integers
-    """Cells of the points; point ``i`` is the terminal ``~i``."""
+    """Cells of points and targets; cell ``i`` is the terminal ``~i``."""
+    points: int
+    """How many of them are points; the others are targets."""
+    same: bool
+    """Whether the targets are the points."""
+    paths: bool
 
     name = "pass-elevation"
     outputs: ClassVar[tuple[Variable, ...]] = ()
@@ -71,7 +77,15 @@ class Passes(BasinTree):
             "second": points[summary.second],
             "key": saddles.key,
             "cell": saddles.cell,
+            "connectivity": self.connectivity,
         }
+
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Return the pairs between which paths are sought: one of the two between two points."""
+        starts, ends = np.indices((self.points, self.rows.size - self.points)).reshape(2, -1)
+        if self.same:
+            starts, ends = starts[starts <= ends], ends[starts <= ends]
+        return starts, ends + self.points
 
     def down(
         self, place: Place, saved: Nothing, message: Nothing, children: Sequence[Place]
@@ -85,45 +99,130 @@ class Passes(BasinTree):
 
 
 @dataclass(frozen=True)
-class PassJob(RasterJob):
-    """The passes from some points to others; the result is no store."""
+class PassSweep(QuadtreePass):
+    """The sweep that makes the table of passes, and of paths over them."""
 
-    points: int = 0
-    """How many of the problem's cells are points; the others are targets."""
+    found: dict[str, Array] = field(default_factory=dict, compare=False)
+    """The tree that joins the points, and which of its edges is the pass of each two, or -1."""
+    paths: dict[int, SearchResult] = field(default_factory=dict, compare=False)
+    """Those that have been found, by the pair."""
 
-    stored = False
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do the sweep, and search for paths; return the attributes of the result."""
+        attributes = super().run(client, handle, cancelled)
+        tree, problem = self.found, cast(Any, self.problem)
+        tree.update({name: attributes.pop(name) for name in ("first", "second", "key", "cell")})
+        tree["edge"] = self._edges()
+        if problem.paths:
+            self._search(client, cancelled)
+        return attributes
 
-    def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
-        """Return the matrix of the passes, with the places of points, targets and passes."""
-        raster, problem, split = self.rasters[0], self.problem, self.points
-        count = problem.rows.size
+    def _search(self, client: Client | None, cancelled: Event) -> None:
+        """Find the paths."""
+        # other runs need no search
+        from orograph.reachability.pairs import search_all
+        from orograph.terrain.pass_paths import PassQuery
+
+        tree, problem = self.found, cast(Any, self.problem)
+        at = self._of_pairs()
+        starts, ends = problem.pairs()
+        known = np.flatnonzero(at >= 0)
+        cells = np.stack([problem.rows, problem.columns], axis=1)
+        both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
+        query = PassQuery(
+            MaskRaster(self.rasters[0]),
+            both,
+            problem.connectivity,
+            True,
+            True,
+            self.context.part("paths"),
+            tree["key"][at[known]],
+            tree["cell"][at[known]],
+        )
+        found: dict[int, SearchResult] = {}
+        search_all(query, np.arange(known.size), client, cancelled, found)
+        self.paths.update({int(known[pair]): result for pair, result in found.items()})
+
+    def _of_pairs(self) -> Array:
+        """Return the edge of each pair between which a path is sought."""
+        problem: Any = self.problem
+        starts, ends = problem.pairs()
+        edges: Array = self.found["edge"][starts, ends - problem.points]
+        return edges
+
+    def _edges(self) -> Integers:
+        """Return for each point and target the edge of the tree that is their pass, or -1."""
+        problem: Any = self.problem
+        count, split = problem.rows.size, problem.points
         edge = np.full((split, count - split), -1)
         group = [np.array([end]) for end in range(count)]
-        for number, (a, b) in enumerate(zip(attributes["first"], attributes["second"])):
+        tree = self.found
+        for number, (a, b) in enumerate(zip(tree["first"], tree["second"], strict=True)):
             # what joins two groups is the pass from each point of one to each target of the other
             for here, there in ((group[a], group[b]), (group[b], group[a])):
                 edge[np.ix_(here[here < split], there[there >= split] - split)] = number
             both = np.concatenate([group[a], group[b]])
             for end in both.tolist():
                 group[end] = both
-        heights = decode_keys(attributes["key"], raster.dtype).astype(np.float64)
-        at = places_of(attributes["cell"], raster)
+        return edge
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
+        """Return the matrix of the passes, the places of points, targets and passes, and paths."""
+        raster, problem, tree = self.rasters[0], cast(Any, self.problem), self.found
+        edge, split = tree["edge"], problem.points
+        heights = decode_keys(tree["key"], raster.dtype).astype(np.float64)
+        at = places_of(tree["cell"], raster)
         ends = places_of(problem.rows * raster.shape[1] + problem.columns, raster)
-        dims = ("point", "target")
-        return xr.Dataset(
-            {
-                "elevation": (dims, np.append(heights, np.inf)[edge]),
-                "pass_y": (dims, np.append(at[:, 1], np.nan)[edge]),
-                "pass_x": (dims, np.append(at[:, 0], np.nan)[edge]),
-            },
-            {
-                "point_y": ("point", ends[:split, 1]),
-                "point_x": ("point", ends[:split, 0]),
-                "target_y": ("target", ends[split:, 1]),
-                "target_x": ("target", ends[split:, 0]),
-            },
-            {"connectivity": problem.connectivity},
-        )
+        of_pairs = {
+            "elevation": np.append(heights, np.inf)[edge],
+            "pass_y": np.append(at[:, 1], np.nan)[edge],
+            "pass_x": np.append(at[:, 0], np.nan)[edge],
+        }
+        table: dict[str, tuple[tuple[str, ...], Iterable[Array]]] = {}
+        if problem.paths:
+            counts, vertices = self._vertices(edge.shape)
+            of_pairs["path_cells"] = counts
+            places = places_of(vertices, raster)
+            table |= {
+                f"path_{axis}": (("vertex",), [places[:, i]]) for i, axis in ((1, "y"), (0, "x"))
+            }
+        table |= {name: (("point", "target"), [values]) for name, values in of_pairs.items()}
+        for dim, part in (("point", ends[:split]), ("target", ends[split:])):
+            table |= {f"{dim}_{axis}": ((dim,), [part[:, i]]) for i, axis in ((1, "y"), (0, "x"))}
+        return table
+
+    def _vertices(self, shape: tuple[int, ...]) -> tuple[Integers, Integers]:
+        """Return the number of cells of each path, and the cells of all, one after the other."""
+        problem: Any = self.problem
+        width = self.rasters[0].shape[1]
+        way = [[np.empty(0, np.int64)] * shape[1] for _ in range(shape[0])]
+        for pair, (start, end) in enumerate(zip(*problem.pairs(), strict=True)):
+            result = self.paths.get(pair)
+            if result is None or result.cells is None:
+                continue
+            cells = result.cells[:, 0] * width + result.cells[:, 1]
+            way[start][end - problem.points] = cells
+            if problem.same:
+                way[end - problem.points][start] = cells[::-1]
+        flat = [cells for row in way for cells in row]
+        counts = np.array([cells.size for cells in flat], np.int64).reshape(shape)
+        return counts, np.concatenate(flat)
+
+    def progress(self) -> Progress:
+        """Return the number of tasks that are done, and with paths of those that are found."""
+        tasks, problem = super().progress(), cast(Any, self.problem)
+        if not problem.paths:
+            return tasks
+        without = int((self._of_pairs() < 0).sum()) if "edge" in self.found else 0
+        count = problem.pairs()[0].size
+        return Progress(tasks.done + len(self.paths) + without, tasks.total + count)
+
+
+@dataclass(frozen=True)
+class PassJob(TableJob):
+    """The passes from some points to others."""
+
+    coordinates = ("point_y", "point_x", "target_y", "target_x")
 
 
 @overload
@@ -133,13 +232,11 @@ def pass_elevation(
     targets: Any = ...,
     *,
     connectivity: int = ...,
+    paths: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
-    tile: int | None = ...,
-    shard: int | None = ...,
     wait: Literal[True] = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
+    **options: Unpack[RunKeywords],
 ) -> xr.Dataset: ...
 
 
@@ -150,13 +247,11 @@ def pass_elevation(
     targets: Any = ...,
     *,
     connectivity: int = ...,
+    paths: bool = ...,
     snap: bool | int = ...,
     nodata: float | int | None = ...,
-    tile: int | None = ...,
-    shard: int | None = ...,
     wait: Literal[False],
-    backend: str | None = ...,
-    client: Client | None = ...,
+    **options: Unpack[RunKeywords],
 ) -> Run[xr.Dataset]: ...
 
 
@@ -166,10 +261,15 @@ def pass_elevation(
     targets: Any = None,
     *,
     connectivity: int = 8,
+    paths: bool = False,
     snap: bool | int = False,
     nodata: float | int | None = None,
     tile: int | None = None,
     shard: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    resume: bool = False,
+    takeover: bool = False,
     wait: bool = True,
     backend: str | None = None,
     client: Client | None = None,
@@ -189,13 +289,15 @@ def pass_elevation(
         Likewise; by default the points themselves.
     connectivity : {8, 4}
         8 or 4 neighbours.
+    paths : bool
+        Find a path over each pass too.
     snap : bool or int
         Move points on nodata to the nearest cell with a height: True within 10 cells, or a number
         of cells.
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -203,21 +305,27 @@ def pass_elevation(
     xarray.Dataset
         Over (point, target): ``elevation``, float64, infinite where no path leads from one to the
         other; ``pass_y`` and ``pass_x``, where it is, NaN there. The coordinates ``point_y``,
-        ``point_x``, ``target_y`` and ``target_x`` are those of the points' cells.
+        ``point_x``, ``target_y`` and ``target_x`` are those of the points' cells. With ``paths``
+        also ``path_cells``, the number of cells of each path, 0 where there is none, and over
+        ``vertex`` ``path_y`` and ``path_x``: the cells of all paths from point to target, one path
+        after the other in the order of the matrix. Attribute ``crs_wkt`` if the input has a CRS.
 
     Raises
     ------
     InputError
         If an argument or the raster is not what is asked for, or points lie outside the grid or on
         nodata; the first of them are listed.
-    BackendError
+    StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
     Cells are ordered by (height, row-major index), so the pass is one cell, whatever the tiling.
-    The points' own cells count. Each cell is read once, and nothing is written; the matrix comes
-    from the tree that joins the points.
+    The points' own cells count. Each cell is read once, and no raster is written; the matrix comes
+    from the tree that joins the points. A path lies on cells up to the pass, in this order, so it
+    crosses the pass, and it is the one of the fewest steps that `st_connected` finds there; from a
+    target that is a point it is that from the point, reversed. Paths take a search for each pair,
+    and their cells are held in memory.
 
     References
     ----------
@@ -235,26 +343,31 @@ def pass_elevation(
            [6., 2.]])
     >>> passes["pass_y"].values[0, 1], passes["pass_x"].values[0, 1]
     (np.float64(2.0), np.float64(1.0))
+    >>> found = og.pass_elevation(ridge, (0, 0), (2, 0), paths=True)
+    >>> found["path_y"].values, found["path_x"].values
+    (array([0., 1., 2., 1., 0.]), array([0., 0., 1., 2., 2.]))
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
+    paths = check_flag("paths", paths)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     radius = snap_cells(snap)
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
+    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     problem = Passes(
         raster.nodata,
         connectivity,
         choose_backend("tile_basins", (raster,), options),
         rows,
         columns,
+        starts[0].size,
+        targets is None,
+        paths,
     )
-    warm_up = partial(compile_kernels, raster.dtype)
-    job = raster_job(QuadtreePass, problem, (raster,), {}, warm_up, options)
-    own = {f.name: getattr(job, f.name) for f in fields(job)}
-    run = launch(PassJob(**own, points=starts[0].size), options)
-    return run.result() if options.wait else run
+    parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
+    parameters |= {"same": problem.same, "paths": paths}
+    return run_on_terrain(problem, (raster,), parameters, options, PassSweep, PassJob)
 
 
 def _cells(name: str, given: Any, raster: Raster, radius: int) -> tuple[Integers, Integers]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -13,13 +12,11 @@ import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
-from orograph.terrain.fates import Fates, FateTree, TableJob, TableSweep, resolve_fates
-from orograph.terrain.water import compile_kernels
+from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
+from orograph.terrain.run import TableJob, run_on_terrain
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
@@ -225,12 +222,5 @@ def peaks(
     options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
     chosen = choose_backend("tile_basins", (raster,), options)
     problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
-    parameters = {
-        "connectivity": connectivity,
-        "nodata": repr(raster.nodata),
-        "min_prominence": repr(problem.min_prominence),
-    }
-    warm_up = partial(compile_kernels, raster.dtype)
-    job = raster_job(PeakSweep, problem, (raster,), parameters, warm_up, options)
-    run = launch(TableJob(**{f.name: getattr(job, f.name) for f in fields(job)}), options)
-    return run.result() if options.wait else run
+    parameters = {"min_prominence": repr(problem.min_prominence)}
+    return run_on_terrain(problem, (raster,), parameters, options, PeakSweep, TableJob)

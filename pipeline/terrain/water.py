@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from orograph.distance.sources import Sources, is_source
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.kernels.terrain import basins, merge_tree, order
+from orograph.kernels.terrain import basins, merge_tree
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     BasinTree,
@@ -148,10 +148,3 @@ def _spread(tree: Tree, message: Levels) -> Levels:
         tree.dead, tree.heir, tree.saddles.key, level, reached, pits.key, pits.cell
     )
     return Levels(level, reached, pits)
-
-
-def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
-    basins.compile_kernels(dtype)
-    merge_tree.compile_kernels()
-    order.compile_kernels()

@@ -66,7 +66,7 @@ def test_without_a_crs_areas_say_so() -> None:
 
 def test_what_is_no_table_of_components_is_refused() -> None:
     result = og.connected_components(cover())
-    with pytest.raises(og.InputError, match="result: it has no component_box, component_size; gi"):
-        og.component_table(result[["labels"]])
+    with pytest.raises(og.InputError, match="result: it has no labels, or no attribute component_"):
+        og.component_table(result[["labels"]].drop_attrs())
     with pytest.raises(og.InputError, match=r"classes: 36 x 41 cells, but"):
         og.component_table(result, cover()[:-1])

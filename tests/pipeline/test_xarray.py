@@ -214,8 +214,9 @@ def test_one_raster_goes_into_a_geotiff(result: xr.Dataset, tmp_path: Path) -> N
         assert np.isnan(written.nodata)
     with pytest.raises(og.StoreExistsError, match="overwrite=True"):
         og.cost_distance(heights(), START, out=out)
-    labels = og.connected_components(heights() > 4, out=out, overwrite=True)
-    expected = og.connected_components(heights() > 4)
+    both = ("labels", "component_size")
+    labels = og.connected_components(heights() > 4, outputs=both, out=out, overwrite=True)
+    expected = og.connected_components(heights() > 4, outputs=both)
     assert np.array_equal(open_raster(out).read(open_raster_window(out)), expected["labels"])
     assert np.array_equal(labels["component_size"], expected["component_size"])
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from orograph.tiles.arguments import check_path, shown
+from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.files import (
     read_coordinates,
@@ -33,6 +33,7 @@ def read_graph(
     directed: bool | None = None,
     parts: int | None = None,
     store: str | Path | None = None,
+    takeover: bool = False,
 ) -> Graph:
     """Return a graph with weighted edges, from a file or from memory.
 
@@ -56,6 +57,8 @@ def read_graph(
         depends on it.
     store : path, optional
         Zarr group to write; the graph is then opened from there when it is needed.
+    takeover : bool
+        Take the place of another writer that is at work on ``store``; that one ends with an error.
 
     Returns
     -------
@@ -68,7 +71,7 @@ def read_graph(
     InputError
         If the source cannot be read; it names the file, the line or the edge, and the value.
     StoreExistsError
-        If something is at ``store``.
+        If something is at ``store``, or another writer is at work there.
 
     Examples
     --------
@@ -81,10 +84,11 @@ def read_graph(
     >>> og.shortest_paths(graph, "a")["cost"].values
     array([[0, 2, 5]])
     """
+    takeover = check_flag("takeover", takeover)
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InputError(f"directed: {directed!r}; pass True, False or None")
     if isinstance(source, (str, os.PathLike)) and is_graph(source):
-        return _stored(source, coordinates, directed, parts, store)
+        return _stored(source, coordinates, directed, parts, store, takeover)
     if isinstance(source, (str, os.PathLike)):
         edges = _from_file(Path(source))
     elif sparse.issparse(source):
@@ -108,15 +112,17 @@ def read_graph(
     where = edges.coordinates if coordinates is None else _points(coordinates, edges.ids.size)
     ends = edges.tail, edges.head, edges.weight
     graph = make_graph(*ends, edges.ids, directed=one_way, coordinates=where, parts=parts)
-    return graph if target is None else write_graph(graph, target)
+    return graph if target is None else write_graph(graph, target, takeover)
 
 
-def _stored(source: Any, coordinates: Any, directed: Any, parts: Any, store: Any) -> Graph:
+def _stored(
+    source: Any, coordinates: Any, directed: Any, parts: Any, store: Any, takeover: bool
+) -> Graph:
     for name, value in (("coordinates", coordinates), ("directed", directed), ("parts", parts)):
         if value is not None:
             raise InputError(f"{name}: {source} is a stored graph; read its source again with it")
     graph = open_graph(source)
-    return graph if store is None else write_graph(graph, store)
+    return graph if store is None else write_graph(graph, store, takeover)
 
 
 def _from_file(path: Path) -> Edges:

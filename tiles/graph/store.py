@@ -1,60 +1,87 @@
-"""Graphs as Zarr groups, written under a partial name and opened lazily."""
+"""Graphs in stores: their arrays are the columns of a table, and are read when they are needed."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import zarr
 
-from orograph.tiles.errors import InputError, report_full_storage
+from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.integrity.metadata import group_attributes
-from orograph.tiles.store.publish import (
-    check_target,
-    discard,
-    partial_storage,
-    publish,
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.integrity.dense import DenseArray, StoredColumn
+from orograph.tiles.integrity.metadata import (
+    GROUP,
+    ArrayMetadata,
+    StoreMetadata,
+    check_format,
+    damaged,
+    field,
+    group_attributes,
+    is_store,
+    read_metadata,
+    whole_numbers,
 )
+from orograph.tiles.store.create import Layout, add_table, create_store
+from orograph.tiles.store.publish import staged_store
 from orograph.tiles.store.storage import Location, open_storage
 
 KEY = "orograph_graph"
-FORMAT = 1
-CHUNK = 2**20
+FORMAT = 2
+"""Version of the format of stored graphs; in version 1 there were no checksums."""
+MOST = 2**62
+_LENGTHS = {
+    **dict.fromkeys(("indices", "weight", "edge", "edge_both_ways"), "arc"),
+    **dict.fromkeys(("position", "ids", "x", "y"), "vertex"),
+    "indptr": "start",
+}
+_KINDS = {"weight": "if", "x": "f", "y": "f"}
+_OPTIONAL = {"edge_both_ways", "x", "y"}
 
 
 def is_graph(place: Location) -> bool:
-    """Return whether a store holds a graph."""
+    """Return whether a store holds a graph.
+
+    Raises
+    ------
+    DamagedStoreError
+        If there are metadata of a store that cannot be read.
+    """
+    is_store(place)
     return KEY in (group_attributes(place) or {})
 
 
-def write_graph(graph: Graph, place: Location) -> Graph:
-    """Write a graph as a Zarr group; return it opened from there."""
-    check_target(place, overwrite=False)
+def write_graph(graph: Graph, place: Location, takeover: bool = False) -> Graph:
+    """Write a graph as a store; return it opened from there.
+
+    Raises
+    ------
+    InputError
+        If a label of a vertex cannot be stored.
+    StoreExistsError
+        If something is there, or another writer is at work and ``takeover`` is false.
+    """
     final = open_storage(place)
-    partial = partial_storage(final)
-    if partial.exists() and not is_graph(partial):
-        discard(partial)
-    partial.delete_all()
+    arrays = {name: np.asarray(values[:]) for name, values in graph.with_both_ways().arrays.items()}
+    lengths = dict(_LENGTHS)
+    labels = graph.ids.dtype.kind not in "iu"
+    if labels:
+        arrays["ids"], lengths["ids"] = _as_bytes(graph.ids), "byte"
     about = {
         "format": FORMAT,
         "directed": graph.directed,
         "edges": graph.edge_count,
         "bounds": list(graph.bounds),
-        "labels": graph.ids.dtype.kind not in "iu",
+        "labels": labels,
     }
-    with report_full_storage(str(final)):
-        group = zarr.create_group(partial.zarr_store(), attributes={KEY: about})
-        for name, values in graph.with_both_ways().arrays.items():
-            array = np.asarray(values[:])
-            if name == "ids" and about["labels"]:
-                array = _as_bytes(array)
-            chunks = (max(1, min(CHUNK, array.size)),)
-            group.create_array(name, data=array, chunks=chunks)
-    publish(partial, final)
-    return open_graph(place)
+    with staged_store(final, takeover=takeover) as staged:
+        create_store(staged, (1, 1), Layout(1, 1), (), Georeference(), {KEY: about})
+        add_table(staged, {name: ((lengths[name],), [values]) for name, values in arrays.items()})
+    return open_graph(final)
 
 
 def open_graph(place: Location) -> Graph:
@@ -64,18 +91,57 @@ def open_graph(place: Location) -> Graph:
     ------
     InputError
         If no graph is stored there, or another version of orograph wrote it.
+    DamagedStoreError
+        If its metadata are damaged.
     """
-    about = (group_attributes(place) or {}).get(KEY)
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    storage = open_storage(place)
+    stated = (group_attributes(storage) or {}).get(KEY)
+    if stated is None:
         raise InputError(
-            f"{place}: no graph that this version of orograph reads is stored there; "
-            "write one with read_graph(..., store=...)"
+            f"{storage}: no graph is stored there; write one with read_graph(..., store=...)"
         )
-    group = zarr.open_group(open_storage(place).zarr_store(), mode="r")
-    arrays: dict[str, Any] = dict(group.arrays())
-    if about["labels"]:
-        arrays["ids"] = _from_bytes(np.asarray(arrays["ids"][:]))
+    found = stated.get("format") if isinstance(stated, dict) else None
+    check_format(f"the graph {storage}", found, (FORMAT,), "read its source again")
+    metadata = read_metadata(storage)
+    try:
+        about = field(metadata.attributes, KEY, dict)
+        columns = _columns(metadata, about)
+        arrays: dict[str, Any] = {
+            name: StoredColumn(DenseArray(storage, member)) for name, member in columns.items()
+        }
+        if about["labels"]:
+            arrays["ids"] = _from_bytes(arrays["ids"][:])
+            if len(arrays["ids"]) != about["bounds"][-1]:
+                raise ValueError(f"{len(arrays['ids'])} labels")
+    except DamagedStoreError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise damaged(storage, GROUP, f"{KEY}: {error}") from None
     return Graph(arrays, about["directed"], about["edges"], tuple(about["bounds"]))
+
+
+def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, ArrayMetadata]:
+    """Return the metadata of the arrays of a graph; ValueError if they do not fit each other."""
+    field(about, "directed", bool)
+    field(about, "labels", bool)
+    bounds = whole_numbers(about, "bounds", 0, MOST)
+    if len(bounds) < 2 or bounds[0] or any(a > b for a, b in pairwise(bounds)):
+        raise ValueError(f"bounds is {list(bounds)[:5]}")
+    columns = {name: metadata.members[name] for name in _LENGTHS if name in metadata.tables}
+    missing = _LENGTHS.keys() - columns.keys() - _OPTIONAL
+    if missing:
+        raise ValueError(f"it has no {sorted(missing)[0]}")
+    arcs = columns["indices"].shape
+    if not 0 <= field(about, "edges", int) <= max(arcs):
+        raise ValueError(f"edges is {about['edges']}, of {max(arcs)} arcs")
+    expected = {"arc": arcs, "vertex": (bounds[-1],), "start": (bounds[-1] + 1,)}
+    for name, member in columns.items():
+        text = name == "ids" and about["labels"]
+        if len(member.shape) != 1 or not (text or member.shape == expected[_LENGTHS[name]]):
+            raise ValueError(f"{name} has {member.shape} values")
+        if member.dtype.kind not in _KINDS.get(name, "iu"):
+            raise ValueError(f"{name} has values of {member.dtype}")
+    return columns
 
 
 def _as_bytes(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

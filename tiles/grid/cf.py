@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _IDENTITY: GeoTransform = (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
-_X_NAMES = {"x", "lon", "longitude", "easting", "col", "column"}
-_Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
+X_NAMES = {"x", "lon", "longitude", "easting", "col", "column"}
+Y_NAMES = {"y", "lat", "latitude", "northing", "row"}
 
 
 def georeference_of(array: xr.DataArray) -> Georeference:
     """Return the georeference of a DataArray with dimensions (y, x)."""
     y_name, x_name = (str(name) for name in array.dims[-2:])
-    if y_name.lower() in _X_NAMES and x_name.lower() in _Y_NAMES:
+    if y_name.lower() in X_NAMES and x_name.lower() in Y_NAMES:
         raise InputError(
             f"dimensions ({y_name}, {x_name}): rows come first; "
             f"use .transpose({x_name!r}, {y_name!r})"
@@ -95,7 +95,9 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
 def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
     """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
     six = _parse_geotransform(text)
-    return six if six is not None and y is not None and _agrees(six, y, x) else None
+    if six is None or y is None or x is None:
+        return None
+    return six if _agrees(six, y, x) else None
 
 
 def _agrees(six: GeoTransform, y: Any, x: Any) -> bool:

@@ -113,3 +113,31 @@ class DenseArray:
         if not parts:
             return np.empty((0, *self.member.shape[1:]), self.member.dtype)
         return np.ascontiguousarray(parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+
+@dataclass(frozen=True)
+class StoredColumn:
+    """Rows of a dense array that are read when they are asked for, by one number or a slice."""
+
+    array: DenseArray
+
+    @property
+    def storage(self) -> Storage:
+        """The store."""
+        return self.array.storage
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return self.array.member.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.array.member.dtype
+
+    def __getitem__(self, rows: int | slice) -> Any:
+        if not isinstance(rows, slice):
+            return self.array.read(rows, rows + 1)[0]
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.array.read(start, max(start, stop))

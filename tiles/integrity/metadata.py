@@ -397,6 +397,7 @@ def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
         raise ValueError(f"table is {reprlib.repr(table)}, not a list of arrays")
     own = {key: value for key, value in attributes.items() if key not in (MARK, "coordinates")}
     whole = StoreMetadata(storage, own, tile, shard, members, tuple(table), {})
+    _check_dimensions(whole)
     for name in whole.rasters:
         _check_raster(whole, members[name])
     stated = mark.get("absent_shards", {})
@@ -418,6 +419,19 @@ def _is_text(name: str) -> bool:
         return bool(name.encode())
     except UnicodeEncodeError:
         return False
+
+
+def _check_dimensions(store: StoreMetadata) -> None:
+    """Raise ValueError if a dimension has another length in one array than in another."""
+    lengths: dict[str, tuple[int, str]] = {}
+    for member in store.members.values():
+        for dimension, length in zip(member.dimensions, member.shape, strict=True):
+            first = lengths.setdefault(dimension, (length, member.name))
+            if first[0] != length:
+                raise ValueError(
+                    f"the dimension {dimension!r} has length {first[0]} in {first[1]!r} and "
+                    f"{length} in {member.name!r}"
+                )
 
 
 def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:

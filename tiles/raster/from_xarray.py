@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
 from orograph.tiles.integrity.metadata import is_store
@@ -105,8 +106,9 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     """Return the raster of a DataArray: in memory, lazy, or of the store it was opened from."""
     what = f"DataArray {source.name!r}" if source.name else "DataArray"
     if source.ndim == 3:
-        at = _pick_band(source.shape[0], band, f"{what} ({source.dims[0]})")
-        source = source.isel({source.dims[0]: at}, drop=True)
+        layers = _dimension_of_layers(source)
+        at = _pick_band(source.sizes[layers], band, f"{what} ({layers})")
+        source = source.isel({layers: at}, drop=True)
     elif band not in (None, 1):
         raise InputError(f"{what}: band={band}, but it has one layer only; leave band= out")
     _check_shape(source.shape, what)
@@ -141,6 +143,12 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
     path = absolute(str(file)) if known else ""
     return LazyRaster(source.variable, dtype, value, place, name, attrs, path=path)
+
+
+def _dimension_of_layers(source: xr.DataArray) -> Hashable:
+    """Return which of three dimensions numbers bands, times or levels: by name, or the first."""
+    others = [name for name in source.dims if str(name).lower() not in X_NAMES | Y_NAMES]
+    return others[0] if len(others) == 1 else source.dims[0]
 
 
 def _on_cluster(source: xr.DataArray) -> bool:

@@ -15,9 +15,8 @@ from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
-from orograph.tiles.store.publish import check_target, discard, partial_storage, publish
+from orograph.tiles.store.publish import check_target, partial_storage, staged_store
 from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
@@ -105,14 +104,9 @@ def ingest(
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)
     check_target(target, overwrite)
-    partial = partial_storage(target)
     refuse_overlap(raster, target, source)
-    refuse_overlap(raster, partial, source)
-    with Lease(target, takeover) as lease, lease.errors():
-        check_target(target, overwrite)  # another may have written it meanwhile
-        discard(partial)
-        partial.claim()
-        staged = partial.child(lease.token)
+    refuse_overlap(raster, partial_storage(target), source)
+    with staged_store(target, overwrite, takeover) as staged:
         stored = Variable(name, raster.dtype, raster.nodata, raster.attrs)
         create_store(staged, raster.shape, layout, [stored], raster.georeference)
         sink = StoreSink(staged)
@@ -121,8 +115,6 @@ def ingest(
                 for part in layout.windows(window.shape):
                     place = Window(window.y + part.y, window.x + part.x, part.height, part.width)
                     sink.write(name, place, cells[part.slices])
-        publish(staged, target, overwrite, lease)
-        partial.delete_all()
     return open_dataset(target)[name]
 
 

@@ -7,8 +7,10 @@ renewed, taken over and deleted by calls that fail where another has been quicke
 (`Storage.put_if`, `Storage.delete_if`); so of any number of writers one holds it.
 
 A lease is stale when its process is gone, as can be seen on its own host, or when it has had no
-heartbeat for `STALE_SECONDS`. Whoever takes it over need not wait for the old writer, so a writer
-whose lease was taken must find out before it publishes: `Lease.check`.
+heartbeat for `STALE_SECONDS`. Clocks of two hosts may differ, and a clock may be set: so a lease
+that is stale by the clock is watched for `WATCH_SECONDS` first. Whoever takes it over need not wait
+for the old writer, so a writer whose lease was taken must find out before it publishes:
+`Lease.check`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from orograph.tiles.store.storage import Location, State, Storage, open_storage
 SUFFIX = ".lease"
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
+WATCH_SECONDS = 2 * HEARTBEAT_SECONDS
+"""How long a lease is watched for a heartbeat before it is taken for stale by the clock."""
 
 _held: set[str] = set()
 """Tokens of the leases that this process holds."""
@@ -59,14 +63,23 @@ class Holder:
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
         return f"process {self.pid} of {self.user} on {self.host}, since {began}"
 
-    def is_stale(self) -> bool:
-        """Return whether the writer is gone, or is taken for gone."""
-        if (self.host, self.machine) == _here():
-            if (self.pid, self.process_started) == (os.getpid(), _process_started(os.getpid())):
-                return self.token not in _held
-            if _is_gone(self.pid, self.process_started):
-                return True
-        return _now() - self.heartbeat > STALE_SECONDS
+    def is_gone(self) -> bool:
+        """Return whether the writer is known to have ended."""
+        if self._is_us():
+            return self.token not in _held
+        return self._is_here() and _is_gone(self.pid, self.process_started)
+
+    def is_silent(self) -> bool:
+        """Return whether the last heartbeat was long ago by the clock, or is yet to come."""
+        recent = abs(_now() - self.heartbeat) <= STALE_SECONDS  # not if it is NaN
+        return not (recent or self._is_us())
+
+    def _is_here(self) -> bool:
+        return (self.host, self.machine) == _here()
+
+    def _is_us(self) -> bool:
+        ours = os.getpid(), _process_started(os.getpid())
+        return self._is_here() and (self.pid, self.process_started) == ours
 
 
 class Lease:
@@ -187,16 +200,30 @@ class Lease:
         holder, state = found
         if holder is not None and holder.token == self.token:
             return True  # the storage has reported a failure after it had succeeded
-        if holder is not None and not (self._takeover or holder.is_stale()):
-            raise StoreExistsError(
-                f"{self.target} is being written by {holder}; wait for it (a process that was "
-                f"killed on another host is gone after {STALE_SECONDS:g} s), or pass takeover=True "
-                "to take its place"
-            )
+        if not (holder is None or self._takeover or holder.is_gone()):
+            silent = holder.is_silent() and self._stays(state)
+            now = holder if silent else self.holder()
+            if now is None or now.token != holder.token:
+                return False
+            if not silent:
+                raise StoreExistsError(
+                    f"{self.target} is being written by {holder}; wait for it (a process that was "
+                    f"killed on another host is gone after {STALE_SECONDS:g} s), or pass "
+                    "takeover=True to take its place"
+                )
         try:
             return self._place.put_if("", state, self._record())
         except FileNotFoundError:
             return False
+
+    def _stays(self, state: State) -> bool:
+        """Return whether the lease is still this version after `WATCH_SECONDS`."""
+        end = time.monotonic() + WATCH_SECONDS
+        while time.monotonic() < end:
+            time.sleep(WATCH_SECONDS / 20)
+            if self._place.state("") != state:
+                return False
+        return True
 
     def _record(self) -> bytes:
         host, machine = _here()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.integrity.dense import StoredColumn
 from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
 from orograph.tiles.store.storage import LocalStorage, Location, Storage, open_storage
 
@@ -39,11 +41,13 @@ def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) 
 
 def _places_of(raster: Raster | None, source: Any) -> Iterator[Storage]:
     """Yield the stores, files and folders from which a source is known to be read."""
-    if isinstance(source, str | os.PathLike):
-        yield LocalStorage(source)
     stated = getattr(source, "encoding", {}).get("source")
-    if isinstance(stated, str):
-        yield LocalStorage(stated)
+    for address in (source, stated):
+        if isinstance(address, str | os.PathLike):
+            with suppress(InputError):  # a URL of elsewhere
+                yield open_storage(address)
+    arrays = getattr(source, "arrays", {})  # of a stored graph
+    yield from {array.storage for array in arrays.values() if isinstance(array, StoredColumn)}
     root = getattr(getattr(source, "store", None), "root", None)
     if isinstance(root, os.PathLike):  # of a Zarr array
         yield LocalStorage(root).child(getattr(source, "path", ""))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orograph.tiles.errors import InputError, StoreExistsError
@@ -104,6 +106,31 @@ def discard(place: Location) -> None:
     ):
         raise StoreExistsError(f"{storage} is in the way and no unfinished store; move it away")
     storage.delete_all()
+
+
+@contextmanager
+def staged_store(
+    target: Storage, overwrite: bool = False, takeover: bool = False
+) -> Iterator[Storage]:
+    """Yield where to write a store, hold the lease of ``target``, and publish it at the end.
+
+    Raises
+    ------
+    StoreExistsError
+        As `check_target` and `discard`, or if another writer is at work.
+    RunError
+        If another writer has taken the place of this one.
+    """
+    check_target(target, overwrite)
+    partial = partial_storage(target)
+    with Lease(target, takeover) as lease, lease.errors():
+        check_target(target, overwrite)  # another may have written it meanwhile
+        discard(partial)
+        partial.claim()
+        staged = partial.child(lease.token)
+        yield staged
+        publish(staged, target, overwrite, lease)
+        partial.delete_all()
 
 
 def publish(

@@ -188,7 +188,16 @@ class StoreRaster:
             array = _open_cached(self.storage, self.variable)
         except Exception as error:  # zarr-python knows none of its codecs, or the like
             raise damaged(self.storage, f"{self.variable}/zarr.json", error) from error
-        return lambda window: np.ascontiguousarray(array[window.slices], dtype=self.dtype)
+
+        def read(window: Window) -> NDArray[Any]:
+            cells = np.empty(window.shape, self.dtype)
+            try:
+                cells[...] = array[window.slices]
+            except MemoryError:  # there is memory for the cells
+                raise ValueError("it states more bytes than memory holds") from None
+            return cells
+
+        return read
 
     def fingerprint(self) -> str:
         """Return an identifier of the content: a digest of metadata and of all tiles' checksums.

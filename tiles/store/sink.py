@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.integrity.metadata import ArrayMetadata, read_array
+from orograph.tiles.memory import empty
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import (
     ShardEncoder,
@@ -26,6 +27,9 @@ from orograph.tiles.store.storage import Location, Storage, open_storage
 
 class ShardWriter(Protocol):
     """Writer of one shard, which receives some tiles at a time, in any order."""
+
+    def block(self, part: Window) -> NDArray[Any]:
+        """Return an array to fill with the cells of ``part``, and then to `put`."""
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         """Store the cells of ``part``, a window of whole tiles; the caller may reuse ``cells``."""
@@ -77,8 +81,12 @@ class ArraySink:
 class _ArrayWriter:
     array: NDArray[Any]
 
+    def block(self, part: Window) -> NDArray[Any]:
+        return self.array[part.slices]
+
     def put(self, part: Window, cells: NDArray[Any]) -> None:
-        self.array[part.slices] = cells
+        if not np.may_share_memory(self.array, cells):  # a block is in its place
+            self.array[part.slices] = cells
 
     def close(self) -> None:
         """Do nothing: `put` has written all cells."""
@@ -184,6 +192,10 @@ def _shard_key(raster: ArrayMetadata, window: Window, variable: str) -> str:
 class _Encoder(Protocol):
     """Encoder of a shard, from whole tiles of it."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the cells, in native byte order."""
+
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         """Store the cells of a part of the shard."""
 
@@ -198,6 +210,9 @@ class _StoreWriter:
     storage: Storage
     key: str
     encoder: _Encoder
+
+    def block(self, part: Window) -> NDArray[Any]:
+        return empty(part.shape, self.encoder.dtype)
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         self.encoder.put(part, cells)
@@ -215,6 +230,10 @@ class _TileEncoder:
         self.encoder = ShardEncoder(form)
         side = form.tile
         self.missing = set(np.ndindex(-(-window.height // side), -(-window.width // side)))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.form.dtype.newbyteorder("=")
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         _check_type(cells, self.form.dtype, self.variable)
@@ -259,6 +278,10 @@ class _ZarrEncoder:
             MemoryStore(self.memory), mode="r+", zarr_format=3
         ).with_config({"write_empty_chunks": True})
         self.cells = np.empty(window.shape, self.target.dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.cells.dtype.newbyteorder("=")
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         _check_type(cells, self.cells.dtype, self.variable)

@@ -222,10 +222,13 @@ def test_connected_components_of_a_grid_with_backend_cuda(emulated_gpu: Emulator
     import orograph as og
 
     cells = noise((90, 150), 0.6, 2)
-    found = og.connected_components(cells, tile=48, backend="cuda")
-    expected = og.connected_components(cells, tile=48, backend="numba")
+    how = {"tile": 48, "outputs": ("labels", "component_size", "component_box"), "dtype": "int32"}
+    found = og.connected_components(cells, backend="cuda", **how)
+    expected = og.connected_components(cells, backend="numba", **how)
     assert emulated_gpu.launches > 0
-    np.testing.assert_array_equal(found.labels.values, expected.labels.values)
+    for name in how["outputs"]:
+        assert found[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(found[name].values, expected[name].values)
     assert found.labels.attrs == expected.labels.attrs
 
 

@@ -15,7 +15,8 @@ from scipy import ndimage
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from orograph.kernels.label.tile import TileLabels, compile_kernels, label_tile
+from orograph.kernels.label.labels import CellLabels
+from orograph.kernels.label.tile import TileLabels, compile_kernels, find_components, label_tile
 from orograph.kernels.label.union_find import (
     METHODS,
     components,
@@ -60,7 +61,7 @@ def check(classes: np.ndarray, nodata: float | None = None) -> TileLabels:
         np.testing.assert_array_equal(found.labels, expected)
         n = expected.max()
         numbers, firsts = np.unique(expected, return_index=True)
-        assert found.first.dtype == np.int32
+        assert found.first.dtype == np.int64
         np.testing.assert_array_equal(found.first, firsts[numbers > 0])
         assert found.size.dtype == np.int64
         np.testing.assert_array_equal(found.size, np.bincount(expected.ravel())[1:])
@@ -262,7 +263,10 @@ def test_compile_kernels_compiles_all_that_tiles_need(dtype: str) -> None:
     from orograph.kernels.label import runs
 
     compile_kernels(np.dtype(dtype))
-    functions = (runs.find_runs, runs.number_components, runs.place_firsts, runs.write_labels)
+    functions = (
+        *(runs.find_runs, runs.number_components, runs.measure_runs, runs.find_cells),
+        *(runs.read_labels, runs.write_runs),
+    )
     before = [len(function.signatures) for function in functions]
     cells = (np.arange(600).reshape(20, 30) % 3).astype(dtype)
     label_tile(cells, None, 4)
@@ -296,8 +300,8 @@ def read_graph(path: Path) -> tuple[int, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     "name",
     [
-        "USA-road-d.NY.gr.xz",
-        "pace16_BAY.gr.xz",
+        pytest.param("USA-road-d.NY.gr.xz", marks=pytest.mark.long),
+        pytest.param("pace16_BAY.gr.xz", marks=pytest.mark.long),
         "rome99.gr",
         "delaunay_n16.mtx.xz",
         "3elt.mtx.xz",
@@ -383,6 +387,29 @@ def test_refused_edges(
 ) -> None:
     with pytest.raises(error, match=message):
         components(3, np.array(a), np.array(b), method)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_labels_are_written_into_a_window_and_read_cell_by_cell(dtype: Any) -> None:
+    cells = np.random.default_rng(6).integers(0, 3, (40, 150)).astype(np.uint8)
+    expected = label_tile(cells, None)
+    found = find_components(cells, None, measure=False)
+    assert found.size.size == found.box.size == 0
+    every = found.labels.at(np.arange(cells.size))
+    np.testing.assert_array_equal(every, expected.labels.ravel())
+    np.testing.assert_array_equal(found.labels.first_cells(found.first), expected.first)
+    rows = np.searchsorted(expected.first, np.arange(41) * 150)
+    np.testing.assert_array_equal(found.rows, rows)
+    whole = np.full((60, 170), -1, dtype)
+    table = np.arange(expected.first.size + 1) * 3
+    for labels in (found.labels, CellLabels(expected.labels)):
+        whole[5:45, 7:157] = 0
+        labels.write(table, whole[5:45, 7:157])
+        np.testing.assert_array_equal(whole[5:45, 7:157], table[expected.labels])
+        whole[5:45, 7:157] = -1
+        assert (whole == -1).all(), "cells beside the window were written"
+    with pytest.raises(ValueError, match="out: strides"):
+        found.labels.write(table, np.empty((150, 40), dtype).T)
 
 
 def test_labels_are_narrow_where_that_is_asked_for_and_they_fit() -> None:

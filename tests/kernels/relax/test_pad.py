@@ -157,5 +157,5 @@ def test_labels_are_looked_up() -> None:
     rng = np.random.default_rng(0)
     labels, table = rng.integers(0, 50, (13, 7)).astype(np.int32), rng.integers(0, 9**9, 50)
     out = np.empty(labels.shape, np.int64)
-    renumber(labels, table, out)
+    renumber(labels, table, out.reshape(-1), 7)
     np.testing.assert_array_equal(out, table[labels])

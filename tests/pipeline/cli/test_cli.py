@@ -118,6 +118,12 @@ def test_floods_and_passes_from_the_shell(dem: Path, tmp_path: Path) -> None:
     at = og.pass_elevation(dem, near, far).squeeze()
     where = f"{float(at['pass_x']):.10g} {float(at['pass_y']):.10g}"
     assert found.stdout == f"0 1: {level[0, 0]} at {where}\n"
+    options = ("--out", "passes.zarr", "--paths")
+    found = orograph("passes", dem, "--point", *near, "--target", *far, *options, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == f"0 0: {level[0, 0]} at {where}\n"
+    stored = og.open(tmp_path / "passes.zarr")
+    assert stored["path_x"].values[[0, -1]].tolist() == [near[0], far[0]]
 
 
 def test_peaks_from_the_shell(dem: Path, tmp_path: Path) -> None:
@@ -131,13 +137,15 @@ def test_peaks_from_the_shell(dem: Path, tmp_path: Path) -> None:
 
 
 def test_the_hierarchy_of_depressions_from_the_shell(dem: Path, tmp_path: Path) -> None:
-    options = ("--min-depth", 10, "--min-area", 1800, "--workers", 1, "--tile", 16)
+    options = ("--min-depth", 10, "--min-area", 1800, "--labels", "--workers", 1, "--tile", 16)
     found = orograph("depressions", dem, "d.zarr", *options, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     expected = og.depressions(dem, min_depth=10, min_area=1800)
     assert f"depressions: {expected.sizes['depression']}" in found.stdout
     stored = og.open(tmp_path / "d.zarr")
     assert np.array_equal(stored["volume"], expected["volume"])
+    labels = og.depressions(dem, labels=True)["labels"]
+    assert np.array_equal(stored["labels"], labels)
 
 
 def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) -> None:

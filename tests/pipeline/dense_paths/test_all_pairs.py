@@ -219,12 +219,13 @@ def test_graphs_of_any_kind(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["graph.zarr", "graph.zarr/out.zarr", "graph.zarr/out.tif"])
-@pytest.mark.parametrize("opened", [False, True], ids=["path", "array"])
-def test_a_graph_that_is_read_is_not_written(opened: bool, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", ["path", "URL", "array"])
+def test_a_graph_that_is_read_is_not_written(given: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / "graph.zarr"
     stored = zarr.create_array(path, data=random_graph(5, 4))
+    graph = {"path": path, "URL": f"file://{path}", "array": stored}[given]
     with pytest.raises(og.InputError, match=r"source .*graph\.zarr lies there or around it"):
-        og.all_pairs(stored if opened else path, out=tmp_path / name, overwrite=True)
+        og.all_pairs(graph, out=tmp_path / name, overwrite=True)
     np.testing.assert_array_equal(zarr.open_array(path), random_graph(5, 4))
 
 

@@ -782,8 +782,17 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [0, 2], ids=["threads", "cluster"])
-@pytest.mark.parametrize("share", [0.02, 0.6, 0.95])
+@pytest.mark.parametrize(
+    ("share", "workers"),
+    [
+        pytest.param(0.6, 0, id="threads"),
+        pytest.param(0.95, 2, id="cluster"),
+        *(
+            pytest.param(share, workers, marks=pytest.mark.long)
+            for share, workers in [(0.02, 0), (0.02, 2), (0.6, 2), (0.95, 0)]
+        ),
+    ],
+)
 def test_a_session_killed_is_resumed_to_the_same_bits(
     stored: Path, tmp_path: Path, expected: xr.Dataset, workers: int, share: float, gate: Gate
 ) -> None:

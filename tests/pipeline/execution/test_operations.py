@@ -35,7 +35,8 @@ STORED: dict[str, Callable[..., Any]] = {
     "filling": lambda **o: og.fill_depressions(GRID, outputs=("filled", "depression"), **CUT, **o),
     "flood": lambda **o: og.flood_level(GRID, FAR, **CUT, **o),
     "peaks": lambda **o: og.peaks(GRID, min_prominence=2, **CUT, **o),
-    "depressions": lambda **o: og.depressions(GRID, min_depth=1, **CUT, **o),
+    "depressions": lambda **o: og.depressions(GRID, min_depth=1, labels=True, **CUT, **o),
+    "passes": lambda **o: og.pass_elevation(GRID, FAR, paths=True, **CUT, **o),
     "Floyd-Warshall": lambda **o: og.all_pairs(MATRIX, method="floyd-warshall", tile=8, **o),
     "squaring": lambda **o: og.all_pairs(MATRIX, method="squaring", tile=8, **o),
     "Dijkstra": lambda **o: og.all_pairs(MATRIX, method="dijkstra", tile=8, **o),
@@ -43,7 +44,6 @@ STORED: dict[str, Callable[..., Any]] = {
 }
 OTHERS: dict[str, Callable[..., Any]] = {
     "a pair": lambda **o: og.st_connected(MASK, (0, 0), FAR[0], tile=4, **o),
-    "passes": lambda **o: og.pass_elevation(GRID, FAR, **CUT, **o),
     "pairs": lambda **o: og.st_connected(MASK, (0, 0), FAR, tile=4, **o),
 }
 ALL = {**STORED, **OTHERS}

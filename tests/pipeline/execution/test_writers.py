@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import oracle_forest as oracle
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
@@ -26,6 +27,7 @@ from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.storage import LocalStorage, Storage
 
 GRID = np.random.default_rng(5).integers(1, 90, (50, 60)).astype(np.float32)
+EDGES = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [3.0, 4.0]})
 EXPECTED = oracle.minimum_spanning_forest(GRID).mask
 
 
@@ -126,13 +128,24 @@ def test_a_taken_over_run_stops_at_its_next_heartbeat(dem: Path, gate: Gate) -> 
         lambda out, **options: og.all_pairs(np.ones((4, 4)), out=out, **options),
         lambda out, **options: og.DistanceIndex.build(GRID, out, **options),
         lambda out, **options: og.ingest(GRID, out, **options),
+        lambda out, **options: og.shortest_paths(og.read_graph(EDGES, directed=True), 0, out=out),
+        lambda out, **options: og.read_graph(EDGES, directed=True, store=out),
     ],
-    ids=["components", "cost", "all pairs", "index", "ingest"],
+    ids=["components", "cost", "all pairs", "index", "ingest", "shortest paths", "graph"],
 )
 def test_every_operation_holds_its_target(tmp_path: Path, write: Callable[..., Any]) -> None:
     with Lease(tmp_path / "out"), pytest.raises(og.StoreExistsError, match="is being written by"):
         write(tmp_path / "out")
     assert os.listdir(tmp_path) == []
+
+
+def test_the_place_of_a_writer_of_graphs_can_be_taken(tmp_path: Path) -> None:
+    with Lease(tmp_path / "graph"), Lease(tmp_path / "out"):
+        graph = og.read_graph(EDGES, directed=True, store=tmp_path / "graph", takeover=True)
+        og.shortest_paths(graph, 0, out=tmp_path / "out", takeover=True)
+    assert og.open(tmp_path / "out")["cost"].values.tolist() == [[0, 3, 7]]
+    assert og.verify(tmp_path / "graph").ok
+    assert sorted(os.listdir(tmp_path)) == ["graph", "out"]
 
 
 def test_a_run_holds_the_geotiff_that_it_writes(

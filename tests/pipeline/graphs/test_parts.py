@@ -56,6 +56,24 @@ def test_directed_graphs_that_lead_both_ways(name: str, tmp_path: Path) -> None:
     assert expected.attrs.get("edge_count", 1) < 120
 
 
+@pytest.mark.parametrize("name", ["a.zarr", "a.zarr/out.zarr"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        og.minimum_spanning_forest,
+        og.all_pairs,
+        lambda graph, **options: og.shortest_paths(graph, 0, **options),
+    ],
+    ids=["forest", "all pairs", "shortest paths"],
+)
+def test_a_stored_graph_that_is_read_is_not_written(
+    run: Callable[..., Any], name: str, tmp_path: Path
+) -> None:
+    graph = write_graph(graph_of(3), tmp_path / "a.zarr")
+    with pytest.raises(og.InputError, match=r"source .*a\.zarr lies there or around it"):
+        run(graph, out=tmp_path / name, overwrite=True)
+
+
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_on_disk_and_on_a_cluster(name: str, tmp_path: Path) -> None:
     graph = write_graph(graph_of(7), tmp_path / "a.zarr")

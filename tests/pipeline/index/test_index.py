@@ -24,6 +24,7 @@ from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.index import distance_index
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.query import border_numbers
 from orograph.index.store import COMMITTED, PENDING, IndexStore
@@ -283,15 +284,19 @@ def test_nearest(tmp_path: Path) -> None:
         index.nearest(points[:5], 0)
 
 
-def test_nearest_asks_one_version_of_an_index_that_is_updated(tmp_path: Path) -> None:
-    friction = np.ones((24, 24))
-    friction[3, 3] = np.nan
-    index = DistanceIndex.build(friction, tmp_path / "i", block=8, levels=0)
-    points = [(3.0, 3.0), (9.0, 3.0)]
-    with pytest.raises(og.InputError, match="3"):
-        index.nearest(points)
-    DistanceIndex.open(tmp_path / "i").update((3, 3, 1, 1), np.ones((1, 1)))
-    assert index.nearest(points).cost.values.tolist() == [[6], [6]]
+def test_nearest_asks_again_if_an_update_comes_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = DistanceIndex.build(np.ones((24, 24)), tmp_path / "i", block=8, levels=0)
+    count = distance_index.cells_of_points
+
+    def updated(*given: Any) -> Any:
+        monkeypatch.setattr(distance_index, "cells_of_points", count)
+        DistanceIndex.open(tmp_path / "i").update((0, 0, 24, 24), np.full((24, 24), 2.0))
+        raise og.DamagedChunkError("what was read belongs to two versions")
+
+    monkeypatch.setattr(distance_index, "cells_of_points", updated)
+    assert index.nearest([(3.0, 3.0), (9.0, 3.0)]).cost.values.tolist() == [[12], [12]]
 
 
 def test_a_question_about_near_points_touches_few_blocks(tmp_path: Path) -> None:

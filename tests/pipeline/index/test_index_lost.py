@@ -74,7 +74,13 @@ def blocks_of(out: Path) -> dict[str, int]:
     return {path.parent.name: path.stat().st_mtime_ns for path in folders}
 
 
-@pytest.mark.parametrize("reading", [False, True], ids=["at any moment", "while it reads"])
+@pytest.mark.parametrize(
+    "reading",
+    [
+        pytest.param(False, id="at any moment"),
+        pytest.param(True, id="while it reads", marks=pytest.mark.long),
+    ],
+)
 def test_a_worker_killed_in_a_build_changes_nothing(
     friction: Path, undisturbed: dict[str, bytes], reading: bool, tmp_path: Path, gate: Gate
 ) -> None:

@@ -293,10 +293,10 @@ def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
 
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((500, 700)) < 0.4
-    found = og.connected_components(mask, connectivity=4, out=tmp_path / "labels")
+    arrays = ("labels", "component_size", "component_box")
+    found = og.connected_components(mask, connectivity=4, outputs=arrays, out=tmp_path / "labels")
     count = found.attrs["component_count"]
     planned = og.plan("connected_components", mask, components=count)
-    arrays = ("labels", "component_size", "component_box")
     assert planned.bytes_written == sum(found[name].nbytes for name in arrays)
     assert planned.bytes_read == mask.nbytes
     assert og.plan("connected_components", mask.shape).bytes_written == pytest.approx(

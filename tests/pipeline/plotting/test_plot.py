@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -49,6 +50,33 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
         "direction of the step back towards the source, Esri codes",
         "south-east",
     ),
+    "a filling": (
+        lambda dem: og.fill_depressions(dem, outputs=("depth", "filled", "depression")),
+        "elevation without depressions",
+        "filled",
+    ),
+    "numbered depressions": (
+        lambda dem: og.fill_depressions(dem, outputs="depression"),
+        "row-major index of the depression's lowest cell",
+        " in all",
+    ),
+    "a flood": (
+        lambda dem: og.flood_level(dem, START),
+        "level at which water from the sources",
+        "level",
+    ),
+    "peaks": (lambda dem: og.peaks(dem), "peaks and their key cols", "key col"),
+    "passes": (
+        lambda dem: og.pass_elevation(dem, [*START, (502_500, 4_998_500)], paths=True),
+        "passes between points",
+        "pass",
+    ),
+    "depressions": (lambda dem: og.depressions(dem), "depressions and where they", "spill"),
+    "labels of depressions": (
+        lambda dem: og.depressions(dem, labels=True),
+        "row-major index of the lowest cell",
+        " in all",
+    ),
     "forest": (og.minimum_spanning_forest, "edges of the minimum spanning forest from this", ""),
 }
 
@@ -69,6 +97,14 @@ def test_a_picture_of(kind: str, dem: xr.DataArray) -> None:
     assert not any("spatial_ref" in text for text in texts(axes))
     axes.figure.canvas.draw()
     matplotlib.pyplot.close(axes.figure)
+
+
+def test_a_stored_table(dem: xr.DataArray, tmp_path: Path) -> None:
+    expected = og.peaks(dem)
+    og.peaks(dem, out=tmp_path / "peaks.zarr")
+    (marks, cols) = og.plot(tmp_path / "peaks.zarr", ax=og.plot(dem)).lines[-2:]
+    np.testing.assert_array_equal(marks.get_xydata(), np.stack([expected["x"], expected["y"]], 1))
+    np.testing.assert_array_equal(cols.get_xdata(), expected["col_x"])
 
 
 def test_paths_over_costs(dem: xr.DataArray) -> None:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
+from orograph.components_table import cell_areas
+from orograph.tiles.grid.georeference import Georeference
 
 
 def exactly(value: Any) -> Fraction:
@@ -38,7 +40,7 @@ def assert_is(table: xr.Dataset, expected: list[oracle.Depression], elevation: n
     for number, found in enumerate(expected):
         row = {name: column.values[number] for name, column in table.data_vars.items()}
         lowest = min(found.cells, key=lambda cell: (elevation[cell] + 0, cell))
-        assert (row["y"], row["x"]) == lowest
+        assert (row["pit_y"], row["pit_x"]) == lowest
         assert row["pit"] == lowest[0] * width + lowest[1] + 1
         assert row["elevation"] == elevation[lowest]
         assert row["spill_elevation"] == found.level
@@ -96,10 +98,71 @@ def test_outermost_depressions_are_those_that_are_filled(tmp_path: Path) -> None
     assert table.attrs["area_unit"] == "m2"
     feet = raster.rio.write_crs(2227, inplace=False)
     np.testing.assert_allclose(og.depressions(feet)["area"], table["area"] * (1200 / 3937) ** 2)
-    degrees = raster.assign_coords(x=raster["x"] / 1e4, y=raster["y"] / 1e4).rio.write_crs(4326)
-    counted = og.depressions(degrees)
+    uneven = raster.assign_coords(x=np.cumsum(1.0 + np.arange(120) % 2))
+    counted = og.depressions(uneven)
     assert counted.attrs["area_unit"] == "cell"
     np.testing.assert_array_equal(counted["area"], table["cells"])
+
+
+@properties
+@given(cases(14), st.sampled_from([-0.25, 0.25]))
+def test_cells_in_degrees_have_the_area_of_their_row(case: Case, step: float) -> None:
+    height, width = case.elevation.shape
+    if min(height, width) < 2:
+        return
+    axes = {"y": 60 + step * np.arange(height), "x": 7 + 0.5 * np.arange(width)}
+    raster = xr.DataArray(case.elevation, axes, ("y", "x")).rio.write_crs(4326)
+    table = og.depressions(raster, **case.how, **case.cut)
+    assert table.attrs["area_unit"] == "m2"
+    areas, _ = cell_areas(Georeference.from_dataarray(raster), height)
+    expected = oracle.hierarchy(case.elevation, **case.how)
+    assert table.sizes["depression"] == len(expected)
+    for number, found in enumerate(expected):
+        level = exactly(found.level)
+        cells = [(exactly(areas[y]), exactly(case.elevation[y, x])) for y, x in found.cells]
+        assert table["area"].values[number] == float(sum(area for area, _ in cells))
+        if np.isfinite(table["volume"].values[number]):
+            volume = sum(area * (level - z) for area, z in cells)
+            assert table["volume"].values[number] == float(volume)
+
+
+@properties
+@given(cases(16))
+def test_labels_are_of_the_smallest_depression(case: Case) -> None:
+    found = og.depressions(case.elevation, labels=True, **case.how, **case.cut)
+    expected = np.zeros(case.elevation.shape, np.int64)
+    size = np.full(case.elevation.shape, case.elevation.size + 1)
+    for number, depression in enumerate(oracle.hierarchy(case.elevation, **case.how)):
+        cells = tuple(np.array(sorted(depression.cells)).T)
+        smaller = len(depression.cells) < size[cells]
+        cells = tuple(axis[smaller] for axis in cells)
+        size[cells] = len(depression.cells)
+        expected[cells] = found["pit"].values[number]
+    np.testing.assert_array_equal(found["labels"], expected)
+    for number in range(found.sizes["depression"]):
+        row = found.isel(depression=number)
+        held = np.isin(found["labels"].values, _pits_within(found, number))
+        assert (held & (case.elevation < row["spill_elevation"].values)).sum() == row["cells"]
+
+
+def _pits_within(table: xr.Dataset, number: int) -> list[int]:
+    within = {number}
+    parents = table["parent"].values.tolist()
+    for _ in parents:
+        within |= {child for child, parent in enumerate(parents) if parent in within}
+    return [int(table["pit"].values[child]) for child in within]
+
+
+def test_labels_and_table_stand_in_one_store(tmp_path: Path) -> None:
+    heights = fractal(60)
+    axes = {"y": 1000.0 - 10 * np.arange(60), "x": 5.0 + 10 * np.arange(60)}
+    raster = xr.DataArray(heights, axes, ("y", "x")).rio.write_crs(32633)
+    expected = og.depressions(raster, labels=True, tile=16)
+    found = og.depressions(raster, labels=True, out=tmp_path / "d.zarr", tile=16)
+    xr.testing.assert_identical(found.load(), expected)
+    np.testing.assert_array_equal(found["x"], raster["x"])
+    assert found.rio.crs.to_epsg() == 32633
+    assert set(np.unique(found["labels"])) - {0} <= set(found["pit"].values.tolist())
 
 
 def test_flat_and_empty_ground_has_no_depression() -> None:
@@ -114,6 +177,7 @@ def test_flat_and_empty_ground_has_no_depression() -> None:
         ({"min_depth": -1}, "min_depth: -1; it must be a number, at least 0"),
         ({"min_area": np.nan}, "min_area: nan"),
         ({"min_area": "large"}, "min_area: 'large'"),
+        ({"labels": 1}, "labels: 1; it must be True or False"),
     ],
 )
 def test_what_has_no_depressions_is_refused(options: dict[str, Any], says: str) -> None:
@@ -124,3 +188,6 @@ def test_what_has_no_depressions_is_refused(options: dict[str, Any], says: str) 
 def test_a_plan_grows_with_the_number_of_pits() -> None:
     few, many = (og.plan(og.depressions, (4096, 4096), pits=n) for n in (10, 10**6))
     assert many.memory_client - few.memory_client == many.memory_table - few.memory_table > 10**8
+    labelled = og.plan(og.depressions, (4096, 4096), pits=10, labels=True)
+    assert labelled.bytes_written - few.bytes_written == 8 * 4096**2
+    assert labelled.memory_per_worker > few.memory_per_worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import oracle_terrain as oracle
 import pytest
@@ -106,8 +107,10 @@ def test_a_serpentine_is_filled_to_its_end() -> None:
     heights[-2, 0] = 0
     expected, _ = oracle.flood(heights, None, 4)
     assert (expected < 100).sum() > 28_000
-    for tile in (None, 30):
-        filled = og.fill_depressions(heights, connectivity=4, tile=tile)["filled"].values
+    in_8_chunks = da.from_array(heights, (31, 240))
+    assert in_8_chunks.npartitions == 8
+    for source, tile in ((heights, None), (heights, 30), (in_8_chunks, 120), (in_8_chunks, 31)):
+        filled = og.fill_depressions(source, connectivity=4, tile=tile)["filled"].values
         assert (filled != expected).sum() == 0
 
 

@@ -75,6 +75,67 @@ def test_many_points_of_a_stored_raster_with_coordinates(tmp_path: Path) -> None
     assert og.plan(og.pass_elevation, tmp_path / "dem.zarr").bytes_written == 0
 
 
+def steps_between(start: Any, end: Any, cells: set[Any], connectivity: int) -> int:
+    """Return the fewest steps through some cells, by a plain search breadth first."""
+    steps = [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if y * x == 0 or connectivity == 8]
+    front, seen, count = {start}, {start}, 0
+    while end not in front:
+        front = {(y + b, x + a) for y, x in front for b, a in steps} & cells - seen
+        seen |= front
+        count += 1
+    return count
+
+
+@properties
+@given(cases(12), st.integers(0, 2**16), st.booleans())
+def test_paths_cross_their_passes_and_rise_nowhere_above(
+    case: Case, seed: int, to_targets: bool
+) -> None:
+    if not case.valid.any():
+        return
+    rng = np.random.default_rng(seed)
+    starts, ends = chosen(case, rng, 2), chosen(case, rng, 1)
+    targets = points(ends) if to_targets else None
+    found = og.pass_elevation(
+        case.elevation, points(starts), targets, paths=True, **case.how, **case.cut
+    )
+    stops = np.cumsum(found["path_cells"].values)
+    ways = np.split(np.stack([found["path_y"], found["path_x"]], axis=1).astype(int), stops[:-1])
+    assert stops[-1] == found.sizes["vertex"]
+    order = {cell: (case.elevation[cell] + 0, cell) for cell in np.ndindex(case.elevation.shape)}
+    for i, start in enumerate(starts):
+        for j, end in enumerate(ends if to_targets else starts):
+            way = ways[i * found.sizes["target"] + j]
+            at = found.isel(point=i, target=j)
+            if np.isinf(at["elevation"]):
+                assert not len(way)
+                continue
+            cells = [tuple(cell) for cell in way.tolist()]
+            assert (cells[0], cells[-1]) == (start, end)
+            assert max(cells, key=order.__getitem__) == (at["pass_y"], at["pass_x"])
+            top = max(order[cell] for cell in cells)
+            below = {cell for cell in order if case.valid[cell] and order[cell] <= top}
+            assert len(way) - 1 == steps_between(start, end, below, case.connectivity)
+
+
+def test_passes_with_paths_are_stored_and_opened_again(tmp_path: Path) -> None:
+    heights = fractal(60)
+    heights[:, 30:33] = np.nan
+    og.ingest(heights, tmp_path / "dem.zarr", tile=16, shard=32)
+    where = [(2, 3), (25, 50), (20, 8), (50, 50)]
+    expected = og.pass_elevation(heights, where, paths=True)
+    assert np.isinf(expected["elevation"]).sum() == 6
+    with og.cluster(n_workers=2, dashboard_address=None) as client:
+        found = og.pass_elevation(
+            tmp_path / "dem.zarr", where, paths=True, client=client, out=tmp_path / "passes.zarr"
+        )
+    xr.testing.assert_identical(found.load(), expected)
+    assert found["point_x"].values.tolist() == [2, 25, 20, 50]
+    assert og.verify(tmp_path / "passes.zarr").ok
+    with pytest.raises(og.StoreExistsError):
+        og.pass_elevation(heights, where, out=tmp_path / "passes.zarr")
+
+
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     "neighbours": (((0, 0),), {"connectivity": 6}, "connectivity: 6 is unknown"),
     "a point on nodata": (((1, 0),), {"nodata": 8}, r"points: point 0 \(x=1, y=0\) lies on nodata"),
@@ -83,6 +144,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     ),
     "outside": (((0, 7),), {}, r"points: point 0 \(x=0, y=7\) lies outside the grid"),
     "no points": (([],), {}, "points: shape .*; give at least one point"),
+    "no flag": (((0, 0),), {"paths": 1}, "paths: 1; it must be True or False"),
     "no such snap": (((0, 0),), {"snap": -1}, "snap: -1; it must be True, False or a whole"),
 }  # fmt: skip
 

@@ -346,6 +346,24 @@ def test_masked_blocks_of_an_array_that_says_nothing_of_masks_become_nodata() ->
         open_raster(untold).read(Window(0, 0, 7, 5))
 
 
+@pytest.mark.parametrize(
+    "dims",
+    [("time", "y", "x"), ("y", "x", "time"), ("lat", "time", "lon"), ("plane", "rows", "columns")],
+    ids="-".join,
+)
+def test_band_is_one_of_the_dimension_that_is_no_axis(dims: tuple[str, ...]) -> None:
+    months = xr.DataArray(np.arange(24).reshape(2, 3, 4), dims=("time", "y", "x"))
+    axes = [name for name in dims if name not in ("time", "plane")]
+    layers = next(name for name in dims if name not in axes)
+    named = months.rename({"time": layers, "y": axes[0], "x": axes[1]}).transpose(*dims)
+    cells = open_raster(named, band=2).read(Window(0, 0, 3, 4))
+    assert (cells == months.values[1]).all()
+    with pytest.raises(InputError, match=rf"\({layers}\): 2 bands; pass band= "):
+        open_raster(named)
+    with pytest.raises(InputError, match="band=3; it has bands 1 to 2"):
+        open_raster(named, band=3)
+
+
 def test_mask_bands_of_files_become_nodata(tmp_path: Path) -> None:
     path = tmp_path / "a.tif"
     hidden = CELLS > 30

@@ -77,6 +77,12 @@ def test_of_many_threads_one_takes_it(target: Storage) -> None:
         lease.release()
 
 
+@pytest.fixture
+def short_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("short_watch")
 def test_of_many_that_take_a_stale_one_over_one_succeeds(target: Storage) -> None:
     def take(_: int) -> Lease | None:
         try:
@@ -92,6 +98,44 @@ def test_of_many_that_take_a_stale_one_over_one_succeeds(target: Storage) -> Non
         lease.release()
 
 
+@pytest.mark.usefixtures("short_watch")
+@pytest.mark.parametrize("heartbeat", [1e6, -1e6, float("nan")], ids=["ahead", "behind", "none"])
+def test_a_writer_of_another_host_is_gone_whatever_its_clock(
+    target: Storage, heartbeat: float
+) -> None:
+    left_by(target, **OTHER_HOST, heartbeat=time.time() + heartbeat)
+    with Lease(target) as lease:
+        lease.check()
+
+
+@pytest.mark.parametrize("ahead", [1e6, -1e6])
+def test_a_heartbeat_keeps_a_lease_whatever_its_clock(
+    target: Storage, ahead: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is seen while the lease is watched."""
+    monkeypatch.setattr(leases, "_here", lambda: ("elsewhere", "other"))
+    now, real = [0.0], time.sleep
+
+    def sleep(seconds: float) -> None:
+        monkeypatch.setattr(leases, "_here", lambda: ("elsewhere", "other"))
+        now[0] += ahead
+        assert lease.beat()
+        now[0] -= ahead
+        monkeypatch.setattr(leases, "_here", lambda: ("here", "this"))
+        real(0)
+
+    monkeypatch.setattr(leases, "_now", lambda: time.monotonic() + now[0])
+    now[0] += ahead
+    with Lease(target) as lease:
+        now[0] -= ahead
+        monkeypatch.setattr(leases, "_here", lambda: ("here", "this"))
+        monkeypatch.setattr(leases.time, "sleep", sleep)
+        with pytest.raises(StoreExistsError, match="on elsewhere"):
+            Lease(target).acquire()
+        monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("short_watch")
 def test_a_writer_of_another_host_is_gone_after_a_minute_without_heartbeat(
     target: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,63 @@
+"""Records of benchmarks, from which the documentation's tables of performance are made.
+
+A record is ``docs/performance/NAME.csv``, which ``--record NAME`` of a benchmark writes: a row for
+each figure, with what was measured, who did it, whether that is a peer (1), the unit, the median,
+the worst and the best of the repetitions, and the command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shlex
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs/performance"
+COLUMNS = ("what", "who", "peer", "unit", "median", "worst", "best", "command")
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Give a benchmark the option ``--record``."""
+    text = "write the figures to docs/performance/NAME.csv, which the documentation shows"
+    parser.add_argument("--record", metavar="NAME", help=text)
+
+
+def command() -> str:
+    """What was typed, without ``--record``; files by their names alone."""
+    words = sys.argv[1:]
+    if "--record" in words:
+        at = words.index("--record")
+        del words[at : at + 2]
+    named = [Path(word).name if "/" in word else word for word in words]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *named])
+
+
+class Record:
+    """The figures of one benchmark; without a name they are dropped."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.rows: list[tuple[object, ...]] = []
+
+    def add(
+        self, what: str, who: str, unit: str, values: Sequence[float], peer: bool = False
+    ) -> None:
+        """Keep the median, the worst and the best of some values; ours come before a peer's."""
+        worst, best = max(values), min(values)
+        if unit.endswith("/s"):  # the faster the better
+            worst, best = best, worst
+        shown = (f"{value:.4g}" for value in (statistics.median(values), worst, best))
+        self.rows.append((what, who, "1" * peer, unit, *shown, command()))
+
+    def write(self) -> None:
+        """Write the record."""
+        if self.name is None:
+            return
+        FOLDER.mkdir(exist_ok=True)
+        with open(FOLDER / f"{self.name}.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(self.rows)

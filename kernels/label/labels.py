@@ -1,0 +1,86 @@
+"""The labels of a tile, before they have their final numbers: as its runs, or as its cells.
+
+Both forms offer the same functions, and both write labels by a look-up in a table of the final
+numbers: once a run, or once a cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from orograph.kernels.label.renumber import renumber
+from orograph.kernels.label.runs import find_cells, read_labels, write_runs
+
+Integers = npt.NDArray[np.integer[Any]]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RunLabels:
+    """The labels of a tile as its runs: see tile.py."""
+
+    width: int
+    """Columns of the tile."""
+    starts: npt.NDArray[np.uint64]
+    """(h, words): bits of cells where a run starts."""
+    edges: npt.NDArray[np.uint64]
+    """(h, words): bits of cells where the value changes."""
+    base: Indices
+    """(h + 1,): number of runs before each row."""
+    component: npt.NDArray[np.uint32]
+    """(runs,): label of each run, from 1."""
+
+    def first_cells(self, first: Integers) -> Indices:
+        """Return the row-major indices of the first cells of some runs, in ascending order."""
+        cells = np.empty(first.size, np.int64)
+        find_cells(self.starts, self.base, self.width, first, cells)
+        return cells
+
+    def at(self, cells: Indices) -> Indices:
+        """Return the labels of cells, given by their row-major indices."""
+        labels = np.empty(cells.size, np.int64)
+        runs = self.starts, self.edges, self.base, self.component
+        read_labels(*runs, self.width, cells, labels)
+        return labels
+
+    def write(self, table: Indices, out: Integers) -> None:
+        """Write ``table[label]`` of each cell to ``out``, (h, w), rows contiguous."""
+        runs = self.starts, self.edges, self.base, self.component
+        write_runs(*runs, self.width, table, *as_line(out))
+
+
+@dataclass(frozen=True)
+class CellLabels:
+    """The labels of a tile as its cells, as a GPU makes them."""
+
+    labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
+    """(h, w): 0 for background and nodata."""
+
+    def first_cells(self, first: Integers) -> Indices:
+        """Return the row-major indices of some first cells, which they are."""
+        return first.astype(np.int64)
+
+    def at(self, cells: Indices) -> Indices:
+        """Return the labels of cells, given by their row-major indices."""
+        return self.labels.ravel()[cells].astype(np.int64)
+
+    def write(self, table: Indices, out: Integers) -> None:
+        """Write ``table[label]`` of each cell to ``out``, (h, w), rows contiguous."""
+        renumber(self.labels, table, *as_line(out))
+
+
+def as_line(out: Integers) -> tuple[Integers, int]:
+    """Return a view in one dimension from the first cell to the last, and the cells a row takes.
+
+    Compiled functions write contiguous arrays by whole vectors, which a window is not.
+    """
+    h, w = out.shape
+    pitch = out.strides[0] // out.itemsize
+    if out.strides[1] != out.itemsize or pitch < w:
+        raise ValueError(f"out: strides {out.strides} are not those of contiguous rows")
+    return as_strided(out, ((h - 1) * pitch + w,), (out.itemsize,)), pitch

@@ -1,0 +1,82 @@
+"""Pictures of tables of the terrain: peaks and key cols, passes and paths, depressions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.storage import open_storage
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+
+class _Marks(NamedTuple):
+    prefix: str
+    """Of the columns with the coordinates."""
+    marker: str
+    colour: str
+    label: str
+
+
+# by a column that only this table has: its title, and what is marked
+_TABLES: dict[str, tuple[str, tuple[_Marks, ...]]] = {
+    "prominence": (
+        "peaks and their key cols",
+        (_Marks("", "^", "#ffffff", "peak"), _Marks("col_", "X", "#d1495b", "key col")),
+    ),
+    "spill_elevation": (
+        "depressions and where they spill",
+        (_Marks("pit_", "o", "#2b8cbe", "lowest cell"), _Marks("spill_", "X", "#d1495b", "spill")),
+    ),
+    "pass_x": (
+        "passes between points",
+        (
+            _Marks("target_", "s", "#2b8cbe", "target"),
+            _Marks("point_", "o", "#ffffff", "point"),
+            _Marks("pass_", "D", "#ffd23f", "pass"),
+        ),
+    ),
+}
+
+
+def read_table(result: Any) -> xr.Dataset | None:
+    """Return a table of the terrain, or of the store at a path; None if it is something else."""
+    import xarray as xr
+
+    if isinstance(result, str | os.PathLike) and Path(result).is_dir():
+        try:
+            result = open_dataset(open_storage(result, "result"))
+        except InputError:
+            return None
+    if not isinstance(result, xr.Dataset) or "labels" in result:
+        return None
+    return result if any(name in result for name in _TABLES) else None
+
+
+def draw_table(axes: Axes, table: xr.Dataset) -> None:
+    """Draw the places of a table, and its paths if it has some."""
+    title, marks = next(drawn for name, drawn in _TABLES.items() if name in table)
+    if "path_cells" in table:
+        stops = np.cumsum(table["path_cells"].values)[:-1]
+        places = np.stack([table["path_x"].values, table["path_y"].values], axis=1)
+        for path in np.split(places, stops):
+            axes.plot(*path.T, color="#d1495b", linewidth=1.4)
+    for prefix, marker, colour, label in marks:
+        x, y = (table[f"{prefix}{axis}"].values.ravel() for axis in "xy")
+        axes.plot(
+            *(x, y, marker),
+            color=colour,
+            markeredgecolor="black",
+            markersize=7,
+            label=label,
+            linestyle="none",
+        )
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.set_title(title)

@@ -1,0 +1,54 @@
+"""Paths over passes: in no place higher than the pass, and of the fewest steps.
+
+Of all cells those up to the pass, by (height, row-major index), join its two sides at the pass and
+nowhere else. So a shortest path through them crosses it. It is found by the bidirectional search of
+`orograph.reachability.search`, which reads only the tiles that it touches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.forest.order_keys import order_keys
+from orograph.reachability.pairs import Query
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.nodata import valid_cells
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class BelowRaster(MaskRaster):
+    """Mask of the cells that are no higher than one of them."""
+
+    key: int
+    cell: int
+    """Row-major index of that one in the grid."""
+
+    def read(self, window: Window) -> npt.NDArray[Any]:
+        """Return the mask of ``window``, uint8."""
+        cells = self.raster.read(window)
+        keys = order_keys(cells)
+        rows = (np.arange(window.height) + window.y)[:, None] * self.shape[1]
+        indices = rows + np.arange(window.width) + window.x
+        below = (keys < self.key) | ((keys == self.key) & (indices <= self.cell))
+        mask: npt.NDArray[np.bool_] = below & valid_cells(cells, self.raster.nodata)
+        return mask.astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class PassQuery(Query):
+    """The search for paths between pairs of points, each over its pass."""
+
+    key: npt.NDArray[np.uint64]
+    cell: Integers
+    """Of the pass of each pair."""
+
+    def mask_of(self, pair: int) -> MaskRaster:
+        """Return what is no higher than the pass of a pair."""
+        return BelowRaster(self.mask.raster, int(self.key[pair]), int(self.cell[pair]))

@@ -1,0 +1,82 @@
+"""From a problem on the terrain to a run of it, whatever its result is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.job import Engine, RasterJob, raster_job
+from orograph.execution.launch import launch
+from orograph.execution.options import RunOptions
+from orograph.kernels.terrain import basins, merge_tree, order
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.sink import ArraySink
+from orograph.tiles.store.storage import Storage
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.execution.run import Run
+
+
+@dataclass(frozen=True)
+class TableJob(RasterJob):
+    """A job whose result is a table alone, which has coordinates of its own."""
+
+    coordinates: ClassVar[tuple[str, ...]] = ()
+    """Which columns they are."""
+
+    @property
+    def georeference(self) -> Georeference:
+        """Return none, because there is no raster."""
+        return Georeference()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Return the attributes of the input, with its CRS."""
+        crs = self.rasters[0].georeference.crs_wkt
+        return {**super().header, **({} if crs is None else {"crs_wkt": crs})}
+
+    def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Return the table."""
+        return super().collect(engine, sink, attributes).set_coords(self.coordinates)
+
+    def open(self, out: Storage) -> xr.Dataset:
+        """Open the table lazily."""
+        return super().open(out).set_coords(self.coordinates)
+
+
+def run_on_terrain(
+    problem: Any,
+    rasters: tuple[Raster, ...],
+    parameters: Mapping[str, Any],
+    options: RunOptions,
+    engine: Callable[..., Engine] = QuadtreePass,
+    kind: type[RasterJob] = RasterJob,
+) -> xr.Dataset | Run[xr.Dataset]:
+    """Return the result of a problem, or its run.
+
+    ``parameters`` are what decides the result beside the rasters, their nodata and neighbours.
+    """
+    decisive = {
+        "connectivity": problem.connectivity,
+        "nodata": repr(problem.nodata),
+        **parameters,
+    }
+    warm_up = partial(compile_kernels, rasters[0].dtype)
+    job = raster_job(engine, problem, rasters, decisive, warm_up, options, kind=kind)
+    run = launch(job, options)
+    return run.result() if options.wait else run
+
+
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    basins.compile_kernels(dtype)
+    merge_tree.compile_kernels()
+    order.compile_kernels()

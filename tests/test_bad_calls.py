@@ -23,7 +23,7 @@ from scipy import sparse
 from shapely import Point
 
 import orograph as og
-from orograph.planning.plan import ESTIMATES, _options_of
+from orograph.planning.plan import ESTIMATES, ESTIMATES_OF_GRAPHS, _options_of
 
 GRID = np.arange(1.0, 13).reshape(3, 4)
 POINT = [(0, 0)]
@@ -153,6 +153,12 @@ def _plans() -> dict[str, Function]:
             valid |= {"cost": "tobler", "elevation": np.ones((3, 3))}
             own["tile"] = bad.kind(1, 0, "x", True, optional=True)
         found[f"plan of {name}"] = Function(og.plan, valid, own, options=tuple(_options_of(name)))
+    graph = og.read_graph(GRAPH_EDGES, directed=True)
+    for name in ESTIMATES_OF_GRAPHS:
+        options = tuple(_options_of(name, ESTIMATES_OF_GRAPHS))
+        own = {**kinds, "sources": bad.integer(1)}
+        valid = {"operation": name, "raster": graph}
+        found[f"plan of {name} of a graph"] = Function(og.plan, valid, own, options=options)
     return found
 
 

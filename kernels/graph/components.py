@@ -1,7 +1,8 @@
 """The connected components of a graph in compressed rows, by Rem's algorithm.
 
 `orograph.kernels.label.union_find` describes it, and does the same for a list of edges. Each edge
-stands in the rows both ways; one of them is enough. Parents have the dtype of ``indices``. Serial.
+stands in the rows both ways, heads in ascending order; one of them is enough. Parents have the
+dtype of ``indices``. Serial.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ def join_rows(indptr, indices, parent):
     for vertex in range(parent.size):
         tail = indices.dtype.type(vertex)
         for arc in range(indptr[tail], indptr[tail + one]):
-            if indices[arc] < tail:
-                unite(parent, tail, indices[arc])
+            if indices[arc] >= tail:  # heads ascend
+                break
+            unite(parent, tail, indices[arc])
 
 
 @compiled

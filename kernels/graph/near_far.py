@@ -2,9 +2,10 @@
 
 Vertices whose cost is below a bound are *near*: they are relaxed in the order in which they came,
 again if they are lowered again. All others that have been lowered wait in the list *far*. When no
-vertex is near, the bound rises above the least cost in that list, and what is now below it is near.
-A vertex stands at most once in each list, so both have room for all. Costs only fall, and the last
-ones are the least sums over all paths, whatever the order of the work.
+vertex is near, the bound rises above the least cost in that list, and what is now below it is near:
+one pass over the list, which also finds the least cost of the rest. A vertex stands at most once in
+each list, so both have room for all. Costs only fall, and the last ones are the least sums over all
+paths, whatever the order of the work.
 
 Weights must not be negative. Rows: ``indptr`` (n + 1,), ``indices`` and ``weight`` (arcs,), of any
 integers and reals; ``cost`` (n,) int64 or float64. Vertex numbers are those of ``indices``: they
@@ -47,28 +48,36 @@ def near_far(
     near = np.empty(n + 1, indices.dtype)  # a ring: one place stays free
     far = np.empty(n, indices.dtype)
     begin, end, waiting = 0, 0, 0
+    least = nothing
     for vertex in starts:
         if listed[vertex] == 0:
             listed[vertex] = FAR
             far[waiting] = vertex
             waiting += 1
+            least = min(least, cost[vertex])
     relaxed = 0
+    below = least
     while waiting:
-        least = nothing
-        for i in range(waiting):
-            least = min(least, cost[far[i]])
-        bound = least + width
+        bound = max(below, least) + width
+        rest = nothing
         kept = 0
         for i in range(waiting):
             vertex = far[i]
-            if cost[vertex] < bound or cost[vertex] == least:
+            known = cost[vertex]
+            if known < below:  # it has been relaxed since it was listed
+                listed[vertex] = 0
+            elif known < bound or known <= least:
                 listed[vertex] = NEAR
                 near[end] = vertex
                 end = end + 1 if end < n else 0
             else:
                 far[kept] = vertex
                 kept += 1
+                rest = min(rest, known)
         waiting = kept
+        least = rest
+        if begin != end:
+            below = bound
         while begin != end:
             tail = near[begin]
             begin = begin + 1 if begin < n else 0
@@ -85,18 +94,10 @@ def near_far(
                             listed[head] |= NEAR
                             near[end] = head
                             end = end + 1 if end < n else 0
-                    elif listed[head] & FAR == 0:
-                        listed[head] |= FAR
-                        far[waiting] = head
-                        waiting += 1
-        # whatever is in the list of far vertices and below the bound has been relaxed
-        kept = 0
-        for i in range(waiting):
-            vertex = far[i]
-            if cost[vertex] < bound:
-                listed[vertex] = 0
-            else:
-                far[kept] = vertex
-                kept += 1
-        waiting = kept
+                    else:
+                        least = min(least, total)
+                        if listed[head] & FAR == 0:
+                            listed[head] |= FAR
+                            far[waiting] = head
+                            waiting += 1
     return relaxed

@@ -11,6 +11,7 @@ from scipy import sparse
 from orograph.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
 from orograph.dense_paths.blocked import METHODS
 from orograph.dense_paths.edge_matrix import DTYPES, open_edges
+from orograph.dense_paths.graphs import labelled
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, check_shape
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
@@ -43,7 +44,7 @@ def estimate_all_pairs(
         edges = n * n
         stored = held = edges * itemsize
     else:
-        matrix = open_edges(graph, name, 0)
+        matrix = open_edges(labelled(graph)[0], name, 0)
         n, values = matrix.n, matrix.values
         edges = int(values.nnz) if sparse.issparse(values) else n * n
         stored = edges * (values.dtype.itemsize + 4 * sparse.issparse(values))

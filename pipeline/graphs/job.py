@@ -78,8 +78,10 @@ class GraphJob(DatasetJob):
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Return the columns as a dataset."""
         variables = {
-            name: (dims, np.concatenate(list(pieces)))
-            for name, (dims, pieces) in engine.table().items()
+            name: (dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+            for name, (dims, pieces) in (
+                (name, (dims, list(column))) for name, (dims, column) in engine.table().items()
+            )
         }
         labels = self.graph.ids
         for name in ("vertex", "source", "target"):

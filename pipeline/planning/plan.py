@@ -22,6 +22,7 @@ from orograph.plotting import html
 from orograph.settings import check_settings, setting
 from orograph.tiles.arguments import check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.nodata import supported_dtype
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -43,6 +44,13 @@ ESTIMATES = {
     "pass_elevation": "orograph.terrain.estimate:estimate_passes",
     "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
     INDEX: "orograph.index.estimate:estimate_index",
+}
+ESTIMATES_OF_GRAPHS = {
+    "shortest_paths": "orograph.graphs.estimate:estimate_paths",
+    "minimum_spanning_forest": "orograph.graphs.estimate:estimate_forest",
+    "connected_components": "orograph.graphs.estimate:estimate_components",
+    "hop_distance": "orograph.graphs.estimate:estimate_hops",
+    "st_connected": "orograph.graphs.estimate:estimate_connected",
 }
 COMMON = {"dtype", "tile", "workers"}
 
@@ -120,15 +128,21 @@ class Plan:
         at_work = self.memory_client - self.memory_table + self.workers * self.memory_per_worker
         return max(at_work, self.memory_client + self.workers * WORKER_BYTES)
 
-    def __str__(self) -> str:
+    def head(self) -> list[str]:
+        """Return the lines that say what is worked on."""
         rows, columns = self.shape
         pieces = "blocks" if self.operation == INDEX else "tiles"
-        kept = f" ({_size(self.memory_kept)} of it by choice)" if self.memory_kept else ""
-        lines = [
+        return [
             f"{self.operation} of {rows} x {columns} cells",
             f"  {self.tiles} {pieces} of {self.tile} x {self.tile} cells, "
             f"written in shards of {self.shard} x {self.shard}",
-            f"  {self.tasks} tasks",
+        ]
+
+    def __str__(self) -> str:
+        kept = f" ({_size(self.memory_kept)} of it by choice)" if self.memory_kept else ""
+        lines = [
+            *self.head(),
+            f"  {self.tasks} task{'s' * (self.tasks != 1)}",
             f"  memory: {_size(self.memory_per_worker)} a worker{kept}, "
             f"{_size(self.memory_client)} client and scheduler, "
             f"{_size(self.memory_total)} with {self.workers} worker(s)",
@@ -182,7 +196,9 @@ def plan(
         The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
         ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"fill_depressions"``,
         ``"flood_level"``, ``"pass_elevation"``, ``"peaks"``, ``"depressions"``,
-        ``"all_pairs"`` or ``"distance_index"`` (`DistanceIndex`).
+        ``"all_pairs"`` or ``"distance_index"`` (`DistanceIndex`); of a `Graph`
+        ``"shortest_paths"``, ``"minimum_spanning_forest"``, ``"connected_components"``,
+        ``"hop_distance"``, ``"st_connected"`` or ``"all_pairs"``.
     raster : raster, graph or tuple of int
         What the operation will be given, or only its shape (rows, columns). Of an index friction,
         or None for a cost that goes without.
@@ -214,6 +230,9 @@ def plan(
         An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
         ``levels``, ``cell_size``, ``nodata`` and ``sparsify``, as of `DistanceIndex.build`.
 
+        A `Graph`: of `shortest_paths` ``sources``, how many there will be, ``method`` and
+        ``predecessors``; of `hop_distance` ``predecessors``; of `st_connected` ``pairs``.
+
     Returns
     -------
     Plan
@@ -240,19 +259,26 @@ def plan(
     (256, 72.6)
     """
     name = _name_of(operation)
-    name = check_choice("operation", name, tuple(ESTIMATES))
+    name = check_choice("operation", name, tuple({**ESTIMATES, **ESTIMATES_OF_GRAPHS}))
     workers = check_integer("workers", workers, 1, MOST_WORKERS)
     check_settings()
-    estimate = _estimate_of(name)
-    known = _options_of(name)
+    table = _table_for(name, raster)
+    estimate = _estimate_of(name, table)
+    known = _options_of(name, table)
     for option in options.keys() - set(known):
-        others = [other for other in ESTIMATES if option in _options_of(other)]
+        others = [other for other in table if option in _options_of(other, table)]
         raise InputError(
             f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
             + "".join(f"; it is one of {other}" for other in others)
         )
     compilations()  # says so, if a plan needs kernels
-    found: Plan = estimate(raster, dtype=dtype, tile=tile, workers=workers, **options)
+    if table is ESTIMATES_OF_GRAPHS:
+        for argument, value in (("dtype", dtype), ("tile", tile)):
+            if value is not None:
+                raise InputError(f"{argument}: {shown(value)}; a graph has its own: leave it out")
+    else:
+        options |= {"dtype": dtype, "tile": tile}
+    found: Plan = estimate(raster, workers=workers, **options)
     return found
 
 
@@ -267,15 +293,30 @@ def _name_of(operation: Any) -> Any:
     return INDEX if name in ("DistanceIndex", "DistanceIndex.build") else name
 
 
-def _estimate_of(name: str) -> Callable[..., Plan]:
-    module, _, function = ESTIMATES[name].partition(":")
+def _table_for(name: str, raster: Any) -> dict[str, str]:
+    """Return the estimates among which that of an operation on a raster or a graph is."""
+    of_graph = isinstance(raster, Graph)
+    if of_graph and name in ESTIMATES_OF_GRAPHS:
+        return ESTIMATES_OF_GRAPHS
+    if name not in ESTIMATES:
+        raise InputError(
+            f"graph: {type(raster).__name__} is no graph, and {name} takes nothing else; make one "
+            "with orograph.read_graph"
+        )
+    if of_graph and name != "all_pairs":
+        raise InputError(f"raster: a Graph, and {name} takes none; give a raster or its shape")
+    return ESTIMATES
+
+
+def _estimate_of(name: str, table: dict[str, str] = ESTIMATES) -> Callable[..., Plan]:
+    module, _, function = table[name].partition(":")
     estimate: Callable[..., Plan] = getattr(import_module(module), function)
     return estimate
 
 
-def _options_of(name: str) -> list[str]:
+def _options_of(name: str, table: dict[str, str] = ESTIMATES) -> list[str]:
     """Return the names of the options that an operation's plan has of its own."""
-    parameters = inspect.signature(_estimate_of(name)).parameters.values()
+    parameters = inspect.signature(_estimate_of(name, table)).parameters.values()
     return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in COMMON]
 
 

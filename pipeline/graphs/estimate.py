@@ -1,0 +1,153 @@
+"""What operations on a graph take: a graph in one part in this process, parts in tasks."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from orograph.graphs.part_paths import parts_at_once
+from orograph.graphs.shortest_paths import METHODS
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
+from orograph.tiles.arguments import check_choice, check_flag, check_integer
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.store.create import Layout
+
+MOST = 2**31
+ROWS = "indptr", "indices", "weight"
+SWEPT_ARC = 100
+"""Bytes that a task of the sweep takes for an arc of its part, in columns of 64 bits."""
+
+
+@dataclass(frozen=True)
+class GraphPlan(Plan):
+    """What a run on a graph will take; its shape is (vertices, 1), its tiles are parts.
+
+    Attributes
+    ----------
+    arcs
+        Arcs of the graph: an undirected edge is two.
+    """
+
+    arcs: int = 0
+
+    def head(self) -> list[str]:
+        """Return the lines that say what is worked on."""
+        return [
+            f"{self.operation} of {self.shape[0]} vertices and {self.arcs} arcs",
+            f"  {self.tiles} part{'s' * (self.tiles > 1)}",
+        ]
+
+
+def estimate_paths(
+    graph: Graph,
+    *,
+    workers: int,
+    sources: int = 1,
+    method: str = "auto",
+    predecessors: bool = False,
+) -> GraphPlan:
+    """Return what `shortest_paths` takes; ``sources`` is how many there are."""
+    sources = check_integer("sources", sources, 1, MOST)
+    method = check_choice("method", method, METHODS)
+    traced = check_flag("predecessors", predecessors)
+    n = graph.vertex_count
+    arcs = _bytes(graph, *ROWS)
+    if graph.part_count > 1 and method in ("auto", "delta-stepping") and not traced:
+        arcs = min(parts_at_once(graph), graph.part_count) * -(-arcs // graph.part_count)
+    if method == "bellman-ford" and graph.directed:
+        arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
+    searches = min(os.cpu_count() or 1, sources)
+    # cost, place in a heap or in two lists, and what has gone into the result twice
+    own = arcs + 25 * n * searches + 2 * sources * n * 8 * (1 + traced)
+    return _in_this_process("shortest_paths", graph, workers, own, sources * n * 8 * (1 + traced))
+
+
+def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
+    """Return what `hop_distance` takes of a graph."""
+    written = graph.vertex_count * (4 + 8 * check_flag("predecessors", predecessors))
+    own = _bytes(graph, *ROWS) + 2 * written + 12 * graph.vertex_count
+    return _in_this_process("hop_distance", graph, workers, own, written)
+
+
+def estimate_connected(graph: Graph, *, workers: int, pairs: int = 1) -> GraphPlan:
+    """Return what `st_connected` takes of a graph."""
+    check_integer("pairs", pairs, 1, MOST)
+    rows = _bytes(graph, *ROWS) * (2 if graph.directed else 1) + 12 * graph.arc_count
+    return _in_this_process("st_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
+
+
+def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
+    """Return what `connected_components` takes of a graph."""
+    n = graph.vertex_count
+    own = _bytes(graph, *ROWS) + _both_ways(graph) + 40 * n
+    return _swept("connected_components", graph, workers, own, 8 * n)
+
+
+def estimate_forest(graph: Graph, *, workers: int) -> GraphPlan:
+    """Return what `minimum_spanning_forest` takes of a graph."""
+    own = _bytes(graph, *ROWS, "edge") + _both_ways(graph)
+    own += 8 * graph.arc_count + 32 * graph.vertex_count + 2 * graph.edge_count
+    return _swept("minimum_spanning_forest", graph, workers, own, graph.edge_count)
+
+
+def _bytes(graph: Graph, *names: str) -> int:
+    """Return the bytes of arrays of a graph, in memory or stored."""
+    arrays = (graph.arrays[name] for name in names)
+    return sum(int(np.prod(array.shape)) * array.dtype.itemsize for array in arrays)
+
+
+def _both_ways(graph: Graph) -> int:
+    """Return what it takes to see that the edges of a directed graph lead both ways."""
+    return 40 * graph.arc_count if graph.directed else 0
+
+
+def _in_this_process(
+    operation: str, graph: Graph, workers: int, own: int, written: int
+) -> GraphPlan:
+    """Return the plan of what workers have no part in."""
+    places = 16 * graph.vertex_count  # where each vertex stands, and where it is stored
+    return _plan(operation, graph, workers, 1, WORKER_BYTES, own + places, written, 0)
+
+
+def _swept(operation: str, graph: Graph, workers: int, own: int, written: int) -> GraphPlan:
+    """Return the plan of the sweep over parts, or of a graph in one part."""
+    if graph.part_count == 1:
+        return _in_this_process(operation, graph, workers, own, written)
+    tree = Grid((1, graph.part_count), np.dtype(np.int64), Layout(1, 1), None)
+    tasks = tree.tasks_of_sweep
+    per_worker = WORKER_BYTES + SWEPT_ARC * -(-graph.arc_count // graph.part_count)
+    # saved states, and the summaries that join at a node, of all arcs at the most
+    states = 40 * graph.arc_count
+    client = tasks * TASK_BYTES + 2 * written + _both_ways(graph)
+    return _plan(operation, graph, workers, tasks, per_worker, client, written, states)
+
+
+def _plan(
+    operation: str,
+    graph: Graph,
+    workers: int,
+    tasks: int,
+    per_worker: int,
+    client: int,
+    written: int,
+    checkpoints: int,
+) -> GraphPlan:
+    vertices = int(np.diff(graph.bounds).max(initial=0))
+    return GraphPlan(
+        operation=operation,
+        shape=(graph.vertex_count, 1),
+        tile=vertices,
+        shard=vertices,
+        tiles=graph.part_count,
+        tasks=tasks,
+        memory_per_worker=per_worker,
+        memory_client=CLIENT_BYTES + client,
+        bytes_read=_bytes(graph, *ROWS, "edge", "position"),
+        bytes_written=written,
+        bytes_checkpoints=checkpoints,
+        workers=workers,
+        bytes_on_disk=None,
+        arcs=graph.arc_count,
+    )

@@ -1,0 +1,86 @@
+"""What an operation on a graph takes is told before it runs."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import orograph as og
+from orograph.planning.plan import CLIENT_BYTES, ESTIMATES_OF_GRAPHS
+
+
+def mesh(side: int, parts: int = 1, directed: bool = False) -> og.Graph:
+    """A square mesh, whose edges lead both ways."""
+    cells = np.arange(side * side).reshape(side, side)
+    first = np.concatenate([cells[:, 1:].ravel(), cells[1:].ravel()])
+    second = np.concatenate([cells[:, :-1].ravel(), cells[:-1].ravel()])
+    weight = np.random.default_rng(1).integers(1, 100, first.size)
+    if directed:
+        first, second = np.append(first, second), np.append(second, first)
+        weight = np.append(weight, weight)
+    matrix = scipy.sparse.coo_array((weight, (first, second)), shape=(cells.size,) * 2)
+    return og.read_graph(matrix, directed=directed, parts=parts)
+
+
+OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
+    "one source": (og.shortest_paths, (0,), {}),
+    "three sources": (og.shortest_paths, ([0, 5, 9],), {"predecessors": True}),
+    "forest": (og.minimum_spanning_forest, (), {}),
+    "components": (og.connected_components, (), {}),
+    "hops": (og.hop_distance, (0,), {"predecessors": True}),
+}
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs both ways"])
+@pytest.mark.parametrize("case", OPERATIONS)
+def test_memory_is_what_a_run_takes_or_somewhat_more(case: str, directed: bool) -> None:
+    operation, arguments, options = OPERATIONS[case]
+    operation(mesh(3, directed=directed), *(0 for _ in arguments), **options)  # compiles
+    told = {**options, **({"sources": 3} if case == "three sources" else {})}
+    graph = mesh(200, directed=directed)
+    planned = og.plan(operation, graph, **told)
+    held = sum(array.nbytes for array in graph.arrays.values())
+    tracemalloc.start()
+    result = operation(graph, *arguments, **options)
+    peak = tracemalloc.get_traced_memory()[1] + held
+    tracemalloc.stop()
+    bytes_of_result = sum(v.nbytes for v in result.data_vars.values())
+    assert peak / 3 < planned.memory_client - CLIENT_BYTES
+    assert planned.memory_client - CLIENT_BYTES + held > peak
+    assert planned.bytes_written == pytest.approx(bytes_of_result, rel=0.01)
+
+
+def test_an_operation_on_a_graph_is_planned_by_its_name_or_by_itself() -> None:
+    graph = mesh(20, parts=4)
+    for name in ESTIMATES_OF_GRAPHS:
+        operation = getattr(og, name)
+        planned = og.plan(operation, graph)
+        assert planned == og.plan(name, graph)
+        assert planned.operation == name
+        assert planned.tiles == 4
+        assert "400 vertices and 1520 arcs" in str(planned)
+        assert "4 parts" in str(planned)
+    assert og.plan(og.all_pairs, graph).shape == (400, 400)
+
+
+def test_parts_are_tasks_of_the_sweep_and_paths_are_none() -> None:
+    graph = mesh(20, parts=4)
+    assert og.plan("minimum_spanning_forest", graph).tasks == 2 * 4 + 2 * 3 + 1
+    assert og.plan("minimum_spanning_forest", mesh(20)).tasks == 1
+    assert og.plan("shortest_paths", graph, sources=9).tasks == 1
+
+
+def test_what_is_no_graph_and_what_takes_none_are_refused() -> None:
+    with pytest.raises(og.InputError, match=r"ndarray is no graph.*read_graph"):
+        og.plan(og.shortest_paths, np.ones((3, 3)))
+    with pytest.raises(og.InputError, match="fill_depressions takes none"):
+        og.plan(og.fill_depressions, mesh(3))
+    with pytest.raises(og.InputError, match="tile: 8; a graph has its own"):
+        og.plan(og.shortest_paths, mesh(3), tile=8)
+    with pytest.raises(og.InputError, match=r"pits: no option.*sources, method, predecessors"):
+        og.plan(og.shortest_paths, mesh(3), pits=8)

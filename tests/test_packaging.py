@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -41,7 +39,7 @@ def test_the_conda_recipe_needs_what_the_wheel_needs() -> None:
     assert run == requirements(PROJECT["dependencies"])
     assert f"python {PROJECT['requires-python']}" in needs["run"]
     extras = PROJECT["optional-dependencies"]
-    optional = requirements([*extras["dashboard"], *extras["vector"], *extras["plot"]])
+    optional = requirements([*extras["vector"], *extras["plot"]])
     assert requirements(needs["run_constrained"]) == optional
 
 
@@ -55,26 +53,3 @@ def test_no_module_takes_the_place_of_a_public_name() -> None:
     """What is imported as a module of the package becomes its attribute of that name."""
     modules = {path.stem for path in (ROOT / "pipeline").iterdir()}
     assert not modules & set(orograph.__all__)
-
-
-WITHOUT_BOKEH = """
-import sys
-import urllib.request
-
-sys.modules["bokeh"] = None
-import orograph as og
-
-with og.cluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as client:
-    port = client.cluster.scheduler.http_server.port
-    assert str(port) in client.dashboard_link
-    print(urllib.request.urlopen(f"http://127.0.0.1:{port}/status").read().decode())
-"""
-
-
-def test_a_dashboard_without_bokeh_says_what_it_needs() -> None:
-    """In a process of its own, since Dask looks for it once."""
-    command = [sys.executable, "-W", "error", "-c", WITHOUT_BOKEH]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "Dask needs bokeh" in shown.stdout, shown.stderr
-    extra = Requirement(PROJECT["optional-dependencies"]["dashboard"][0])
-    assert extra.name == "bokeh"

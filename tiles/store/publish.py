@@ -60,11 +60,11 @@ def mark_complete(place: Location) -> None:
             continue
         form = shard_format(array.document)
         checksums, missing = np.zeros(array.grid, np.uint32), []
-        for place in np.ndindex(array.grid):
+        for shard in np.ndindex(array.grid):
             try:
-                checksums[place] = chunk_checksum(storage, array.key(*place), form)
+                checksums[shard] = chunk_checksum(storage, array.key(*shard), form)
             except FileNotFoundError:
-                missing.append(list(place))
+                missing.append(list(shard))
         stated[name] = encode_checksums(checksums)
         if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing

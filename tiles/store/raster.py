@@ -206,10 +206,11 @@ class StoreRaster:
             raise damaged(self.storage, f"{self.variable}/zarr.json", error) from error
 
         def read(window: Window) -> NDArray[Any]:
-            for place in self._shards(window) if stated is not None else ():
-                with suppress(FileNotFoundError):
-                    found = checksum_in(self.storage, self._shard_key(*place))
-                    check_stated(found, int(stated[place]))
+            if stated is not None:
+                for place in self._shards(window):
+                    with suppress(FileNotFoundError):
+                        found = checksum_in(self.storage, self._shard_key(*place))
+                        check_stated(found, int(stated[place]))
             cells = np.empty(window.shape, self.dtype)
             try:
                 cells[...] = array[window.slices]

@@ -116,7 +116,7 @@ class Lease:
         StoreExistsError
             If another writer holds it; the message names that writer.
         InputError
-            If the name of the target is too long for one beside it.
+            If nothing can be written beside the target, or its name is too long for that.
         """
         self._on_loss, self._started, self._pid = on_loss, _now(), os.getpid()
         _held.add(self.token)
@@ -189,6 +189,11 @@ class Lease:
             self.target.check_place()
             return False  # another writer has cleared the temporary file
         except OSError as error:
+            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise InputError(
+                    f"{self.target}: nothing can be written beside it ({error.strerror}); choose "
+                    "another path, or get the right to write there"
+                ) from None
             if error.errno != errno.ENAMETOOLONG:
                 raise
             raise InputError(
@@ -280,7 +285,8 @@ def _read(place: Storage) -> tuple[Holder | None, State] | None:
         kinds = [type(value) for value in asdict(holder).values()]
         if kinds != [str, str, str, int, str, str, float, float]:
             raise TypeError
-    except (ValueError, TypeError, RecursionError):
+        str(holder)  # its time may be beyond all calendars
+    except (ValueError, TypeError, RecursionError, OverflowError, OSError):
         raise _in_the_way(place) from None
     return holder, state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from memory_storage import BUCKET, MemoryStorage
 import orograph as og
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
 from orograph.tiles.store import lease as leases
+from orograph.tiles.store import storage
 from orograph.tiles.store.lease import Holder, Lease
 from orograph.tiles.store.storage import LocalStorage, Storage
 
@@ -235,6 +237,26 @@ def test_something_else_in_its_place_is_left_alone(target: Storage, content: byt
     with pytest.raises(StoreExistsError, match=r"lease is in the way .*; move it away"):
         Lease(target, takeover=True).acquire()
     assert place.get("") == content
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(number, os.strerror(number), "a temporary name")
+
+    monkeypatch.setattr(storage, "create_file", refuse)
+    for write in (og.ingest, og.to_geotiff):
+        with pytest.raises(InputError, match=rf"{tmp_path}/out: nothing can be written beside it"):
+            write(np.eye(3), tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_time_beyond_all_calendars_is_that_of_no_lease(target: Storage) -> None:
+    left_by(target, **OTHER_HOST, started=1e300)
+    with pytest.raises(StoreExistsError, match="no lease of orograph"):
+        Lease(target).acquire()
 
 
 def test_a_name_too_long_is_refused(tmp_path: Path) -> None:

@@ -41,6 +41,9 @@ class Executor(Protocol):
     def share(self, worker: Any, count: int) -> int:
         """Return how many of ``count`` pieces of its work a worker should take at a time."""
 
+    def threads(self, tasks: int) -> int:
+        """Return how many threads each of so many tasks may use."""
+
     def idle(self) -> list[Any]:
         """Return the workers that can take a task, once for each task, the idle ones first."""
 
@@ -84,6 +87,9 @@ class _Threads:
 
     def share(self, worker: Any, count: int) -> int:
         return -(-count // self._count)
+
+    def threads(self, tasks: int) -> int:
+        return max(self._count // tasks, 1)
 
     def idle(self) -> list[Any]:
         busy = set(self._running.values())
@@ -158,6 +164,9 @@ class _Cluster:
 
     def share(self, worker: Any, count: int) -> int:
         return -(-count // self._threads.get(worker, 1))
+
+    def threads(self, tasks: int) -> int:
+        return 1
 
     def idle(self) -> list[Any]:
         if not self._workers:

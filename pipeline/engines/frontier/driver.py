@@ -150,7 +150,10 @@ class _Driver:
                     for tile in tiles:
                         self.away[tile] = True
                         self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
-                    future = workers.submit(worker, "visit", visit_tiles, handle, requests, bound)
+                    waiting = (self.keys <= bound) & np.isfinite(self.keys)
+                    threads = workers.threads(len(pending) + 1 + np.count_nonzero(waiting))
+                    arguments = handle, requests, bound, threads
+                    future = workers.submit(worker, "visit", visit_tiles, *arguments)
                     pending[future] = worker, tiles
                     self.window.tasks += not workers.shared
                 elif pending and np.isfinite(self.keys).any():

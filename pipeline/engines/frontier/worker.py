@@ -12,6 +12,7 @@ from orograph.engines.tile_states import Tile, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.kernels.backends import get_backend
+from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 from orograph.tiles.grid.quadtree import Node
@@ -34,15 +35,18 @@ class FrontierTasks:
         return TileStates(self.problem, self.rasters, self.context)
 
 
-def visit_tiles(handle: Any, requests: Sequence[Request], bound: float) -> dict[Tile, Visit]:
+def visit_tiles(
+    handle: Any, requests: Sequence[Request], bound: float, threads: int = 1
+) -> dict[Tile, Visit]:
     """Visit tiles, least key first, and again those of them that they wake, up to the bound.
 
     So a front crosses a worker's own tiles without asking the driver. At most ``TILES_A_TASK``
     visits: other workers wait for what this one finds. Tiles that were not visited are not
-    in the result; their keys are as they were, but for what others' ``outward`` says.
+    in the result; their keys are as they were, but for what others' ``outward`` says. A visit may
+    use ``threads`` threads.
     """
     run: FrontierTasks = load(handle)
-    with get_backend(run.problem.backend).array_memory():
+    with get_backend(run.problem.backend).array_memory(), use_threads(threads):
         return _visit_tiles(run, requests, bound)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
+from orograph.engines.frontier import worker
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
+from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.raster import StoreRaster
@@ -95,4 +98,24 @@ def test_a_run_is_resumed_over_other_tiles_to_the_same_bits(
             StoreRaster(tmp_path / "friction.zarr"), [(25.0, 30.0)], out=out, resume=True, **options
         )
     expected = og.cost_distance(friction, [(25.0, 30.0)])
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+def test_threads_without_a_tile_work_on_that_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def noted(count: int) -> AbstractContextManager[None]:
+        given.append(count)
+        return use_threads(count)
+
+    monkeypatch.setattr(worker, "use_threads", noted)
+    friction = np.random.default_rng(4).uniform(1, 9, (64, 64))
+    with og.config.set(field=SIDE, threads=2):
+        found = og.cost_distance(friction, [(32.0, 32.0)], tile=16)
+    assert given == [2]
+    with og.config.set(threads=2):
+        og.cost_distance(friction, [(32.0, 32.0), (1.0, 62.0)], tile=16)
+    assert given[1] == 1  # another tile waits for the other thread
+    with og.config.set(threads=1):
+        expected = og.cost_distance(friction, [(32.0, 32.0)], tile=16)
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)

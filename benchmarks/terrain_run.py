@@ -1,13 +1,15 @@
 """Readings of the terrain on one core, beside a peer, in one run.
 
     python benchmarks/terrain_run.py --side 2048
-    pip install pyflwdir cripser; python benchmarks/terrain_run.py --operations fill peaks
+    pip install pyflwdir cripser higra xarray-spatial
+    python benchmarks/terrain_run.py --operations fill peaks
 
-The peers of filling are scikit-image's `reconstruction` by erosion, and pyflwdir's
-`fill_depressions` if it is installed; that of peaks is cripser, if it is installed. Passes of 256
-points stand beside our own minimum spanning forest. All hold the raster in memory; ours runs in
-tiles of 1024 by one thread. Calls are interleaved after a rehearsal, answers compared; figures are
-medians of the processor's time.
+The peers of filling are scikit-image's `reconstruction` by erosion, and if they are installed
+pyflwdir's `fill_depressions` and xarray-spatial's `fill`; those of peaks are cripser and the
+dynamics of Higra. Passes of 256 points stand beside our own minimum spanning forest. All hold the
+raster in memory; ours runs in tiles of 1024 by one thread. Calls are interleaved after a rehearsal,
+answers compared, but for Higra's, which are of another kind; figures are medians of the processor's
+time. From store to store, with workers: `benchmarks/memory.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from record import Record, add_option
 from skimage.morphology import reconstruction
 from terrain import Heights, fractal, noise
@@ -65,28 +69,40 @@ def span(heights: Heights) -> None:
     og.minimum_spanning_forest(heights, tile=TILE)
 
 
+def _installed(name: str) -> Any:
+    """Return a module, or None after a word on how to compare with it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        print(f"{name} is not installed: `pip install` it to compare", flush=True)
+        return None
+
+
 def peers() -> dict[str, dict[str, Call]]:
     """For each operation, ours and those of others that are installed."""
     filling: dict[str, Call] = {"orograph": fill, "scikit-image": reconstruct}
     peaks: dict[str, Call] = {"orograph": find_peaks}
-    try:
-        from pyflwdir.dem import fill_depressions
-    except ImportError:
-        print("pyflwdir is not installed: `pip install pyflwdir` to compare", flush=True)
-    else:
-        filling["pyflwdir"] = lambda heights: fill_depressions(heights, nodata=-9999.0)[0]
-    try:
-        import cripser
-    except ImportError:
-        print("cripser is not installed: `pip install cripser` to compare", flush=True)
-    else:
+    if pyflwdir := _installed("pyflwdir.dem"):
+        filling["pyflwdir"] = lambda heights: pyflwdir.fill_depressions(heights, nodata=-9999.0)[0]
+    if xrspatial := _installed("xrspatial.hydro"):
+        filling["xrspatial"] = lambda heights: xrspatial.fill(xr.DataArray(heights)).values
+    if cripser := _installed("cripser"):
+        compute = getattr(cripser, "compute_ph", None) or cripser.computePH
 
         def pairs(heights: Heights) -> Heights:
-            found = cripser.computePH(-heights.astype(np.float64), maxdim=0)
+            found = compute(-heights.astype(np.float64), maxdim=0)
             found = found[(found[:, 1] < found[:, 2]) & (found[:, 2] < 1e30)]
             return _sorted_pairs(-found[:, 1], -found[:, 2])
 
         peaks["cripser"] = pairs
+    if higra := _installed("higra"):
+
+        def dynamics(heights: Heights) -> None:
+            graph = higra.get_4_adjacency_graph(heights.shape)
+            tree, altitudes = higra.component_tree_max_tree(graph, heights)
+            higra.attribute_dynamics(tree, altitudes)
+
+        peaks["higra"] = dynamics
     passes: dict[str, Call] = {"orograph": find_passes, "our forest": span}
     return {"fill": filling, "peaks": peaks, "passes": passes}
 
@@ -112,7 +128,7 @@ def main() -> None:
                     answers.append(call(heights))
                     if turn:
                         spent[who].append(time.process_time() - start)
-                for answer in answers[1:] if operation != "passes" else ():
+                for answer in (given for given in answers[1:] if given is not None):
                     # pyflwdir adds differences to heights, which rounds
                     np.testing.assert_allclose(answers[0], answer, rtol=1e-6)
             ours = statistics.median(spent["orograph"])

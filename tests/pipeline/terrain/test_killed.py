@@ -1,0 +1,117 @@
+"""Whatever of a reading of the terrain is killed, it ends with the same bits and tables.
+
+Also a script, ``test_killed.py OPERATION SOURCE OUT DIARY GATE``: a session that is to be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from distributed import Client
+from watched_raster import (
+    SHARD,
+    TILE,
+    Gate,
+    WatchedRaster,
+    kill_session,
+    mortal_cluster,
+    read_tiles,
+    wait_until,
+)
+
+import orograph as og
+
+PLACES = [(3, 4), (50, 20), (80, 60), (11, 66)]
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "filling": lambda dem, **o: og.fill_depressions(
+        dem, outputs=("filled", "depth", "depression"), **o
+    ),
+    "flood": lambda dem, **o: og.flood_level(dem, PLACES[:2], **o),
+    "passes": lambda dem, **o: og.pass_elevation(dem, PLACES, paths=True, **o),
+    "peaks": lambda dem, **o: og.peaks(dem, min_prominence=3, **o),
+    "depressions": lambda dem, **o: og.depressions(dem, min_depth=3, labels=True, **o),
+}
+SHAPE = (70, 90)
+TILES = -(-SHAPE[0] // TILE) * -(-SHAPE[1] // TILE)
+# those that read heights again on the way down are killed there too
+AFTER = [
+    *((name, TILES // 2) for name in OPERATIONS),
+    *((name, TILES + TILES // 2) for name in ("filling", "flood", "depressions")),
+]
+CUT = {"tile": TILE, "shard": SHARD}
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    heights = np.random.default_rng(12).integers(0, 90, SHAPE).astype(np.float32)
+    heights[30:33, 10:60] = np.nan
+    path = tmp_path_factory.mktemp("ingested") / "dem.zarr"
+    og.ingest(heights, path, **CUT)
+    return path
+
+
+@pytest.fixture
+def dem(tmp_path: Path, ingested: Path) -> Path:
+    return Path(shutil.copytree(ingested, tmp_path / "dem.zarr"))
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "after"), AFTER)
+def test_a_killed_worker_is_made_up_for(
+    name: str, after: int, dem: Path, client: Client, gate: Gate, tmp_path: Path
+) -> None:
+    """A cluster of real processes, once for each operation and way."""
+    client.wait_for_workers(2)
+    expected = OPERATIONS[name](dem)
+    gate.shut(after=after)
+    raster = WatchedRaster(dem, tmp_path / "read.txt", gate=gate)
+    run = OPERATIONS[name](raster, out=tmp_path / "out", client=client, wait=False, **CUT)
+    wait_until(gate.held, lambda: run.status == "running")
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    gate.open()
+    xr.testing.assert_identical(run.result(timeout=600).load(), expected)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "after"), AFTER)
+def test_a_killed_session_is_resumed(
+    name: str, after: int, dem: Path, gate: Gate, tmp_path: Path
+) -> None:
+    """A process of its own each time, which imports all and is killed."""
+    expected = OPERATIONS[name](dem)
+    out, diary = tmp_path / "out", tmp_path / "resumed.txt"
+    command = [sys.executable, __file__, name, dem, out, tmp_path / "read.txt", gate.folder]
+    kill_session(command, gate, lambda: gate.arrived() > after, 0)
+    with pytest.raises(og.StoreExistsError, match="resume=True"):
+        OPERATIONS[name](dem, out=out, **CUT)
+    found = OPERATIONS[name](WatchedRaster(dem, diary), out=out, resume=True, **CUT)
+    xr.testing.assert_identical(found.load(), expected)
+    # what was summarised before is not read again on the way up; paths read tiles with a halo
+    whole = [n for (y, x), n in read_tiles(diary).items() if y % TILE == x % TILE == 0 < y + x]
+    assert sum(whole) < TILES * (2 if (name, 3 * TILES // 2) in AFTER else 1)
+
+
+def main(name: str, source: str, out: str, diary: str, folder: str) -> None:
+    """Run an operation as far as the gate lets it."""
+    raster = WatchedRaster(source, Path(diary), gate=Gate(folder))
+    with og.config.set(threads=2):
+        OPERATIONS[name](raster, out=out, **CUT)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -32,7 +32,7 @@ class GraphPlan(Plan):
 
     arcs: int = 0
 
-    def head(self) -> list[str]:
+    def _head(self) -> list[str]:
         """Return the lines that say what is worked on."""
         return [
             f"{self.operation} of {self.shape[0]} vertices and {self.arcs} arcs",

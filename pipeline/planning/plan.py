@@ -128,7 +128,7 @@ class Plan:
         at_work = self.memory_client - self.memory_table + self.workers * self.memory_per_worker
         return max(at_work, self.memory_client + self.workers * WORKER_BYTES)
 
-    def head(self) -> list[str]:
+    def _head(self) -> list[str]:
         """Return the lines that say what is worked on."""
         rows, columns = self.shape
         pieces = "blocks" if self.operation == INDEX else "tiles"
@@ -141,7 +141,7 @@ class Plan:
     def __str__(self) -> str:
         kept = f" ({_size(self.memory_kept)} of it by choice)" if self.memory_kept else ""
         lines = [
-            *self.head(),
+            *self._head(),
             f"  {self.tasks} task{'s' * (self.tasks != 1)}",
             f"  memory: {_size(self.memory_per_worker)} a worker{kept}, "
             f"{_size(self.memory_client)} client and scheduler, "

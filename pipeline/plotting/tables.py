@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -50,7 +49,7 @@ def read_table(result: Any) -> xr.Dataset | None:
     """Return a table of the terrain, or of the store at a path; None if it is something else."""
     import xarray as xr
 
-    if isinstance(result, str | os.PathLike) and Path(result).is_dir():
+    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
         try:
             result = open_dataset(open_storage(result, "result"))
         except InputError:

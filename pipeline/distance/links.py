@@ -6,18 +6,17 @@ the other. What leaves a tile goes through the driver (`orograph.engines.frontie
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.sources import snap_cells
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, Visit
-from orograph.execution.job import Table
 from orograph.kernels.graph.spread import spread
+from orograph.kernels.relax.border import Border
 from orograph.kernels.relax.models import BARRIER
-from orograph.kernels.relax.resident import ResidentTile
+from orograph.kernels.relax.resident import Exchange, ResidentTile
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -25,6 +24,9 @@ from orograph.tiles.grid.points import cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    from orograph.execution.job import Table
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -182,7 +184,7 @@ def visit_with_links(
     halo: Border,
     sent: Border,
     bound: float,
-) -> Visit:
+) -> tuple[Exchange, LinkNews | None]:
     """Set the halo, take what arrives along links, relax, and return what is new."""
     (arriving,), (before,) = known.arriving, known.sent
     reached = arriving < tile.state.unreached
@@ -201,7 +203,7 @@ def visit_with_links(
     if new.any():
         keys = np.where(new, outgoing, np.inf).astype(np.float64)
         news = LinkNews([np.minimum(outgoing, before)], keys)
-    return Visit(*found._replace(settled=settled), links=news)
+    return found._replace(settled=settled), news
 
 
 def link_table(links: Links, place: Georeference) -> Table:

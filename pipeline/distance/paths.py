@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.links import LINK_ENDS, NO_LINK
 from orograph.distance.sources import check_same_place, snap_cells
-from orograph.kernels.relax.backtrack import LINKED, LOST, SOURCE, follow
+from orograph.distance.trace import PathReader
 from orograph.kernels.relax.models import MODELS
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.plotting import html
@@ -25,15 +24,13 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:
     import xarray as xr
-
-READ_SIDE = 512
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -253,7 +250,7 @@ def least_cost_path(
     rows, columns = cells_of(where, place, directions.shape, "points")
     what = "cells that were not reached: barriers, or beyond barriers or max_cost"
     rows, columns = snap_to_valid(rows, columns, directions, where, reach, "points", what)
-    reader = _Reader(directions, dataset)
+    reader = PathReader(directions, dataset)
     paths = LeastCostPaths()
     for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
         cells = reader.trace(number, row, column)
@@ -420,88 +417,3 @@ def _check_equal(name: str, one: Any, other: Any) -> None:
     same = numbers and np.shape(one) == np.shape(other) and np.allclose(one, other, 1e-9, 0)
     if not same and one != other:
         raise InputError(f"corridor: {name} is {one!r} and {other!r}; compute both with the same")
-
-
-class _Reader:
-    """Back directions window by window; the last few windows are kept."""
-
-    def __init__(self, directions: Raster, result: xr.Dataset) -> None:
-        self._directions = directions
-        self._result = result
-        self._side = directions.tile or READ_SIDE
-        self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
-
-    def trace(self, number: int, row: int, column: int) -> npt.NDArray[np.int64]:
-        """Return the cells from that of a point, by its number, to its source.
-
-        Ends: a way that goes on for ever goes round inside a window, or comes into one twice where
-        it has come in before.
-        """
-        parts: list[npt.NDArray[np.int64]] = []
-        entered: set[tuple[int, int]] = set()
-        height, width = self._directions.shape
-        while True:
-            entered.add((row, column))
-            window, codes = self._window(row, column)
-            cells, how, outside = follow(codes, row - window.y, column - window.x)
-            parts.append(cells + np.array([window.y, window.x]))
-            if how == SOURCE:
-                return np.concatenate(parts)
-            y, x = parts[-1][-1].tolist()
-            if how == LINKED:
-                row, column = self._over_link(number, y, x)
-            else:
-                row, column = outside[0] + window.y, outside[1] + window.x
-            if how == LOST or (row, column) in entered:
-                raise InputError(
-                    f"result: back directions of point {number} lead nowhere at row {y}, column "
-                    f"{x}; is back_direction what cost_distance has written, whole?"
-                )
-            if not (0 <= row < height and 0 <= column < width):
-                raise InputError(
-                    f"result: the path of point {number} leaves it at row {y}, column {x}, towards "
-                    f"row {row}, column {column}: it is a part of a result; give the whole one, or "
-                    "a part with the way to the source"
-                )
-
-    def _over_link(self, number: int, row: int, column: int) -> tuple[int, int]:
-        """Return the cell to which the link of a cell leads back."""
-        missing = {"back_link", *LINK_ENDS} - set(self._result)
-        if missing:
-            raise InputError(
-                f"result: the path of point {number} goes along a link, and it has no "
-                f"{min(missing)}; give all that cost_distance has returned"
-            )
-        edge = int(self._links.read(Window(row, column, 1, 1))[0, 0])
-        ends = [self._result[name] for name in LINK_ENDS]
-        if not 0 <= edge < ends[0].shape[0]:
-            raise InputError(f"result: back_link at row {row}, column {column} is no link: {edge}")
-        points = np.stack([axis[edge].values for axis in ends], axis=1)
-        place, shape = self._directions.georeference, self._directions.shape
-        try:
-            cells = np.stack(cells_of(points, place, shape, "links"), axis=1).tolist()
-        except InputError:
-            raise InputError(
-                f"result: the path of point {number} leaves it at row {row}, column {column}, "
-                f"along link {edge}: it is a part of a result; give the whole one"
-            ) from None
-        there = [cell for cell in cells if cell != [row, column]]
-        row, column = there[0] if there else (row, column)
-        return row, column
-
-    @cached_property
-    def _links(self) -> Raster:
-        return open_raster(self._result["back_link"], nodata=NO_LINK)
-
-    def _window(self, row: int, column: int) -> tuple[Window, npt.NDArray[np.uint8]]:
-        name = row // self._side, column // self._side
-        if name not in self._kept:
-            if len(self._kept) >= 64:
-                self._kept.pop(next(iter(self._kept)))
-            window = Window(name[0] * self._side, name[1] * self._side, self._side, self._side)
-            window = window.clip(self._directions.shape)
-            codes = self._directions.read(window)
-            if codes.dtype != np.uint8:  # xarray has made NaN of the code of unreached cells
-                codes = np.nan_to_num(codes, nan=NO_DIRECTION).astype(np.uint8)
-            self._kept[name] = window, codes
-        return self._kept[name]

@@ -233,7 +233,8 @@ class Distance:
         """Set the halo, relax up to the bound, and return what is new on the border."""
         if state.links is None or links is None:
             return Visit(*state.tile.exchange(halo, sent, bound))
-        return visit_with_links(state.tile, state.links, links, halo, sent, bound)
+        found, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
+        return Visit(*found, links=news)
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""

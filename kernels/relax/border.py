@@ -7,7 +7,7 @@ looked at once; the same bits as the sweeps, for it is the same `edge`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.lanes import MOVES
-from orograph.kernels.relax.tile import TileState
 from orograph.tiles.grid.neighbours import NEIGHBOURS
+
+if TYPE_CHECKING:
+    from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
 Border = list[Any]

@@ -7,15 +7,17 @@ nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRI
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models import BARRIER
-from orograph.kernels.relax.tile import TileState
 from orograph.tiles.memory import empty
+
+if TYPE_CHECKING:
+    from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
 

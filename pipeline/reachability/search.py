@@ -234,6 +234,10 @@ class Here:
         """Return all of it."""
         return count
 
+    def threads(self, tasks: int) -> int:
+        """Return one, the caller's."""
+        return 1
+
     def idle(self) -> list[Any]:
         """Return the one worker, unless results of it wait to be fetched."""
         return [] if self._done else [0]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass, Table
+from orograph.engines.quadtree_pass import QuadtreePass, Table, Tabulated
 from orograph.kernels.terrain.merge_tree import find_heirs
 from orograph.terrain.basin_tree import BasinTree, Cells, MergeState, Tree
 from orograph.tiles.grid.quadtree import Place
@@ -90,6 +90,12 @@ class FateTree(BasinTree):
 @dataclass(frozen=True)
 class TableSweep(QuadtreePass):
     """A sweep whose table is made of all rows at once."""
+
+    @property
+    def tabulated(self) -> Tabulated:
+        """The problem, though the columns of the table are the engine's."""
+        tabulated: Tabulated = self.problem  # type: ignore[assignment]
+        return tabulated
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
         """Return the columns."""

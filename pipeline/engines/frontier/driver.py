@@ -150,8 +150,8 @@ class _Driver:
                     for tile in tiles:
                         self.away[tile] = True
                         self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
-                    waiting = (self.keys <= bound) & np.isfinite(self.keys)
-                    threads = workers.threads(len(pending) + 1 + np.count_nonzero(waiting))
+                    waiting = int(((self.keys <= bound) & np.isfinite(self.keys)).sum())
+                    threads = workers.threads(len(pending) + 1 + waiting)
                     arguments = handle, requests, bound, threads
                     future = workers.submit(worker, "visit", visit_tiles, *arguments)
                     pending[future] = worker, tiles

@@ -15,6 +15,8 @@ import xarray as xr
 from reseal import reseal
 
 import orograph as og
+from orograph.tiles.integrity.checksums import CHECKSUMS
+from orograph.tiles.integrity.metadata import MARK
 
 
 def vrt(folder: Path, side: int, place: str = "") -> Path:
@@ -26,8 +28,8 @@ def vrt(folder: Path, side: int, place: str = "") -> Path:
     return path
 
 
-def store(folder: Path, side: int) -> Path:
-    """A store whose metadata say more than was written."""
+def store(folder: Path, side: int, stated: bool = True) -> Path:
+    """A store whose metadata say more than was written, with or without its chunks' checksums."""
     path = folder / "a.zarr"
     og.ingest(np.ones((100, 100)), path, tile=32)
 
@@ -35,6 +37,8 @@ def store(folder: Path, side: int) -> Path:
         raster = document["consolidated_metadata"]["metadata"]["elevation"]
         assert raster["shape"] == [100, 100]
         raster["shape"] = [side, side]
+        if not stated:
+            document["attributes"][MARK].pop(CHECKSUMS)
 
     reseal(path, enlarge)
     return path
@@ -71,7 +75,12 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
     "an ASCII grid": (
         lambda f: ascii_grid(f, 10**5), og.InputError, "line 8: .* 6 numbers.* 100000 x 100000"
     ),
-    "a store": (lambda f: store(f, 10**6), og.DamagedChunkError, r"c/0/1 is missing: shard \(0, 1"),
+    "a store": (lambda f: store(f, 10**6), og.DamagedStoreError, "has 4 bytes for .* chunks"),
+    "a store that states no checksums": (
+        lambda f: store(f, 10**6, stated=False),
+        og.DamagedChunkError,
+        r"c/0/1 is missing: shard \(0, 1",
+    ),
 }  # fmt: skip
 
 

@@ -179,6 +179,10 @@ class MemoryStorage:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)
         self.create(CLAIM)
 
+    @property
+    def renames(self) -> bool:
+        return False
+
     def commit(self, staged: Storage, replace: bool = False) -> None:
         if self.exists() and not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)

@@ -174,11 +174,14 @@ class Workspace:
         """Move the folder of the unfinished run to where only this one looks, and see what it has.
 
         The run may be at work still, if its lease was taken over, or tasks of it on a cluster.
+        Where nothing can be renamed, the folder stays.
         """
         for name in filter(is_token, self.folder.names()):
             held = self.folder.child(name)
             if self._is_resumable(held.child(RESULT)):
-                while held.exists():
+                if not held.renames:
+                    self._name = name
+                while held.renames and held.exists():
                     with suppress(FileNotFoundError):  # its files come and go
                         self.work.commit(held)
                 break

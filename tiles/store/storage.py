@@ -196,6 +196,10 @@ class Storage(Protocol):
     def claim(self) -> None:
         """Create the root, to write below it; raise FileExistsError if it exists."""
 
+    @property
+    def renames(self) -> bool:
+        """Whether `commit` moves any folder at once, in place of the objects of a store."""
+
     def commit(self, staged: Storage, replace: bool = False) -> None:
         """Move a finished store to this root; its objects have been synchronised.
 
@@ -377,6 +381,10 @@ class LocalStorage:
     def claim(self) -> None:
         with report_full_storage(self.root):
             os.mkdir(self.root)
+
+    @property
+    def renames(self) -> bool:
+        return True
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
         source, target = local_path(staged), Path(self.root)

@@ -263,7 +263,7 @@ class CudaBackend:
     @property
     def floyd_warshall_block(self) -> Callable[..., Any]:
         """Close a matrix."""
-        from orograph.kernels.minplus.cuda import floyd_warshall_block
+        from orograph.kernels.minplus.closure_cuda import floyd_warshall_block
 
         return floyd_warshall_block
 

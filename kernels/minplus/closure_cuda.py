@@ -8,7 +8,7 @@ one device, and of closure.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -158,7 +158,12 @@ def close_on_device(
 
 
 def close_rows(
-    held: Sequence[HeldRows], n: int, side: int, tolerance: float, signed: bool
+    held: Sequence[HeldRows],
+    n: int,
+    side: int,
+    tolerance: float,
+    signed: bool,
+    next_step: Callable[[], None] = lambda: None,
 ) -> int | None:
     """Replace a matrix by its closure, in the steps of tiles of ``side`` rows; wait for the end.
 
@@ -169,6 +174,8 @@ def close_rows(
     side : int
         The results have the bits of `floyd_warshall_block` on each tile of the diagonal and
         `minplus` on the others, phase by phase.
+    next_step : callable
+        Called before the launches of each step.
 
     Returns
     -------
@@ -181,6 +188,7 @@ def close_rows(
             work.append(_Lowering(part, n, min(side, n), tolerance, signed))
     received = [_space_for_rows(part, side * n) if len(held) > 1 else () for part in held]
     for k in range(0, n, side):
+        next_step()
         m = min(side, n - k)
         owner = next(lowering for lowering in work if lowering.first <= k < lowering.last)
         with owner.device.active():

@@ -55,6 +55,32 @@ def test_costs_have_the_bits_of_numba(kind: str, strategy: str, emulator: Emulat
         assert (expected != unreached(expected.dtype)).sum() > n // 2
 
 
+@pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
+def test_parts_and_lists_of_arcs_give_the_same_bits(
+    kind: str, emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long strip, so that several parts hold it, with some arcs far ahead and back."""
+    rng = np.random.default_rng(3)
+    n = 2600
+    tail = np.concatenate([np.arange(n - 1), rng.integers(0, n, 900)])
+    head = np.concatenate([np.arange(1, n), rng.integers(0, n, 900)])
+    weight = rng.integers(0, 9, tail.size) * (0.37 if kind == "float64" else 1)
+    weight = weight * 2**40 if kind == "int64" else weight
+    graph = make_graph(tail, head, weight, np.arange(n), directed=False)
+    expected = cost_from(graph, 3)
+    spread.spread(graph.rows, np.array([3]), expected, "active", n)
+    levels = hops.graph_hops(graph.rows, np.array([3]), n)
+    monkeypatch.setattr(spread_cuda, "PART", 512)
+    monkeypatch.setattr(spread_cuda, "PART_THREADS", 128)
+    for degree in (spread_cuda.MOST_DEGREE, 0):
+        monkeypatch.setattr(spread_cuda, "MOST_DEGREE", degree)
+        found = cost_from(graph, 3)
+        assert spread_cuda.spread(graph.rows, np.array([3]), found, "active", n, device=emulator)
+        np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
+        found = spread_cuda.graph_hops(graph.rows, np.array([3]), n, device=emulator)
+        np.testing.assert_array_equal(found, levels)
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_rounds_are_limited(strategy: str, emulator: Emulator) -> None:
     ring = np.arange(5)

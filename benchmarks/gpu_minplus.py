@@ -6,13 +6,17 @@ import statistics
 import time
 from functools import partial
 
+import cupy
 import numpy as np
 from device_time import TimedDevice, milliseconds
 
+import orograph as og
+from orograph.kernels.device import CupyDevice
 from orograph.kernels.minplus import closure as minplus_closure
 from orograph.kernels.minplus import closure_cuda
 from orograph.kernels.minplus import cuda as minplus_cuda
 from orograph.kernels.minplus import product as minplus
+from orograph.kernels.minplus.closure_cuda import HeldRows
 from orograph.kernels.minplus.cuda import Part
 
 DTYPES = ("float32", "float64", "int64")
@@ -79,3 +83,51 @@ def speed(side: int) -> None:
         device.download(stopped)
         spent = time.perf_counter() - begin
         print(f"closure {side} {dtype}: {spent * 1e3:.1f} ms, {side**3 / spent / 1e12:.2f} Top/s")
+    rows_on_devices(2 * side, 1)
+    count = cupy.cuda.runtime.getDeviceCount()
+    if count > 1:
+        spent = [rows_on_devices(4 * side, some) for some in (1, 2)]
+        print(f"two GPUs: {spent[0] / spent[1]:.2f} times as fast as one", flush=True)
+
+
+def rows_on_devices(n: int, count: int) -> float:
+    """Return the seconds that the closure of random lengths takes, in tiles of 1024."""
+    first = CupyDevice()
+    devices = [first, *first.peers()][:count]
+    held = []
+    for i, device in enumerate(devices):
+        begin, end = (n * part // count for part in (i, i + 1))
+        with device.active():
+            lengths = cupy.random.default_rng(i).random((end - begin) * n, np.float32)
+            held.append(HeldRows(device, begin, end, lengths, None))
+    begin = time.perf_counter()
+    closure_cuda.close_rows(held, n, 1024, 0.0, signed=False)
+    spent = time.perf_counter() - begin
+    print(
+        f"closure of {n}, tiles of 1024, float32, on {count} GPUs: {spent * 1e3:.0f} ms, "
+        f"{n**3 / spent / 1e12:.2f} T sums/s",
+        flush=True,
+    )
+    return spent
+
+
+def run(side: int) -> None:
+    """All pairs of a dense graph in memory, from call to result."""
+    small = np.random.default_rng(0).random((3000, 3000))
+    results = [
+        og.all_pairs(small, predecessors=True, method="floyd-warshall", backend=backend)
+        for backend in ("cuda", "numba")
+    ]
+    if not results[0].identical(results[1]):
+        raise AssertionError("all pairs of 3000 vertices differ from those of the CPU")
+    n = 2 * side
+    lengths = np.random.default_rng(0).random((n, n), np.float32)
+    for _ in range(2):
+        begin = time.perf_counter()
+        og.all_pairs(lengths, dtype="float32", method="floyd-warshall", backend="cuda")
+        spent = time.perf_counter() - begin
+        print(
+            f"all pairs of {n}, float32, call to result: {spent:.2f} s, "
+            f"{n**3 / spent / 1e12:.2f} T sums/s",
+            flush=True,
+        )

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import order_keys
-from orograph.kernels.terrain.basins import lowest_of_each, tile_basins
+from orograph.kernels.terrain.basins import lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.grid.border import border_cells, join
@@ -136,7 +137,8 @@ class BasinTree:
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Return the tree of a tile's basins; those that reach its border are open."""
         values, *others = cells
-        tile = tile_basins(values, self.nodata, self.connectivity, self.upside_down)
+        find = get_backend(self.backend).tile_basins
+        tile = find(values, self.nodata, self.connectivity, self.upside_down)
         flat, labels, window = values.ravel(), tile.labels, place.window
         ends = self.terminals(place, labels, others)
         basins = tile.pits.size

@@ -28,7 +28,7 @@ from orograph.terrain.basin_tree import (
     Summary,
     Terminals,
     Tree,
-    at_edge,
+    cells_at_edge,
     cells_in,
 )
 from orograph.tiles.grid.quadtree import Place
@@ -75,7 +75,7 @@ class WaterLevel(BasinTree):
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells of a tile that lead to the outside."""
         if self.nodata_drains:
-            cells = np.flatnonzero(at_edge(place, labels, self.connectivity))
+            cells = cells_at_edge(place, labels, self.connectivity)
         elif self.points is not None:
             cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
         else:

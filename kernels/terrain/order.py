@@ -113,12 +113,11 @@ def order_indices(cell: Indices) -> Indices:
 def _order_of(words: npt.NDArray[np.uint64]) -> Indices:
     """Return the order of words, of equal ones in their order; overwrites them."""
     places = words.size.bit_length()
-    if words.size and _pack(words, places):
-        packed = _sort_packed(words, places)
-        packed &= np.uint64((1 << places) - 1)
-        return packed.view(np.int64)
-    ordered: Indices = _sort_by(words, np.arange(words.size))
-    return ordered
+    if not words.size or not _pack(words, places):
+        ordered: Indices = _sort_by(words, np.arange(words.size))
+        return ordered
+    packed: npt.NDArray[np.uint64] = _sort_packed(words, places)
+    return (packed & np.uint64((1 << places) - 1)).view(np.int64)
 
 
 def compile_kernels() -> None:

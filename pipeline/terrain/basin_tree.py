@@ -258,17 +258,16 @@ def _concatenate(parts: Sequence[Cells]) -> Cells:
 
 def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
     """Return the cells of a tile at the edge of the grid or beside nodata of it, ascending."""
-    sides = place.sides
+    sides, (height, width) = place.sides, labels.shape
     if labels.min() > 0:  # most tiles, and nothing is beside nodata
-        beyond = Sides(not sides.north, not sides.south, not sides.west, not sides.east)
-        return border_cells(*labels.shape, beyond)
+        at_edge = Sides(not sides.north, not sides.south, not sides.west, not sides.east)
+        return border_cells(height, width, at_edge)
     valid = labels > 0
     padded = np.pad(~valid, 1)
     lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
     for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east), strict=True):
         line[:] |= not beyond
     beside = np.zeros_like(valid)
-    height, width = valid.shape
     steps = [(0, 1), (1, 0), (1, 2), (2, 1)]
     if connectivity == 8:
         steps += [(0, 0), (0, 2), (2, 0), (2, 2)]

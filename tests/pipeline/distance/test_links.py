@@ -284,6 +284,27 @@ def test_links_that_are_refused(case: str) -> None:
     assert str(caught.value).startswith("links: ")
 
 
+@pytest.mark.parametrize("tile", [2, 7])
+@pytest.mark.parametrize(("dtype", "weight"), [("int64", 3 * 2**56), ("float32", 1.6e38)])
+def test_a_cost_that_its_dtype_does_not_hold_is_refused(
+    dtype: str, weight: float, tile: int
+) -> None:
+    """Four islands in a row, each a tile or all in one: the fourth is too far by links alone."""
+    ground = np.full((1, 14), np.nan)
+    ground[0, ::4] = 1
+    ends, how = [[0, 4], [4, 8], [8, 12]], {"dtype": dtype, "connectivity": 4, "tile": tile}
+    far, units = graph_of(ends, [weight] * 3, 14, True), 2 if dtype == "int64" else 1
+    with og.config.set(field=0):
+        with pytest.raises(og.RunError, match=r"row 0, column 12 .*link of edge 2; give smaller"):
+            og.cost_distance(ground, [(0, 0)], links=far, **how)
+        bounded = og.cost_distance(ground, [(0, 0)], links=far, max_cost=2 * units * weight, **how)
+        assert bounded.attrs["reached_cells"] == 3
+        another = graph_of([*ends, [0, 12]], [weight] * 4, 14, True)
+        both = og.cost_distance(ground, [(0, 0)], links=another, **how)
+        expected = np.array([0, weight, 2 * weight, weight]) * units
+        np.testing.assert_array_equal(both["cost"].values[0, ::4], expected.astype(dtype))
+
+
 def test_vertices_that_are_names_and_vertices_outside_are_refused() -> None:
     table = pd.DataFrame({"source": ["a"], "target": ["b"]})
     ground = np.ones((2, 2))

@@ -10,8 +10,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-@intrinsic
-def prefetch(typingctx: Any, array: Any, at: Any) -> Any:
+def _prefetch(typingctx: Any, array: Any, at: Any) -> Any:
     """Fetch the cache line of ``array[at]`` of a contiguous array."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -25,3 +24,6 @@ def prefetch(typingctx: Any, array: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, at), codegen
+
+
+prefetch: Any = intrinsic(_prefetch)  # called from functions with annotations too

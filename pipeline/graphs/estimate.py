@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orograph.graphs.part_paths import parts_at_once
 from orograph.graphs.shortest_paths import METHODS
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
@@ -55,7 +54,7 @@ def estimate_paths(
     n = graph.vertex_count
     arcs = _bytes(graph, *ROWS)
     if graph.part_count > 1 and method in ("auto", "delta-stepping") and not traced:
-        arcs = min(parts_at_once(graph), graph.part_count) * -(-arcs // graph.part_count)
+        return _by_parts(graph, workers, sources)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
     searches = min(os.cpu_count() or 1, sources)
@@ -109,6 +108,17 @@ def _in_this_process(
     """Return the plan of what workers have no part in."""
     places = 16 * graph.vertex_count  # where each vertex stands, and where it is stored
     return _plan(operation, graph, workers, 1, WORKER_BYTES, own + places, written, 0)
+
+
+def _by_parts(graph: Graph, workers: int, sources: int) -> GraphPlan:
+    """Return the plan of delta-stepping over parts, of which a worker needs one at least."""
+    n, parts = graph.vertex_count, graph.part_count
+    per_worker = WORKER_BYTES + (SWEPT_ARC * graph.arc_count + 24 * sources * n) // parts
+    # costs as parts and as one, and what goes along links: of all arcs at the most
+    client = 24 * sources * n + (56 + 8 * sources) * graph.arc_count
+    written = 8 * sources * n
+    states = 2 * written  # of parts that a worker has no room for, and as they are handed over
+    return _plan("shortest_paths", graph, workers, 2 * parts, per_worker, client, written, states)
 
 
 def _swept(operation: str, graph: Graph, workers: int, own: int, written: int) -> GraphPlan:

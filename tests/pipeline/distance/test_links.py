@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from watched_raster import Gate, WatchedRaster, called, mortal_cluster, wait_until
 
 import orograph as og
 
@@ -207,6 +210,31 @@ def test_workers_change_no_bit(client: Client, tmp_path: Path, expected: xr.Data
         out=tmp_path / "cost.zarr",
     )  # fmt: skip
     assert_same(result, expected)
+
+
+@pytest.mark.long
+def test_killed_workers_change_no_bit(tmp_path: Path, expected: xr.Dataset, gate: Gate) -> None:
+    """Twice, when a third and two thirds of the tiles are done: a cluster of real processes."""
+    og.ingest(ISLANDS, tmp_path / "friction.zarr", tile=8, shard=16)
+    graph = graph_of(FERRIES, FARES, ISLANDS.size, False)
+    with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+        raster = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary.txt", gate=gate)
+        run = called(
+            gate, og.cost_distance, raster, POINTS, links=graph, outputs=ALL, client=client,
+            out=tmp_path / "cost.zarr", wait=False,
+        )  # fmt: skip
+        victims: set[int] = set()
+        for share in (1 / 3, 2 / 3):
+            wait_until(
+                gate.until(lambda share=share: run.progress().done >= share * 72),
+                lambda: run.status == "running",
+            )
+            workers = [w.pid for w in cluster.workers.values() if w.pid not in victims]
+            victims.add(workers[0])
+            os.kill(workers[0], signal.SIGKILL)
+            client.wait_for_workers(2)
+        gate.open()
+        assert_same(run.result(), expected)
 
 
 def test_a_raster_of_sources_takes_links_too(expected: xr.Dataset) -> None:

@@ -63,8 +63,8 @@ class PartPaths:
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"cost": ("source", "vertex")}
 
     bounds: tuple[int, ...]
-    sources: tuple[int, ...]
-    """Stored vertices."""
+    sources: tuple[tuple[int, ...], ...]
+    """Stored vertices; of those in one tuple the nearest counts."""
     dtype: np.dtype[Any]
     width: Any
     """Of a bucket within a part."""
@@ -79,7 +79,7 @@ class PartPaths:
 
     def starts(self, tile: int) -> dict[Tile, float]:
         """Return the parts of the sources."""
-        return {(self._part_of(source), 0): 0.0 for source in self.sources}
+        return {(self._part_of(vertex), 0): 0.0 for group in self.sources for vertex in group}
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Accept all: weights were checked before."""
@@ -100,8 +100,8 @@ class PartPaths:
         arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
         shape = len(self.sources), own + beyond.size
         state = PartState(rows, own, arriving, np.full(shape, unreached(self.dtype)), [])
-        for cost, source in zip(state.cost, self.sources, strict=True):
-            here = [source - first] if first <= source < last else []
+        for cost, group in zip(state.cost, self.sources, strict=True):
+            here = [vertex - first for vertex in group if first <= vertex < last]
             cost[here] = 0
             state.pending.append(np.array(here, np.uint32))
         return state
@@ -195,6 +195,11 @@ class PartPaths:
             cost[:, self.bounds[part] : self.bounds[part + 1]] = table["cost"]
         return cost
 
+    @property
+    def listed(self) -> list[int]:
+        """The sources that the result names."""
+        return [vertex for (vertex,) in self.sources]
+
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the method."""
         return {"method": "delta-stepping"}
@@ -204,14 +209,47 @@ class PartPaths:
 
 
 @dataclass(frozen=True)
+class PartHops(PartPaths):
+    """Hops from the nearest of some vertices: shortest paths where each arc counts as 1."""
+
+    name = "graph-hops"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"hops": ("vertex",)}
+
+    @property
+    def listed(self) -> list[int]:
+        """None: it is the nearest of all."""
+        return []
+
+    def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return how many vertices have been reached."""
+        reached = np.count_nonzero(state.cost[:, : state.own] < unreached(self.dtype))
+        return {}, {"reached_vertices": float(reached)}
+
+    def join_rows(self, tables: Iterable[Table], column: str) -> Array:
+        """Return the hops of all stored vertices, -1 where unreached."""
+        (hops,) = super().join_rows(tables, column)
+        hops[hops == unreached(self.dtype)] = -1
+        return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return how many vertices are reached and not."""
+        reached = int(counts["reached_vertices"])
+        return {"reached_vertices": reached, "unreached_vertices": self.bounds[-1] - reached}
+
+
+@dataclass(frozen=True)
 class PartRows:
     """The parts of a graph in the place of a raster's tiles: a grid of one column."""
 
     graph: Graph
+    unweighted: bool = False
+    """Whether each arc counts as 1."""
 
-    def read(self, window: Window) -> Any:
+    def read(self, window: Window) -> Rows:
         """Return the rows of the part at a row of the grid."""
-        return self.graph.part_rows(window.y)
+        rows = self.graph.part_rows(window.y)
+        ones = np.ones(rows.indices.size, np.int32)
+        return rows._replace(weight=ones) if self.unweighted else rows
 
 
 @dataclass(frozen=True)
@@ -225,11 +263,12 @@ class PathFrontier(Frontier):
         return BucketWidth(vertices, self.problem.cells_a_visit)
 
     def table(self) -> dict[str, tuple[tuple[str, ...], list[Array]]]:
-        """Return the costs in the order of the source, and the vertices."""
-        dims, (cost,) = super().table()["cost"]
+        """Return the columns of the problem in the order of the source, and the vertices."""
         graph, problem = self._graph, self.problem
         assert isinstance(problem, PartPaths)
-        columns = {**vertex_columns(graph, problem.sources), "cost": (dims, cost[:, graph.stored])}
+        columns = vertex_columns(graph, problem.listed)
+        for name, (dims, (column,)) in super().table().items():
+            columns[name] = dims, column[..., graph.stored]
         return {name: (dims, [values]) for name, (dims, values) in columns.items()}
 
     @property

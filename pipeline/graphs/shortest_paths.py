@@ -190,8 +190,8 @@ def shortest_paths(
 
     if graph.part_count > 1 and method == "delta-stepping" and not predecessors:
         problem = PartPaths(
-            graph.bounds, tuple(starts.tolist()), cost_dtype(graph), bucket_width(graph),
-            search.most, links_between(graph), chosen,
+            graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
+            bucket_width(graph), search.most, links_between(graph), chosen,
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
         run = parts_run(graph, parameters, options, problem, PathFrontier, rows)

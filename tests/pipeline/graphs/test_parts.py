@@ -133,6 +133,21 @@ def test_shortest_paths_in_any_number_of_parts(
     assert cut.identical(whole)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    m=st.integers(0, 150),
+    parts=st.integers(2, 60),
+    most=st.sampled_from([None, 0, 2]),
+)
+def test_hops_in_any_number_of_parts(seed: int, m: int, parts: int, most: int | None) -> None:
+    whole, cut = (
+        og.hop_distance(graph_of(k, seed, m), [3, 8, 3], max_hops=most, backend="numba")
+        for k in (1, parts)
+    )
+    assert cut.identical(whole)
+
+
 def test_shortest_paths_read_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = write_graph(graph_of(9), tmp_path / "a.zarr")
     spilled: list[Any] = []
@@ -170,6 +185,8 @@ def test_shortest_paths_over_workers(weights: str, directed: bool, tmp_path: Pat
             found = og.shortest_paths(graph, [3, 8, 3], out=out, client=client)
             assert found.load().equals(whole)
             assert og.shortest_paths(graph, [3, 8, 3]).identical(whole)
+        hops = og.hop_distance(graph, 3, out=tmp_path / "hops.zarr", client=client).load()
+        assert hops.equals(og.hop_distance(make_graph(*edges, directed=directed), 3))
 
 
 def test_paths_that_were_stopped_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

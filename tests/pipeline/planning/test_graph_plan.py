@@ -74,6 +74,7 @@ def test_parts_are_tasks_and_a_graph_in_one_part_is_one() -> None:
     assert og.plan("minimum_spanning_forest", mesh(20)).tasks == 1
     assert og.plan("shortest_paths", graph, sources=9).tasks == 2 * 4
     assert og.plan("shortest_paths", mesh(20), sources=9).tasks == 1
+    assert og.plan("hop_distance", graph).tasks == 2 * 4
 
 
 def test_what_is_no_graph_and_what_takes_none_are_refused() -> None:

@@ -43,7 +43,8 @@ def hops_run(
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
-    if graph.part_count > 1 and not traced and options.backend != "cuda":
+    in_parts = get_backend(chosen).graph_method == "delta-stepping"
+    if graph.part_count > 1 and in_parts and not traced:
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_forest"})
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_parts"})
 """Stages that no other backend does."""
 
 
@@ -98,6 +98,10 @@ class Backend(Protocol):
     @property
     def graph_components(self) -> Callable[..., Any]:
         """As `orograph.kernels.graph.components.graph_components`."""
+
+    @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """As `orograph.kernels.graph.forest.spanning_forest`; the arcs may come in any order."""
 
     @property
     def edge_components(self) -> Callable[..., Any]:
@@ -207,6 +211,13 @@ class NumbaBackend:
         return graph_components
 
     @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """Span a graph."""
+        from orograph.kernels.graph.forest import spanning_forest
+
+        return spanning_forest
+
+    @property
     def edge_components(self) -> Callable[..., Any]:
         """Join the ends of edges."""
         from orograph.kernels.label.union_find import components
@@ -297,7 +308,7 @@ class CudaBackend:
     @property
     def floyd_warshall_block(self) -> Callable[..., Any]:
         """Close a matrix."""
-        from orograph.kernels.minplus.cuda import floyd_warshall_block
+        from orograph.kernels.minplus.closure_cuda import floyd_warshall_block
 
         return floyd_warshall_block
 
@@ -321,6 +332,13 @@ class CudaBackend:
         from orograph.kernels.graph.components_cuda import graph_components
 
         return graph_components
+
+    @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """Span a graph."""
+        from orograph.kernels.graph.forest_cuda import spanning_forest
+
+        return spanning_forest
 
     @property
     def edge_components(self) -> Callable[..., Any]:

@@ -386,9 +386,15 @@ class _MatrixEngine:
             from_sources(steps)
             return self.job.attributes
         whole = work.whole_generation(work.count + 64) >= 0
-        here = replace(work.context, cancelled=cancelled)
-        replace(work, context=here).begin(matrix, whole)
-        generation, bad = METHODS[self.job.method](steps)
+        here = replace(work, context=replace(work.context, cancelled=cancelled))
+        shares = [] if whole or client is not None else self._shares()
+        if shares:
+            from orograph.dense_paths.on_devices import solve_on_devices
+
+            bad = solve_on_devices(here, matrix, shares, steps.count_one)
+        else:
+            here.begin(matrix, whole)
+            generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))
             if found is None:
@@ -397,8 +403,20 @@ class _MatrixEngine:
                     "found; this should not be: report it with the graph"
                 )
             raise NegativeCycle(*found)
-        write(steps, generation)
+        if shares:
+            steps.count_one()
+        else:
+            write(steps, generation)
         return self.job.attributes
+
+    def _shares(self) -> list[Any]:
+        """Return GPUs of this process and the rows that each holds; none: work in tiles."""
+        if self.job.method != "floyd-warshall" or self.work.backend != "cuda":
+            return []
+        from orograph.dense_paths.on_devices import divide_rows
+
+        assert isinstance(self.work, Blocks)
+        return divide_rows(self.work, self.job.matrix.dtype)
 
     def table(self) -> Table:
         """There is none."""

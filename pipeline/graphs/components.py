@@ -46,7 +46,7 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dat
                 f"method: {method!r} is for a graph in one part, and this one has "
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
-        chosen = choose_backend("graph_forest", (), options)  # parts are joined on the CPU
+        chosen = choose_backend("graph_parts", (), options)  # they are joined on the CPU
         return sweep_run(graph, GraphComponents(graph.bounds, chosen), {}, options)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:

@@ -34,6 +34,7 @@ import orograph as og
 
 Call = Callable[[Heights], Any]
 TILE = 1024
+SURFACES = {"terrain": fractal, "noise": noise}
 
 
 def fill(heights: Heights) -> Heights:
@@ -115,9 +116,9 @@ def stored(options: argparse.Namespace, record: Record) -> None:
     side, out = options.store, options.folder / "orograph-terrain-out.zarr"
     operations = {"filling": og.fill_depressions, "our forest": og.minimum_spanning_forest}
     with og.cluster(n_workers=options.workers, dashboard_address=None):
-        for surface, make in (("terrain", fractal), ("noise", noise)):
+        for surface in options.surfaces:
             store = options.folder / f"orograph-{surface}-{side}x{side}-{TILE}.zarr"
-            mirrored_store(store, make(min(side, 4096)), side, TILE)
+            mirrored_store(store, SURFACES[surface](min(side, 4096)), side, TILE)
             speeds: dict[str, list[float]] = {who: [] for who in operations}
             for turn in range(options.repeat + 1):
                 for who, operation in operations.items():
@@ -138,6 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--operations", nargs="+", choices=calls, default=list(calls))
+    parser.add_argument("--surfaces", nargs="+", choices=SURFACES, default=list(SURFACES))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--store", type=int, default=0, help="side of runs from Zarr to Zarr")
     parser.add_argument("--workers", type=int, default=2)
@@ -150,8 +152,8 @@ def main() -> None:
         stored(options, record)
         record.write()
         return
-    for surface, make in (("terrain", fractal), ("noise", noise)):
-        heights = make(options.side)
+    for surface in options.surfaces:
+        heights = SURFACES[surface](options.side)
         for operation in options.operations:
             spent: dict[str, list[float]] = {who: [] for who in calls[operation]}
             for turn in range(options.repeat + 1):

@@ -120,7 +120,10 @@ def _in_memory(
     tree = Quadtree(job.shape, job.layout.tile)
     level = task_level(tree) if options.shard is None else shard_level(job.layout)
     token = tokenize("memory", time.time_ns())
-    context = RunContext(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled)
+    context = RunContext(
+        *(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled),
+        gpus=int(job.backend == "cuda"),
+    )
     engine = job.engine(job.rasters, context, job.backend)
     engines.append(engine)
 
@@ -129,6 +132,13 @@ def _in_memory(
         return job.collect(engine, sink, engine.run(None, engine, cancelled))
 
     return work
+
+
+def _workers(client: Client | None) -> int:
+    """Return how many processes do the work."""
+    if client is None:
+        return 1
+    return max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
 
 
 def _on_disk(
@@ -181,6 +191,7 @@ def _on_disk(
             tokenize(space.token, time.time_ns()),
             0 if client else thread_count(),
             None if client else cancelled,
+            gpus=_workers(client) if backend == "cuda" else 0,
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)

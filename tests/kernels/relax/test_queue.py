@@ -70,7 +70,7 @@ def test_a_thread_leaves_an_empty_queue_that_others_may_fill() -> None:
     queue = *places, state.keys.reshape(-1), counts
     work = (
         *((state.dist, state.friction, state.elevation), state.fresh, queue),
-        *(make_workspace(state.dist, state.rules), np.empty(LANES), state.block, state.rules),
+        *(make_workspace(state.dist, state.rules), state.block, state.rules),
         *(state.unreached, np.zeros(6, np.int64)),
     )
     fill(queue, state.unreached)

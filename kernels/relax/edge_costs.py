@@ -125,31 +125,30 @@ def _emit_walk(builder: Any, steps: list[Any], length: Any, friction: Any, p: li
 
 
 def _weigh_both_ways(emit: Any, count: int) -> Any:
-    """Make an intrinsic: the edges between rows u and v by a formula, with ``count`` coefficients.
+    """Make an intrinsic: LANES edges between rows u and v by a formula of ``count`` coefficients.
 
     Both ways at once, in vectors: the bits of the formula above.
     """
 
     @intrinsic
-    def weigh(typingctx, ws, ahead, back, u, v, mean, length, p):
+    def weigh(typingctx, ahead, back, u, v, mean, length, p, start):
         def codegen(context, builder, signature, args):
-            rows = Rows(context, builder, signature.args[0], args[0])
-            means = Rows(context, builder, signature.args[5], args[5])
-            coefficients = Rows(context, builder, signature.args[7], args[7])
-            _, ahead, back, u, v, _, length, _ = args
-            if not rows.real:
+            arrays = zip(signature.args[:7], args[:7], strict=True)
+            rows = [Rows(context, builder, kind, array) for kind, array in arrays]
+            ahead, back, u, v, means, length, coefficients = rows
+            if not u.real:
                 return context.get_dummy_value()  # such costs are no whole numbers
-            start, width = ir.Constant(u.type, 0), means.width
-            number = means.type
+            start, width = args[7], means.width
+            number, zero = means.type, ir.Constant(start.type, 0)
             values = []
             for i in range(count):
-                single = builder.bitcast(coefficients.load(start, i, 1), number.element)
+                single = builder.bitcast(coefficients.load(zero, i, 1), number.element)
                 undefined = ir.Constant(number, ir.Undefined)
                 first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
                 values.append(means.shuffle(first, undefined, [0] * width))
             for lane in range(0, LANES, width):
-                loaded = [rows.load(row, lane, width) for row in (u, v, length)]
-                if rows.size < means.size:
+                loaded = [row.load(start, lane, width) for row in (u, v, length)]
+                if u.size < means.size:
                     loaded = [builder.fpext(value, number) for value in loaded]
                 low, high, along = loaded
                 dz = builder.fsub(high, low)
@@ -158,12 +157,12 @@ def _weigh_both_ways(emit: Any, count: int) -> Any:
                 friction = means.load(start, lane)
                 found = emit(builder, steps, along, friction, values)
                 for out, cost in zip((ahead, back), found, strict=True):
-                    if rows.size < means.size:
-                        cost = builder.fptrunc(cost, ir.VectorType(rows.type.element, width))
-                    rows.store(cost, out, lane)
+                    if u.size < means.size:
+                        cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
+                    out.store(cost, start, lane)
             return context.get_dummy_value()
 
-        return types.void(ws, *[types.int64] * 4, mean, types.int64, p), codegen
+        return types.void(ahead, back, u, v, mean, length, p, types.int64), codegen
 
     return weigh
 

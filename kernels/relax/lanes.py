@@ -360,7 +360,7 @@ def _borrow(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _prefetch(typingctx, array, offset):
+def prefetch_line(typingctx, array, offset):
     """Bring the cache line of an element on its way; any offset is allowed."""
 
     def codegen(context, builder, signature, args):
@@ -381,4 +381,4 @@ def prefetch(raster, top, left, height, width):
     for y in range(top, top + height):
         row = y * raster.shape[1] + left
         for x in range(0, width + step - 1, step):
-            _prefetch(raster, row + x)
+            prefetch_line(raster, row + x)

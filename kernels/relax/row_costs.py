@@ -97,6 +97,61 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 
 @compiled(error_model="numpy")
+def weigh_edges(ahead, back, f, at_f, z, at_z, stride, dy, dx, length, mean, rules):
+    """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
+
+    ``ahead``: what the steps to the row cost, ``back``: those from it, the same array where it is
+    symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
+    ``at_f`` and ``at_z`` on. ``mean``: scratch, float64. All that is for a cell has one length.
+    """
+    count = ahead.size
+    step = dx - dy * stride
+    half = -1 if dx < 0 else 1
+    # a knight's move passes between these
+    m = -stride if dy == 2 else half - stride
+    n = dx - stride if dy == 2 else half
+    far = dy == 2 or abs(dx) == 2
+    zu, zv = lanes(z, at_z + step, count), lanes(z, at_z, count)
+    if rules.model == ABSOLUTE_DIFFERENCE:
+        _weigh_difference(ahead, zu, zv, rules.integer, rules.barrier)
+        if far:
+            zm, zn = lanes(z, at_z + m, count), lanes(z, at_z + n, count)
+            _bar_knight(ahead, zm, zn, rules.integer, rules.barrier)
+        return
+    fu, fv = lanes(f, at_f + step, count), lanes(f, at_f, count)
+    fm, fn = lanes(f, at_f + m, count), lanes(f, at_f + n, count)
+    if rules.model == FRICTION:
+        if far:
+            _weigh_knight(ahead, fu, fv, fm, fn, length, rules.integer, rules.barrier)
+        else:
+            _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
+        return
+    if not rules.has_friction:
+        mean[:] = 1.0
+    elif far:
+        for x in range(count):
+            mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
+    else:
+        for x in range(count):
+            mean[x] = np.float64(fu[x] + fv[x]) * 0.5
+    done = 0
+    if rules.model == TOBLER or rules.model == WALK:
+        while done + LANES <= count:
+            if rules.model == TOBLER:
+                weigh_tobler(ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            else:
+                weigh_walk(ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            done += LANES
+    if done < count:
+        out, other = lanes(ahead, done, count - done), lanes(back, done, count - done)
+        zu, zv = lanes(zu, done, count - done), lanes(zv, done, count - done)
+        along, mean = lanes(length, done, count - done), mean[done:]
+        weigh_slopes(out, 1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+        if not rules.symmetric:
+            weigh_slopes(other, -1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+
+
+@compiled
 def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
     """Weigh the first ``steps`` edges of some lanes of a row."""
     count = high - low
@@ -108,50 +163,13 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
         back = kept + (BACKWARD_TRANSPOSED if transposed else BACKWARD)
         if rules.reverse:
             ahead, back = back, ahead
+    lengths = TRANSPOSED_LENGTHS if transposed else 0
     for k in range(steps):
-        dy = STEP_DY[k]
-        dx = STEP_DX[k]
-        step = dx - dy * STRIDE
-        length = lanes(ws, at(LENGTHS, k + (TRANSPOSED_LENGTHS if transposed else 0)) + low, count)
+        length = lanes(ws, at(LENGTHS, k + lengths) + low, count)
         out = lanes(ws, at(ahead + k, row) + low, count)
-        if rules.model == ABSOLUTE_DIFFERENCE:
-            zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-            _weigh_difference(out, zu, zv, rules.integer, rules.barrier)
-            if k >= 3:
-                half = -1 if dx < 0 else 1
-                zm = lanes(ws, z - STRIDE if dy == 2 else z - STRIDE + half, count)
-                zn = lanes(ws, z - STRIDE + dx if dy == 2 else z + half, count)
-                _bar_knight(out, zm, zn, rules.integer, rules.barrier)
-            continue
-        fu, fv = lanes(ws, f + step, count), lanes(ws, f, count)
-        half = -1 if dx < 0 else 1
-        fm = lanes(ws, f - STRIDE if dy == 2 else f - STRIDE + half, count)
-        fn = lanes(ws, f - STRIDE + dx if dy == 2 else f + half, count)
-        if rules.model == FRICTION:
-            if k < 3:
-                _weigh_friction(out, fu, fv, length, rules.integer, rules.barrier)
-            else:
-                _weigh_knight(out, fu, fv, fm, fn, length, rules.integer, rules.barrier)
-            continue
-        if k < 3:
-            for x in range(count):
-                mean[x] = np.float64(fu[x] + fv[x]) * 0.5
-        else:
-            for x in range(count):
-                mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
-        if count == LANES and (rules.model == TOBLER or rules.model == WALK):
-            here, there = at(ahead + k, row), at(back + k, row)
-            along = at(LENGTHS, k + (TRANSPOSED_LENGTHS if transposed else 0))
-            if rules.model == TOBLER:
-                weigh_tobler(ws, here, there, z + step, z, mean, along, rules.coefficients)
-            else:
-                weigh_walk(ws, here, there, z + step, z, mean, along, rules.coefficients)
-            continue
-        zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-        weigh_slopes(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
-        if not rules.symmetric:
-            other = lanes(ws, at(back + k, row) + low, count)
-            weigh_slopes(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+        other = lanes(ws, at(back + k, row) + low, count)
+        dy, dx = STEP_DY[k], STEP_DX[k]
+        weigh_edges(out, other, ws, f, ws, z, STRIDE, dy, dx, length, mean[:count], rules)
 
 
 @compiled

@@ -31,7 +31,6 @@ from orograph.kernels.relax.lanes import (
     HALO,
     LANES,
     LENGTHS,
-    PAD,
     PLANE,
     PLANES,
     STEP_DX,
@@ -82,9 +81,6 @@ def _lay_out(buffer, rules):
     ws = buffer[start : start + buffer.size - 64]
     ws[: 2 * PLANE] = rules.unreached
     ws[2 * PLANE : LENGTHS * PLANE] = rules.barrier
-    if not rules.has_friction:
-        # not before: what follows the last row of a plane lies in the next
-        ws[FRICTION_PLANE * PLANE + PAD - HALO : ELEVATION * PLANE] = 1
     if rules.uniform:
         fill_lengths(ws, NO, np.int64(0), rules)
         fill_lengths(ws, YES, np.int64(0), rules)

@@ -11,7 +11,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from orograph.kernels.relax import tile as module
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.queue import ACTIVE, COUNTS, WAITING, fill, visit_blocks
 from orograph.kernels.relax.sweeps import make_workspace
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state

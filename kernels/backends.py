@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset(
-    {"dijkstra", "bidirectional_search", "near_far", "graph_parts", "tile_basins"}
-)
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_parts"})
 """Stages that no other backend does."""
 
 
@@ -68,6 +66,14 @@ class Backend(Protocol):
     @property
     def tile_forest(self) -> Callable[..., Any]:
         """As `orograph.kernels.forest.tile.tile_forest`."""
+
+    @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """As `orograph.kernels.terrain.basins.tile_basins`."""
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """As `orograph.kernels.terrain.basins.raise_cells`."""
 
     @property
     def find_components(self) -> Callable[..., Any]:
@@ -148,6 +154,20 @@ class NumbaBackend:
         from orograph.kernels.forest.tile import tile_forest
 
         return tile_forest
+
+    @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """Find the basins of a tile."""
+        from orograph.kernels.terrain.basins import tile_basins
+
+        return tile_basins
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """Raise a tile to the levels of its basins."""
+        from orograph.kernels.terrain.basins import raise_cells
+
+        return raise_cells
 
     @property
     def find_components(self) -> Callable[..., Any]:
@@ -264,6 +284,20 @@ class CudaBackend:
         from orograph.kernels.forest.cuda import tile_forest
 
         return tile_forest
+
+    @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """Find the basins of a tile."""
+        from orograph.kernels.terrain.cuda import tile_basins
+
+        return tile_basins
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """Raise a tile to the levels of its basins."""
+        from orograph.kernels.terrain.cuda import raise_cells
+
+        return raise_cells
 
     @property
     def find_components(self) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from orograph.tiles.errors import BackendError, InputError
 from orograph.tiles.memory import use_allocator
 
 if TYPE_CHECKING:
+    from orograph.kernels.device import Device
     from orograph.kernels.relax.resident import ResidentTile
     from orograph.kernels.relax.tile import TileState
 
@@ -41,6 +42,9 @@ class Backend(Protocol):
 
     def array_memory(self) -> AbstractContextManager[None]:
         """Return a context in which arrays of tiles lie in memory that copies are quick with."""
+
+    def devices(self) -> list[Device]:
+        """Return the devices of this process, the one that computes tiles first; none: the CPU."""
 
     def tile_memory_limit(self) -> int | None:
         """Return the bytes that resident tiles may take; None: a share of the process's memory."""
@@ -118,6 +122,10 @@ class NumbaBackend:
     def array_memory(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing."""
         return nullcontext()
+
+    def devices(self) -> list[Device]:
+        """Return none."""
+        return []
 
     def tile_memory_limit(self) -> int | None:
         """Return None: a share of the process's memory."""
@@ -237,6 +245,13 @@ class CudaBackend:
         from orograph.kernels.device import current_device
 
         return use_allocator(current_device().host_array)
+
+    def devices(self) -> list[Device]:
+        """Return the GPUs of this process."""
+        from orograph.kernels.device import current_device
+
+        device = current_device()
+        return [device, *device.peers()]
 
     def tile_memory_limit(self) -> int | None:
         """Return a share of the GPU's memory."""

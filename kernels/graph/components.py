@@ -38,15 +38,22 @@ def number_components(root: Any, stored: Any, labels: Any) -> Any:
     """
     numbers = np.zeros(root.size, root.dtype)
     sizes = np.empty(root.size, np.int64)
-    count = 0
+    count, begin, latest = 0, 0, 0
     for place in range(stored.size):
         first = root[stored[place]]
-        if numbers[first] == 0:
+        number = int(numbers[first])
+        if number == 0:
             sizes[count] = 0
             count += 1
+            number = count
             numbers[first] = count
-        labels[place] = numbers[first]
-        sizes[np.int64(numbers[first]) - 1] += 1
+        labels[place] = number
+        if number != latest:  # runs are added at once
+            if latest:
+                sizes[latest - 1] += place - begin
+            latest, begin = number, place
+    if latest:
+        sizes[latest - 1] += stored.size - begin
     return sizes[:count].copy()
 
 

@@ -55,8 +55,7 @@ def near_far(
     one = indices.dtype.type(1)
     listed = np.zeros(n, np.uint8)
     near = np.zeros(n + 1 + AHEAD, indices.dtype)  # a ring of n + 1: one place stays free
-    begin, end, starts = 0, 0, waiting
-    waiting = 0
+    starts, waiting = waiting, 0
     least = nothing
     for i in range(starts):
         vertex = far[i]
@@ -69,6 +68,7 @@ def near_far(
     below = least
     while waiting and least <= upto:
         bound = max(below, least) + width
+        begin, end = 0, 0  # where the ring is in the cache
         rest = nothing
         kept = 0
         for i in range(waiting):

@@ -39,12 +39,13 @@
 #define THREADS 256
 #define SCAN_THREADS 1024
 #ifndef PART
-#define PART 4096  // vertices of a part
+#define PART 1024  // vertices of a part
 #endif
 #ifndef PART_THREADS
-#define PART_THREADS 1024
+#define PART_THREADS 512
 #endif
 #define OWN (PART / PART_THREADS)  // vertices of a thread
+#define HELD 4  // arcs of a vertex that its thread holds in registers
 
 typedef long long i64;
 #if WORD_BITS == 32
@@ -182,17 +183,27 @@ extern "C" __global__ void push(const word* indptr, const word* indices, const w
   }
 }
 
+// Lower a vertex of the part by an arc; return whether it was lowered.
+__device__ __forceinline__ bool lower_within(i64* known, int head, i64 total, i64 before) {
+  if (total >= before) return false;
+  atomicMin(known + head, total);
+  return true;
+}
+
 // Relax the vertices of flagged parts: within the part to the end, then into other parts.
-extern "C" __global__ void __launch_bounds__(PART_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(PART_THREADS, 2)
 relax_parts(const word* indptr, const word* indices, const weight_type* weight, i64* cost,
             i64* relaxed, i64 n, int* flags, int* next_flags, int round, int* latest) {
-  __shared__ i64 known[PART];
+  __shared__ i64 known[PART + 1];  // the last is least: a head outside the part
   if (flags[blockIdx.x] == 0) return;
   __syncthreads();  // all have read it
   if (threadIdx.x == 0) flags[blockIdx.x] = 0;
   i64 first = (i64)blockIdx.x * PART;
   word begin[OWN], end[OWN];
   i64 before[OWN], done[OWN];
+  int heads[OWN][HELD];
+  weight_type weights[OWN][HELD];
+  if (threadIdx.x == 0) known[PART] = (i64)1 << 63;
 #pragma unroll
   for (int j = 0; j < OWN; j++) {
     int own = threadIdx.x + j * PART_THREADS;
@@ -201,6 +212,15 @@ relax_parts(const word* indptr, const word* indices, const weight_type* weight, 
     done[j] = before[j] = inside ? relaxed[first + own] : none();
     begin[j] = inside ? indptr[first + own] : 0;
     end[j] = inside ? indptr[first + own + 1] : 0;
+#pragma unroll
+    for (int a = 0; a < HELD; a++) {
+      heads[j][a] = PART;
+      weights[j][a] = 0;
+      if (begin[j] + a >= end[j]) continue;
+      i64 head = (i64)indices[begin[j] + a] - first;
+      heads[j][a] = head >= 0 && head < PART ? (int)head : PART;
+      weights[j][a] = weight_of(weight, begin[j] + a);
+    }
   }
   bool lowered;
   __syncthreads();
@@ -211,14 +231,18 @@ relax_parts(const word* indptr, const word* indices, const weight_type* weight, 
       i64 tail_cost = ((volatile i64*)known)[threadIdx.x + j * PART_THREADS];
       if (tail_cost >= done[j]) continue;
       done[j] = tail_cost;
+      i64 there[HELD];
+#pragma unroll
+      for (int a = 0; a < HELD; a++) there[a] = ((volatile i64*)known)[heads[j][a]];
+#pragma unroll
+      for (int a = 0; a < HELD; a++)
+        lowered |= lower_within(known, heads[j][a], add(tail_cost, weights[j][a]), there[a]);
 #pragma unroll 1
-      for (word arc = begin[j]; arc < end[j]; arc++) {
+      for (word arc = begin[j] + HELD; arc < end[j]; arc++) {
         i64 head = (i64)indices[arc] - first;
         if (head < 0 || head >= PART) continue;
         i64 total = add(tail_cost, weight_of(weight, arc));
-        if (total >= ((volatile i64*)known)[head]) continue;
-        atomicMin(known + head, total);
-        lowered = true;
+        lowered |= lower_within(known, (int)head, total, ((volatile i64*)known)[head]);
       }
     }
   } while (__syncthreads_or(lowered));

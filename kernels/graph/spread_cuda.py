@@ -18,7 +18,7 @@ BATCH = 16
 SOURCE = "graph/spread.cu"
 KINDS = {np.dtype(np.int32): 0, np.dtype(np.int64): 1, np.dtype(np.float64): 2}
 UNIT = 3
-PART, PART_THREADS = 4096, 1024
+PART, PART_THREADS = 1024, 512
 MOST_DEGREE = 64
 """Of graphs that are relaxed in parts, a thread a vertex; others are relaxed a thread an arc."""
 

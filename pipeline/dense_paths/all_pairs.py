@@ -29,6 +29,7 @@ from orograph.dense_paths.negative_cycle import (
     find_negative_cycle,
     without_negative_cycles,
 )
+from orograph.dense_paths.on_devices import divide_rows, solve_on_devices
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
@@ -387,10 +388,10 @@ class _MatrixEngine:
             return self.job.attributes
         whole = work.whole_generation(work.count + 64) >= 0
         here = replace(work, context=replace(work.context, cancelled=cancelled))
-        shares = [] if whole or client is not None else self._shares()
+        shares = []
+        if self.job.method == "floyd-warshall" and client is None and not whole:
+            shares = divide_rows(here, matrix.dtype)
         if shares:
-            from orograph.dense_paths.on_devices import solve_on_devices
-
             bad = solve_on_devices(here, matrix, shares, steps.count_one)
         else:
             here.begin(matrix, whole)
@@ -408,15 +409,6 @@ class _MatrixEngine:
         else:
             write(steps, generation)
         return self.job.attributes
-
-    def _shares(self) -> list[Any]:
-        """Return GPUs of this process and the rows that each holds; none: work in tiles."""
-        if self.job.method != "floyd-warshall" or self.work.backend != "cuda":
-            return []
-        from orograph.dense_paths.on_devices import divide_rows
-
-        assert isinstance(self.work, Blocks)
-        return divide_rows(self.work, self.job.matrix.dtype)
 
     def table(self) -> Table:
         """There is none."""

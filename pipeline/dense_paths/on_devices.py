@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.dense_paths.blocked import Blocks
-from orograph.kernels.device import Device, current_device
+from orograph.kernels.backends import get_backend
+from orograph.kernels.device import Device
 from orograph.kernels.minplus.closure_cuda import HeldRows, close_rows
 from orograph.kernels.minplus.product import NO_VERTEX
 
@@ -33,9 +34,8 @@ SHARE = 0.9
 
 def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int, int]]:
     """Return devices with the first and last of the rows that each is to hold; none: no room."""
-    device = current_device()
-    devices = [device, *device.peers()]
-    for count in (max(1, blocks.count // TILES_A_DEVICE), blocks.count):
+    devices = get_backend(blocks.backend).devices()
+    for count in (max(1, blocks.count // TILES_A_DEVICE), blocks.count) if devices else ():
         used = devices[:count]
         tiles = [i * blocks.count // len(used) for i in range(len(used) + 1)]
         cuts = [min(i * blocks.side, blocks.n) for i in tiles]
@@ -44,7 +44,7 @@ def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int,
         rows = max(last - first for first, last in pairwise(cuts)) + beside * blocks.side
         needed = rows * blocks.n * (dtype.itemsize + 4 * blocks.traced)
         if all(needed <= SHARE * device.free_bytes() for device in used):
-            return [(used[i], *cuts[i : i + 2]) for i in range(len(used))]
+            return list(zip(used, cuts, cuts[1:], strict=False))
     return []
 
 

@@ -468,7 +468,7 @@ def test_what_no_gpu_holds_goes_through_it_in_tiles(
     options = {"method": "floyd-warshall", "tile": 16}
     expected = og.all_pairs(graph, backend="numba", **options)
     monkeypatch.setattr(Emulator, "free_bytes", lambda _: 50 * 50 * 8)
-    monkeypatch.setattr(on_devices, "solve_on_devices", None)
+    monkeypatch.setattr(apsp, "solve_on_devices", None)
     xr.testing.assert_identical(og.all_pairs(graph, backend="cuda", **options), expected)
     assert emulated_gpu.launches > 0
 

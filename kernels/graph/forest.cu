@@ -4,7 +4,7 @@
 // forest is unique: the same edges in any order of the threads. In a round the edges whose ends have
 // come together leave the list, and of the others each is proposed to the components of both its
 // ends, which keep the least (propose); with wide keys the least weight first, then the least number
-// of an edge with that weight (propose_ties). Components are joined along the edges they keep, and
+// of an edge with that weight (propose_numbers). Components are joined along the edges they keep, and
 // these are in the forest (join_components). An edge is in the list once, with the components of its
 // ends, as they were in the round before, in place of its vertices. A component that is kept by no
 // edge has none left, so each round at least halves the components with edges, and the list is empty
@@ -151,7 +151,7 @@ extern "C" __global__ void propose(const word* a, const word* b, const word* arc
 }
 
 // With wide keys: of the edges with the least weight propose the number to the components.
-extern "C" __global__ void propose_ties(const word* a, const word* b, const word* arcs,
+extern "C" __global__ void propose_numbers(const word* a, const word* b, const word* arcs,
                                         const u64* lengths, int round, const u64* best, word* ties,
                                         const weight_type* weight, const word* edge) {
   i64 length = (i64)lengths[round + 1], step = (i64)gridDim.x * blockDim.x;

@@ -227,9 +227,9 @@ class PartHops(PartPaths):
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
         """Return the hops of all stored vertices, -1 where unreached."""
-        hops = super().join_rows(tables, column)[0]
+        hops: Array = super().join_rows(tables, column)[0]
         hops[hops == unreached(self.dtype)] = -1
-        return np.asarray(hops, np.int32 if hops.size < 2**31 else np.int64)
+        return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return how many vertices are reached and not."""

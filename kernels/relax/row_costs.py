@@ -129,19 +129,20 @@ def _weigh_lanes(ws, transposed, row, low, high, mean, rules):
             else:
                 _weigh_knight(out, fu, fv, fm, fn, length, rules.integer, rules.barrier)
             continue
-        if not rules.has_friction:
-            mean[:] = 1.0
-        elif k < 3:
-            for x in range(count):
-                mean[x] = np.float64(fu[x] + fv[x]) * 0.5
-        else:
-            for x in range(count):
-                mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
-        zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-        weigh_slopes(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
-        if not rules.symmetric:
-            other = lanes(ws, at(back + k, row) + low, count)
-            weigh_slopes(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+        if mean is not None:  # or Numba leaves this out
+            if not rules.has_friction:
+                mean[:] = 1.0
+            elif k < 3:
+                for x in range(count):
+                    mean[x] = np.float64(fu[x] + fv[x]) * 0.5
+            else:
+                for x in range(count):
+                    mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
+            zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
+            weigh_slopes(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+            if not rules.symmetric:
+                other = lanes(ws, at(back + k, row) + low, count)
+                weigh_slopes(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
 
 
 @compiled
@@ -150,7 +151,8 @@ def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
 
     The block has ``count`` rows; ``place`` is which row of the padded rasters its row 0 is, and its
     width. From rows below the block its corners can be reached. ``mean`` is scratch, float64, LANES
-    long. Eight at a time, as a call costs as much as some rows do.
+    long, or None for models that are not computed in float64. Eight at a time, as a call costs as
+    much as some rows do.
     """
     top, width = place
     first = row & ~7

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles
@@ -329,6 +329,7 @@ def minimum_spanning_forest(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -370,6 +371,10 @@ def minimum_spanning_forest(
         A writer that was killed is in nobody's way.
     wait
         False returns at once, with a `Run` to watch, wait for or cancel.
+    compute
+        False begins nothing yet. The result is a Dataset of Dask arrays, all of which one run makes
+        when they are computed; what is counted on the way is not among its attributes. With ``out``
+        it is a ``Delayed``, whose ``compute()`` writes the result and opens it.
     backend
         ``"numba"``, ``"cuda"`` or ``"auto"``; by default ``config["backend"]``.
     client
@@ -425,7 +430,9 @@ def minimum_spanning_forest(
     """
     weight = check_choice("weight", weight, WEIGHTS)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     if isinstance(elevation, Graph):
         from orograph.graphs.forest import forest_run
 
@@ -437,7 +444,11 @@ def minimum_spanning_forest(
             "shard": shard,
         }
         refuse_arguments(
-            "a graph", of_rasters, weight=weight != "max", connectivity=connectivity != 8
+            "a graph",
+            of_rasters,
+            weight=weight != "max",
+            connectivity=connectivity != 8,
+            compute=not options.compute,
         )
         run = forest_run(elevation, options)
         return run.result() if options.wait else run
@@ -449,8 +460,7 @@ def minimum_spanning_forest(
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)
 
 
 def estimate_forest(

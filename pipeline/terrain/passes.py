@@ -271,6 +271,7 @@ def pass_elevation(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -297,7 +298,7 @@ def pass_elevation(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`; there is no CUDA kernel yet.
 
     Returns
@@ -354,7 +355,9 @@ def pass_elevation(
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     problem = Passes(
         raster.nodata,
         connectivity,

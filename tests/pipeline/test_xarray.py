@@ -191,6 +191,9 @@ def test_the_accessor_calls_the_functions() -> None:
     forest = raster.orograph.minimum_spanning_forest(weight="mean")
     assert forest.attrs["weight"] == "mean"
     assert len(forest.orograph.forest_lines()) == 299
+    assert raster.orograph.fill_depressions().equals(og.fill_depressions(raster))
+    result = raster.orograph.cost_distance(START)
+    assert result.orograph.corridor(result).equals(og.corridor(result, result))
     assert "cost_distance" in dir(raster.orograph)
     assert "least cost" in raster.orograph.cost_distance.__doc__
     with pytest.raises(AttributeError, match="orograph has no 'fly' here; it has"):

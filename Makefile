@@ -26,9 +26,10 @@ lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
-# Two processes, each with whole files: their fixtures are made once.
+# Whole files to each process: their fixtures are made once. Three processes for two cores: tests of
+# clusters wait much.
 pytest: $(INSTALLED) ## the tests, among them those of docs, kernels and the wheel
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST)
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)

@@ -95,6 +95,22 @@ class Forest(Writer):
         return [int(edges.sum()), int((edges * np.arange(SIDE)).sum())]
 
 
+class Mixed(Forest):
+    """Copies a raster of one value into a store, or makes a forest there, as the number decides."""
+
+    def write(self, folder: Path, number: int, **options: Any) -> None:
+        if number % 2:
+            super().write(folder, number, **options)
+        else:
+            Ingest().write(folder, number)
+
+    def content(self, folder: Path) -> Any:
+        opened = og.open(folder / "out")
+        if "edges" in opened:
+            return super().content(folder)
+        return Ingest().content(folder)
+
+
 class Update(Writer):
     """Puts one value into a window of an index."""
 
@@ -117,6 +133,7 @@ WRITERS: dict[str, Callable[[], Writer]] = {
     "ingest": Ingest,
     "export": Export,
     "run": Forest,
+    "mixed": Mixed,
     "update": Update,
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-WRITERS = ("ingest", "export", "run", "update")
+WRITERS = ("ingest", "export", "run", "mixed", "update")
 RACES = int(os.environ.get("ORO_TEST_RACES", 30))
 KILLS = int(os.environ.get("ORO_TEST_KILLS", 200))
 """Both of each writer."""

@@ -42,6 +42,7 @@ STACK = 64 * 1024
 FLAGS = (
     *("-x", "c++", "-std=gnu++17", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden"),
     *("-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-w"),
+    *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),  # some compilers' default: the same with all
 )
 RACES = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-O1")
 

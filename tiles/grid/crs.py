@@ -24,7 +24,7 @@ def report_crs_error(what: str) -> Iterator[None]:
 
     try:
         yield
-    except CRSError as error:
+    except (CRSError, UnicodeError) as error:  # UnicodeError: no text of UTF-8
         raise InputError(f"{what}: its CRS is not understood ({error}); set another") from None
 
 

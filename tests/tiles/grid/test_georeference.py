@@ -197,7 +197,9 @@ def test_columns_before_rows_are_refused() -> None:
         Georeference.from_dataarray(array)
 
 
-@pytest.mark.parametrize("attributes", [{"crs_wkt": "none"}, {"grid_mapping_name": "none"}])
+@pytest.mark.parametrize(
+    "attributes", [{"crs_wkt": "none"}, {"crs_wkt": "\ud800"}, {"grid_mapping_name": "none"}]
+)
 def test_a_crs_that_is_not_understood_is_refused(
     attributes: dict[str, str], tmp_path: Path
 ) -> None:

@@ -342,8 +342,9 @@ def minimum_spanning_forest(
     Parameters
     ----------
     elevation : raster or Graph
-        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
-        NumPy array, the path of a store made by `ingest`, or the path of any raster file.
+        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, an
+        array of NumPy, of CuPy (a result in memory is CuPy's then), or of any library that speaks
+        DLPack, the path of a store made by `ingest`, or the path of any raster file.
     weight : {"max", "absolute_difference", "mean"}
         ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
         them. ``"mean"``: their mean height.

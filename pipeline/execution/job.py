@@ -155,6 +155,20 @@ class DatasetJob(Job[xr.Dataset]):
             {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
         )
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the first raster is of CuPy's arrays, so that a result in memory is too."""
+        return any(getattr(raster, "on_gpu", False) for raster in self.rasters[:1])
+
+    def to_gpu(self, result: xr.Dataset) -> xr.Dataset:
+        """Return a result in memory with its rasters as arrays of CuPy."""
+        import cupy
+
+        rasters = {v.name: result[v.name] for v in self.outputs}
+        return result.assign(
+            {name: raster.copy(data=cupy.asarray(raster.data)) for name, raster in rasters.items()}
+        )
+
     def create_result(self, result: Storage, token: str) -> None:
         """Lay out the empty store of the dataset."""
         create_store(

@@ -54,6 +54,7 @@ from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 from orograph.tiles.store.storage import Storage, open_storage
 
 if TYPE_CHECKING:
+    import xarray as xr
     from distributed import Client
 
 T = TypeVar("T")
@@ -83,7 +84,10 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
 
         def work_and_release() -> T:
             with held:
-                return work()
+                result = work()
+            if options.out is None and isinstance(job, DatasetJob) and job.on_gpu:
+                return cast("T", job.to_gpu(cast("xr.Dataset", result)))
+            return result
 
         return Run(work_and_release, lambda: engines[0] if engines else None, cancelled, client)
     except BaseException:
@@ -128,10 +132,9 @@ def _later(job: Job[Any], options: RunOptions) -> Any:
             "compute: False, but the result has a table, whose length is known at the end alone; "
             "leave the table out of outputs=, or give a store, such as out='x.zarr'"
         )
-    dtypes = {v.name: v.dtype for v in job.outputs}
     arrays = {
-        name: da.from_delayed(result[name].data, job.shape, dtype).rechunk(job.layout.shard)
-        for name, dtype in dtypes.items()
+        v.name: da.from_delayed(result[v.name].data, job.shape, v.dtype).rechunk(job.layout.shard)
+        for v in job.outputs
     }
     return job.dataset(arrays, {}, {})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -18,11 +19,46 @@ from orograph.tiles.raster.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 
+def is_cupy(cells: Any) -> bool:
+    """Return whether an array is CuPy's, or a Dask array is made of such."""
+    return type(getattr(cells, "_meta", cells)).__module__.partition(".")[0] == "cupy"
+
+
 def to_host(cells: Any) -> NDArray[Any]:
     """Return ``cells`` as a NumPy array; copy them if they are on a GPU."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
     return np.asarray(cells)
+
+
+def from_elsewhere(cells: Any) -> NDArray[Any]:
+    """Return the cells of another library's array, by DLPack or the interface for CUDA.
+
+    Memory of this process is shared, that of a device copied.
+
+    Raises
+    ------
+    InputError
+        If neither NumPy nor CuPy can have them.
+    """
+    if hasattr(cells, "__dlpack__"):
+        try:
+            return np.from_dlpack(cells)
+        except (BufferError, RuntimeError, TypeError) as error:
+            reason = str(error)
+        with suppress(BufferError, RuntimeError, TypeError):
+            return np.from_dlpack(cells, device="cpu", copy=True)
+    else:
+        reason = "it has no DLPack"
+    if hasattr(cells, "__cuda_array_interface__"):
+        with suppress(ImportError, AttributeError):
+            import cupy
+
+            return to_host(cupy.asarray(cells))
+    raise InputError(
+        f"{type(cells).__name__}, whose memory NumPy cannot share ({reason}); copy it to the CPU "
+        "first"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +89,8 @@ class ArrayRaster:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     tile: int | None = None
     shard: int | None = None
+    on_gpu: bool = False
+    """Whether it was an array of CuPy, so that results in memory are such too."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,6 +140,8 @@ class LazyRaster:
     path: str = ""
     tile: int | None = None
     shard: int | None = None
+    on_gpu: bool = False
+    """Whether its chunks are arrays of CuPy."""
 
     @property
     def shape(self) -> tuple[int, int]:

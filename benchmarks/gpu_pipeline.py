@@ -41,6 +41,7 @@ def operations(side: int) -> dict[str, tuple[str, str, Operation]]:
     return {
         "forest, terrain": ("terrain", "edges", og.minimum_spanning_forest),
         "forest, noise": ("noise", "edges", og.minimum_spanning_forest),
+        "filling, terrain": ("terrain", "filled", og.fill_depressions),
         "components": ("classes", "labels", og.connected_components),
         "hops": (
             "classes",

@@ -3,34 +3,38 @@
     python benchmarks/terrain_run.py --side 2048
     pip install pyflwdir cripser higra xarray-spatial
     python benchmarks/terrain_run.py --operations fill peaks
+    python benchmarks/terrain_run.py --store 8192 --workers 2      # filling from Zarr to Zarr
 
 The peers of filling are scikit-image's `reconstruction` by erosion, and if they are installed
 pyflwdir's `fill_depressions` and xarray-spatial's `fill`; those of peaks are cripser and the
 dynamics of Higra. Passes of 256 points stand beside our own minimum spanning forest. All hold the
 raster in memory; ours runs in tiles of 1024 by one thread. Calls are interleaved after a rehearsal,
 answers compared, but for Higra's, which are of another kind; figures are medians of the processor's
-time. From store to store, with workers: `benchmarks/memory.py`.
+time. From Zarr to Zarr, filling stands beside our own forest, by the time on the clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from record import Record, add_option
 from skimage.morphology import reconstruction
-from terrain import Heights, fractal, noise
+from terrain import Heights, fractal, mirrored_store, noise
 
 import orograph as og
 
 Call = Callable[[Heights], Any]
 TILE = 1024
+SURFACES = {"terrain": fractal, "noise": noise}
 
 
 def fill(heights: Heights) -> Heights:
@@ -107,18 +111,49 @@ def peers() -> dict[str, dict[str, Call]]:
     return {"fill": filling, "peaks": peaks, "passes": passes}
 
 
+def stored(options: argparse.Namespace, record: Record) -> None:
+    """Fill depressions, and make the forest, from Zarr to Zarr on a cluster."""
+    side, out = options.store, options.folder / "orograph-terrain-out.zarr"
+    operations = {"filling": og.fill_depressions, "our forest": og.minimum_spanning_forest}
+    with og.cluster(n_workers=options.workers, dashboard_address=None):
+        for surface in options.surfaces:
+            store = options.folder / f"orograph-{surface}-{side}x{side}-{TILE}.zarr"
+            mirrored_store(store, SURFACES[surface](min(side, 4096)), side, TILE)
+            speeds: dict[str, list[float]] = {who: [] for who in operations}
+            for turn in range(options.repeat + 1):
+                for who, operation in operations.items():
+                    start = time.perf_counter()
+                    operation(store, out=out, overwrite=True)
+                    if turn:
+                        speeds[who].append(side**2 / (time.perf_counter() - start) / 1e6)
+            for who, each in speeds.items():
+                what = f"{who}, {surface} {side}², Zarr to Zarr"
+                record.add(what, f"orograph, {options.workers} workers", "Mcell/s", each)
+                shown = ", ".join(f"{speed:.1f}" for speed in sorted(each))
+                median = statistics.median(each)
+                print(f"{what}, {options.workers} workers: {median:.1f} Mcell/s ({shown})")
+
+
 def main() -> None:
     calls = peers()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--operations", nargs="+", choices=calls, default=list(calls))
+    parser.add_argument("--surfaces", nargs="+", choices=SURFACES, default=list(SURFACES))
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--store", type=int, default=0, help="side of runs from Zarr to Zarr")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     add_option(parser)
     options = parser.parse_args()
     record = Record(options.record)
     og.config.set(threads=1)
-    for surface, make in (("terrain", fractal), ("noise", noise)):
-        heights = make(options.side)
+    if options.store:
+        stored(options, record)
+        record.write()
+        return
+    for surface in options.surfaces:
+        heights = SURFACES[surface](options.side)
         for operation in options.operations:
             spent: dict[str, list[float]] = {who: [] for who in calls[operation]}
             for turn in range(options.repeat + 1):

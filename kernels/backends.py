@@ -20,13 +20,12 @@ from orograph.tiles.errors import BackendError, InputError
 from orograph.tiles.memory import use_allocator
 
 if TYPE_CHECKING:
+    from orograph.kernels.device import Device
     from orograph.kernels.relax.resident import ResidentTile
     from orograph.kernels.relax.tile import TileState
 
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset(
-    {"dijkstra", "bidirectional_search", "near_far", "graph_forest", "tile_basins"}
-)
+NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_parts"})
 """Stages that no other backend does."""
 
 
@@ -43,6 +42,9 @@ class Backend(Protocol):
 
     def array_memory(self) -> AbstractContextManager[None]:
         """Return a context in which arrays of tiles lie in memory that copies are quick with."""
+
+    def devices(self) -> list[Device]:
+        """Return the devices of this process, the one that computes tiles first; none: the CPU."""
 
     def tile_memory_limit(self) -> int | None:
         """Return the bytes that resident tiles may take; None: a share of the process's memory."""
@@ -64,6 +66,14 @@ class Backend(Protocol):
     @property
     def tile_forest(self) -> Callable[..., Any]:
         """As `orograph.kernels.forest.tile.tile_forest`."""
+
+    @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """As `orograph.kernels.terrain.basins.tile_basins`."""
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """As `orograph.kernels.terrain.basins.raise_cells`."""
 
     @property
     def find_components(self) -> Callable[..., Any]:
@@ -94,6 +104,10 @@ class Backend(Protocol):
         """As `orograph.kernels.graph.components.graph_components`."""
 
     @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """As `orograph.kernels.graph.forest.spanning_forest`; the arcs may come in any order."""
+
+    @property
     def edge_components(self) -> Callable[..., Any]:
         """As `orograph.kernels.label.union_find.components`."""
 
@@ -108,6 +122,10 @@ class NumbaBackend:
     def array_memory(self) -> AbstractContextManager[None]:
         """Return a context that changes nothing."""
         return nullcontext()
+
+    def devices(self) -> list[Device]:
+        """Return none."""
+        return []
 
     def tile_memory_limit(self) -> int | None:
         """Return None: a share of the process's memory."""
@@ -136,6 +154,20 @@ class NumbaBackend:
         from orograph.kernels.forest.tile import tile_forest
 
         return tile_forest
+
+    @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """Find the basins of a tile."""
+        from orograph.kernels.terrain.basins import tile_basins
+
+        return tile_basins
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """Raise a tile to the levels of its basins."""
+        from orograph.kernels.terrain.basins import raise_cells
+
+        return raise_cells
 
     @property
     def find_components(self) -> Callable[..., Any]:
@@ -187,6 +219,13 @@ class NumbaBackend:
         return graph_components
 
     @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """Span a graph."""
+        from orograph.kernels.graph.forest import spanning_forest
+
+        return spanning_forest
+
+    @property
     def edge_components(self) -> Callable[..., Any]:
         """Join the ends of edges."""
         from orograph.kernels.label.union_find import components
@@ -206,6 +245,13 @@ class CudaBackend:
         from orograph.kernels.device import current_device
 
         return use_allocator(current_device().host_array)
+
+    def devices(self) -> list[Device]:
+        """Return the GPUs of this process."""
+        from orograph.kernels.device import current_device
+
+        device = current_device()
+        return [device, *device.peers()]
 
     def tile_memory_limit(self) -> int | None:
         """Return a share of the GPU's memory."""
@@ -240,6 +286,20 @@ class CudaBackend:
         return tile_forest
 
     @property
+    def tile_basins(self) -> Callable[..., Any]:
+        """Find the basins of a tile."""
+        from orograph.kernels.terrain.cuda import tile_basins
+
+        return tile_basins
+
+    @property
+    def raise_cells(self) -> Callable[..., Any]:
+        """Raise a tile to the levels of its basins."""
+        from orograph.kernels.terrain.cuda import raise_cells
+
+        return raise_cells
+
+    @property
     def find_components(self) -> Callable[..., Any]:
         """Find the components of a tile."""
         from orograph.kernels.label.cuda import find_components
@@ -263,7 +323,7 @@ class CudaBackend:
     @property
     def floyd_warshall_block(self) -> Callable[..., Any]:
         """Close a matrix."""
-        from orograph.kernels.minplus.cuda import floyd_warshall_block
+        from orograph.kernels.minplus.closure_cuda import floyd_warshall_block
 
         return floyd_warshall_block
 
@@ -287,6 +347,13 @@ class CudaBackend:
         from orograph.kernels.graph.components_cuda import graph_components
 
         return graph_components
+
+    @property
+    def graph_forest(self) -> Callable[..., Any]:
+        """Span a graph."""
+        from orograph.kernels.graph.forest_cuda import spanning_forest
+
+        return spanning_forest
 
     @property
     def edge_components(self) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -44,6 +44,18 @@ class Device(Protocol):
 
     def use_own_stream(self) -> None:
         """Let what the calling thread launches and copies run beside what others do."""
+
+    def active(self) -> AbstractContextManager[Any]:
+        """A context in which this device is the one that the calling thread uses."""
+
+    def peers(self) -> Sequence[Device]:
+        """The other devices of this process."""
+
+    def free_bytes(self) -> int:
+        """Bytes of memory that can still be had."""
+
+    def send(self, source: Buffer, other: Device, target: Buffer) -> None:
+        """Copy an array to one of another device, after all and before all else; does not wait."""
 
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array here, whatever it holds, of memory that copies to and from are quick with."""
@@ -85,12 +97,13 @@ class Device(Protocol):
 
 
 class CupyDevice:
-    """The GPU that CuPy uses in this process and thread."""
+    """A GPU of this process by its number; by default the one that CuPy uses in each thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int | None = None) -> None:
         import cupy
 
         self._cupy = cupy
+        self._number = number
 
     @property
     def array_module(self) -> Any:
@@ -100,6 +113,33 @@ class CupyDevice:
     def use_own_stream(self) -> None:
         """Let what the calling thread launches and copies run beside what others do."""
         self._cupy.cuda.Stream.ptds.use()
+
+    def active(self) -> AbstractContextManager[Any]:
+        """A context in which this device is the one that the calling thread uses."""
+        return nullcontext() if self._number is None else self._cupy.cuda.Device(self._number)
+
+    def peers(self) -> Sequence[Device]:
+        """The other GPUs that CUDA_VISIBLE_DEVICES leaves to this process."""
+        count, own = self._cupy.cuda.runtime.getDeviceCount(), self._cupy.cuda.Device().id
+        return [CupyDevice(number) for number in range(count) if number != own]
+
+    def free_bytes(self) -> int:
+        """Bytes of memory that are free or that CuPy keeps."""
+        with self.active():
+            free, _ = self._cupy.cuda.Device().mem_info
+            return int(free + self._cupy.get_default_memory_pool().free_bytes())
+
+    def send(self, source: Buffer, other: Device, target: Buffer) -> None:
+        """Copy an array to one of another device, after all and before all else; does not wait."""
+        with other.active():
+            ready = self._cupy.cuda.get_current_stream().record()
+        with self.active():
+            stream = self._cupy.cuda.get_current_stream()
+            stream.wait_event(ready)
+            target.data.copy_from_device_async(source.data, source.nbytes, stream)
+            done = stream.record()
+        with other.active():
+            self._cupy.cuda.get_current_stream().wait_event(done)
 
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array here, of page-locked memory that CuPy keeps for the next of this size."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 
 import orograph as og
 from orograph.execution import launch
+from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ShardWriter, StoreSink
@@ -117,6 +119,18 @@ class WatchedRaster(StoreRaster):
         if self.gate is not None:
             self.gate.enter()
         return super().read(window)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GatedGraph(Graph):
+    """Passes a gate before every part that is read."""
+
+    gate: Gate | None = None
+
+    def part_rows(self, part: int) -> Rows:
+        if self.gate is not None:
+            self.gate.enter()
+        return super().part_rows(part)
 
 
 class GatedSink(StoreSink):

@@ -31,19 +31,31 @@ def join_rows(indptr, indices, parent):
 
 
 @compiled
-def number_components(root: Any, stored: Any, numbers: Any, labels: Any) -> int:
-    """Number components from 1 by their first vertex in the source; return how many there are.
+def number_components(root: Any, stored: Any, labels: Any) -> Any:
+    """Number components from 1 by their first vertex in the source; return how large they are.
 
-    `stored` is the stored vertex at each place of the source; `numbers` (n,) is all 0.
+    `stored` is the stored vertex at each place of the source.
     """
-    count = 0
+    numbers = np.zeros(root.size, root.dtype)
+    sizes = np.empty(root.size, np.int64)
+    count, begin = 0, 0
+    latest = np.int64(0)
     for place in range(stored.size):
         first = root[stored[place]]
-        if numbers[first] == 0:
+        number = np.int64(numbers[first])
+        if number == 0:
+            sizes[count] = 0
             count += 1
+            number = count
             numbers[first] = count
-        labels[place] = numbers[first]
-    return count
+        labels[place] = number
+        if number != latest:  # runs are added at once
+            if latest:
+                sizes[latest - 1] += place - begin
+            latest, begin = number, place
+    if latest:
+        sizes[latest - 1] += stored.size - begin
+    return sizes[:count].copy()
 
 
 def graph_components(rows: tuple[Array, Array, Array]) -> Array:

@@ -5,8 +5,9 @@ component takes the least edge that leaves it, and edges whose ends have come to
 A round at least halves the components that have an edge left, so there are at most log2(n) rounds.
 
 Rows: ``indptr`` (n + 1,), ``indices``, ``weight`` and ``edge`` (arcs,), each edge both ways with
-the same weight and number; loops count for nothing. Union by linking to the smaller index, with
-path halving. Serial.
+the same weight and number, heads ascending; loops count for nothing. Union by Rem's algorithm, see
+`orograph.kernels.label.union_find`. What is kept of a list is written always, and its length grows
+or not: a branch would often be guessed wrong. Serial.
 
 Borůvka (1926); Nešetřil, Milková, Nešetřilová (2001), doi:10.1016/S0012-365X(00)00224-7.
 """
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.label.union_find import compress_paths, unite
 
 
 @compiled
@@ -29,98 +31,90 @@ def _find(parent, vertex):
 
 
 @compiled
-def _join(parent, a, b):
-    """Join the components of two vertices; return whether they were two."""
-    a, b = _find(parent, a), _find(parent, b)
-    if a == b:
-        return False
-    if a < b:
-        parent[b] = a
-    else:
-        parent[a] = b
-    return True
-
-
-@compiled
 def _first_round(indptr, indices, weight, edge, parent, chosen):
-    """Join each vertex along its least edge."""
+    """Join each vertex along its least edge; return how many edges were chosen."""
+    one = indices.dtype.type(1)
     joined = 0
-    for vertex in range(parent.size):
-        best = -1
-        for arc in range(np.int64(indptr[vertex]), np.int64(indptr[vertex + 1])):
+    for index in range(parent.size):
+        vertex = indices.dtype.type(index)
+        best = indptr[vertex]
+        found = False
+        for arc in range(indptr[vertex], indptr[vertex + one]):
             if indices[arc] == vertex:
                 continue
             if (
-                best < 0
+                not found
                 or weight[arc] < weight[best]
                 or (weight[arc] == weight[best] and edge[arc] < edge[best])
             ):
                 best = arc
-        if best >= 0 and _join(parent, vertex, indices[best]):
+                found = True
+        if found and unite(parent, vertex, indices[best]):
             chosen[joined] = best
             joined += 1
     return joined
 
 
 @compiled
-def _remaining(indptr, indices, parent, a, b, arcs):
+def _remaining(indptr, indices, weight, parent, a, b, arcs, weights):
     """List the edges between components, once each; return how many there are."""
+    one = indices.dtype.type(1)
     count = 0
-    for vertex in range(parent.size):
+    for index in range(parent.size):
+        vertex = indices.dtype.type(index)
         here = parent[vertex]
-        for arc in range(np.int64(indptr[vertex]), np.int64(indptr[vertex + 1])):
-            if indices[arc] < vertex and parent[indices[arc]] != here:
-                a[count], b[count], arcs[count] = here, parent[indices[arc]], arc
-                count += 1
+        for arc in range(indptr[vertex], indptr[vertex + one]):
+            if indices[arc] >= vertex:
+                break
+            there = parent[indices[arc]]
+            a[count], b[count], arcs[count], weights[count] = here, there, arc, weight[arc]
+            count += there != here
     return count
 
 
 @compiled
-def _round(a, b, arcs, count, weight, edge, parent, best, chosen, joined):
+def _less(weights, edge, arcs, i, k):
+    return weights[i] < weights[k] or (weights[i] == weights[k] and edge[arcs[i]] < edge[arcs[k]])
+
+
+@compiled
+def _round(a, b, arcs, weights, count, edge, parent, best, chosen, joined):
     """Join each component along its least edge; return how many edges are left and chosen."""
     for i in range(count):
-        best[a[i]] = -1
-        best[b[i]] = -1
+        best[a[i]] = i
+        best[b[i]] = i
     for i in range(count):
-        w, e = weight[arcs[i]], edge[arcs[i]]
-        for side in range(2):
-            root = a[i] if side == 0 else b[i]
-            held = best[root]
-            if (
-                held < 0
-                or w < weight[arcs[held]]
-                or (w == weight[arcs[held]] and e < edge[arcs[held]])
-            ):
-                best[root] = i
+        if _less(weights, edge, arcs, i, best[a[i]]):
+            best[a[i]] = i
+        if _less(weights, edge, arcs, i, best[b[i]]):
+            best[b[i]] = i
     for i in range(count):
-        for side in range(2):
-            if best[a[i] if side == 0 else b[i]] == i and _join(parent, a[i], b[i]):
-                chosen[joined] = arcs[i]
-                joined += 1
+        if (best[a[i]] == i or best[b[i]] == i) and unite(parent, a[i], b[i]):
+            chosen[joined] = arcs[i]
+            joined += 1
     left = 0
     for i in range(count):
         root_a, root_b = _find(parent, a[i]), _find(parent, b[i])
-        if root_a != root_b:
-            a[left], b[left], arcs[left] = root_a, root_b, arcs[i]
-            left += 1
+        a[left], b[left], arcs[left], weights[left] = root_a, root_b, arcs[i], weights[i]
+        left += root_a != root_b
     return left, joined
 
 
 @compiled
 def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
-    """Return the arcs of the forest, one an edge, int64."""
+    """Return the arcs of the forest, one an edge, of the dtype of ``indptr``."""
     n = indptr.size - 1
     parent = np.arange(n).astype(indices.dtype)
-    chosen = np.empty(n, np.int64)
+    chosen = np.empty(n, indptr.dtype)
     joined = _first_round(indptr, indices, weight, edge, parent, chosen)
-    for vertex in range(n):
-        parent[vertex] = _find(parent, parent[vertex])
-    most = indices.size // 2 + 1
+    compress_paths(parent)
+    most = indices.size // 2 + 2
     a = np.empty(most, indices.dtype)
     b = np.empty(most, indices.dtype)
-    arcs = np.empty(most, np.int64)
-    best = np.empty(n, np.int64)
-    count = _remaining(indptr, indices, parent, a, b, arcs)
+    arcs = np.empty(most, indptr.dtype)
+    weights = np.empty(most, weight.dtype)
+    best = np.empty(n, indptr.dtype)
+    count = _remaining(indptr, indices, weight, parent, a, b, arcs, weights)
     while count:
-        count, joined = _round(a, b, arcs, count, weight, edge, parent, best, chosen, joined)
+        count, joined = _round(a, b, arcs, weights, count, edge, parent, best, chosen, joined)
     return chosen[:joined]

@@ -15,15 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.prefetch import prefetch
 
 Array = npt.NDArray[Any]
+
+AHEAD = 4
+"""How many vertices before its turn a row is fetched."""
 
 
 @compiled
 def level_hops(indptr, indices, starts, most, hops):
-    """Write the least number of hops from any start, up to `most`; the others stay -1."""
+    """Write the least number of hops from any start, up to `most`; the others stay -1.
+
+    Each head is put into the queue, which then grows or not: a branch would often be guessed wrong.
+    """
     one = indices.dtype.type(1)
-    queue = np.empty(hops.size, indices.dtype)
+    queue = np.zeros(hops.size + 1 + AHEAD, indices.dtype)
     begin, end = 0, 0
     for vertex in starts:
         if hops[vertex] < 0:
@@ -32,16 +39,18 @@ def level_hops(indptr, indices, starts, most, hops):
             end += 1
     while begin < end:
         tail = queue[begin]
+        prefetch(indices, indptr[queue[begin + AHEAD]])
         begin += 1
         level = hops[tail] + 1
         if level > most:
             break
         for arc in range(indptr[tail], indptr[tail + one]):
             head = indices[arc]
-            if hops[head] < 0:
-                hops[head] = level
-                queue[end] = head
-                end += 1
+            known = hops[head]
+            queue[end] = head
+            end += known < 0
+            hops[head] = level if known < 0 else known
+            prefetch(indptr, head)
 
 
 @compiled

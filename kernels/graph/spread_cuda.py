@@ -18,6 +18,9 @@ BATCH = 16
 SOURCE = "graph/spread.cu"
 KINDS = {np.dtype(np.int32): 0, np.dtype(np.int64): 1, np.dtype(np.float64): 2}
 UNIT = 3
+PART, PART_THREADS = 1024, 512
+MOST_DEGREE = 64
+"""Of graphs that are relaxed in parts, a thread a vertex; others are relaxed a thread an arc."""
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +34,10 @@ class _Rows:
         word = np.dtype(np.uint64 if wide else np.uint32)
         self.device, self.word = device, word
         self.n, self.arcs = indptr.size - 1, indices.size
+        self.in_parts = bool(
+            (weight is None or weight.min(initial=0) >= 0)
+            and np.diff(indptr).max(initial=0) <= MOST_DEGREE
+        )
         self.indptr = device.upload(indptr.astype(word))
         self.indices = device.upload(indices.astype(word))
         self.weight = None if weight is None else device.upload(np.ascontiguousarray(weight))
@@ -61,7 +68,9 @@ def spread(
     where = device or current_device()
     on_device = _Rows(where, rows)
     keys = where.upload(_keys(cost))
-    if strategy == "active":
+    if strategy == "active" and on_device.in_parts:
+        converged = _relax_parts(on_device, starts, keys, rounds)
+    elif strategy == "active":
         converged = _push(on_device, starts, keys, rounds)
     else:
         converged = _over_all(on_device, rows[0], keys, strategy, rounds)
@@ -82,7 +91,11 @@ def graph_hops(
     cost = np.full(n, nothing)
     cost[starts] = 0
     keys = where.upload(cost)
-    _push(_Rows(where, (rows[0], rows[1], None)), np.unique(starts), keys, min(most, n))
+    on_device = _Rows(where, (rows[0], rows[1], None))
+    if on_device.in_parts and most >= n:
+        _relax_parts(on_device, starts, keys, n)
+    else:
+        _push(on_device, np.unique(starts), keys, min(most, n))
     found = where.download(keys)
     found[found == nothing] = -1
     return found.astype(np.int32 if n < 2**31 else np.int64)
@@ -118,6 +131,31 @@ def _push(rows: _Rows, starts: Array, keys: Buffer, rounds: int) -> bool:
                 (rows.indptr, rows.indices, rows.weight, keys, active, sums, following, counts,
                  np.int32(parity), listed, np.uint32(done)),
             )  # fmt: skip
+
+
+def _relax_parts(rows: _Rows, starts: Array, keys: Buffer, rounds: int) -> bool:
+    """Relax parts with active vertices round by round; return whether none is left."""
+    device, xp = rows.device, rows.device.array_module
+    part_count = blocks_for(rows.n, PART)
+    first = np.zeros(part_count, np.int32)
+    first[starts // PART] = 1
+    flags = device.upload(first), xp.zeros(part_count, np.int32)
+    nothing = unreached(np.dtype(np.float64 if rows.defines["WEIGHT"] == 2 else np.int64))
+    relaxed = device.upload(np.full(rows.n, nothing).view(np.int64))
+    latest = xp.zeros(1, np.int32)
+    defines = {**rows.defines, "PART": PART, "PART_THREADS": PART_THREADS}
+    for done in range(rounds):
+        arguments = (
+            *(rows.indptr, rows.indices, rows.weight, keys, relaxed, np.int64(rows.n)),
+            *(flags[done % 2], flags[1 - done % 2], np.int32(done + 1), latest),
+        )
+        device.launch(
+            SOURCE, "relax_parts", part_count, (PART_THREADS,), arguments, defines=defines
+        )
+        checked = (done + 1) % BATCH == 0 or done + 1 == rounds
+        if checked and int(device.download(latest)[0]) <= done:
+            return True
+    return False
 
 
 def _over_all(rows: _Rows, indptr: Array, keys: Buffer, strategy: str, rounds: int) -> bool:

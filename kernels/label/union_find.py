@@ -43,7 +43,10 @@ Ends = npt.NDArray[np.integer[Any]]
 
 @compiled
 def unite(parent, a, b):
-    """Join the sets of two vertices under the smaller root, by Rem's algorithm with splicing."""
+    """Join the sets of two vertices under the smaller root; return whether they were two.
+
+    Rem's algorithm with splicing.
+    """
     up_a = parent[a]
     up_b = parent[b]
     while up_a != up_b:
@@ -52,9 +55,10 @@ def unite(parent, a, b):
             up_a, up_b = up_b, up_a
         parent[a] = up_b
         if a == up_a:
-            return
+            return True
         a = up_a
         up_a = parent[a]
+    return False
 
 
 @compiled

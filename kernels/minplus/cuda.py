@@ -1,4 +1,4 @@
-"""Min-plus products and closures on a GPU: the host's side of minplus.cu."""
+"""Min-plus products on a GPU: the host's side of minplus.cu."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.device import Buffer, Device, blocks_for, current_device
-from orograph.kernels.minplus.closure import LARGE_STEP, STEP
+from orograph.kernels.device import Buffer, Device, current_device
 from orograph.kernels.minplus.lanes import BARRIER
-from orograph.kernels.minplus.product import check_element, check_matrix
+from orograph.kernels.minplus.product import check_element, check_matrix, has_signs
 
 Array = npt.NDArray[Any]
 
@@ -34,10 +33,16 @@ class Part(NamedTuple):
         return Part(self.buffer, self.at + rows * self.stride + columns, self.stride)
 
 
-def _launch(
-    device: Device, dtype: Any, kernel: str, grid: tuple[int, ...], *arguments: Any
+def launch(
+    device: Device, dtype: Any, kernel: str, grid: tuple[int, ...], *arguments: Any, signed: bool
 ) -> None:
+    """Launch a kernel of minplus.cu; a `Part` stands for a buffer, an offset and a stride.
+
+    ``signed``: whether a float may have its sign bit set.
+    """
     defines = {"ELEMENT": ELEMENTS[np.dtype(dtype).name]}
+    if defines["ELEMENT"] == 0 and not signed:
+        defines["SIGNED"] = 0
     flat: list[Any] = []
     for argument in arguments:
         if isinstance(argument, Part):
@@ -56,6 +61,8 @@ def product_on_device(
     stop: Buffer,
     before: Part | None = None,
     before_b: Part | None = None,
+    *,
+    signed: bool = True,
 ) -> None:
     """Lower a part of a matrix by a product; asynchronous.
 
@@ -68,6 +75,8 @@ def product_on_device(
         The kernel returns at once unless it holds -1.
     before, before_b : Part, optional
         Predecessors of C and of B, int32.
+    signed : bool
+        Whether an element of A or B may be a float with its sign bit set.
     """
     rows, columns, depth = shape
     if rows == 0 or columns == 0 or depth == 0:
@@ -77,105 +86,10 @@ def product_on_device(
     grid = (-(-columns // TILE_COLUMNS), -(-rows // tall))
     sizes = np.int32(rows), np.int32(columns), np.int32(depth)
     if before is None or before_b is None:
-        _launch(device, dtype, "lower_product", grid, c, a, b, *sizes, stop)
+        launch(device, dtype, "lower_product", grid, c, a, b, *sizes, stop, signed=signed)
     else:
-        kernel = "lower_product_traced"
-        _launch(device, dtype, kernel, grid, c, a, b, *sizes, stop, before, before_b)
-
-
-class _Closure:
-    """The closure of a matrix on the device, in the steps of closure.py."""
-
-    def __init__(
-        self, device: Device, a: Buffer, n: int, before: Buffer | None, tolerance: float
-    ) -> None:
-        empty = device.array_module.empty
-        self.device = device
-        self.dtype = a.dtype
-        self.n = n
-        self.a = Part(a, 0, n)
-        self.before = None if before is None else Part(before, 0, n)
-        self.tolerance = self.dtype.type(tolerance)
-        self.stop = device.upload(np.full(1, -1, np.int32))
-        width = min(n, LARGE_STEP if n > 2 * LARGE_STEP else STEP)
-        # a copy of the rows or the columns of a step
-        self.panel = empty(width * n, self.dtype)
-        self.traces = empty(1 if before is None else width * n, np.int32)
-
-    def run(self) -> None:
-        """Launch the steps of `orograph.kernels.minplus.closure.close`."""
-        n = self.n
-        large = LARGE_STEP if n > 2 * LARGE_STEP else n
-        for first in range(0, n, large):
-            size = min(large, n - first)
-            for k in range(0, size, STEP):
-                m = min(STEP, size - k)
-                self._close_diagonal(first + k, m)
-                self._pass_through(first, size, first + k, m)
-            if size < n:
-                self._pass_through(0, n, first, size)
-
-    def _close_diagonal(self, k: int, m: int) -> None:
-        before = self.before or Part(self.traces, 0, 1)
-        traced = np.int32(self.before is not None)
-        if self.before is not None:
-            before = before.moved(k, k)
-        number = np.int32(k)
-        arguments = (np.int32(m), self.tolerance, number, self.stop, before, traced)
-        _launch(self.device, self.dtype, "close_diagonal", (1,), self.a.moved(k, k), *arguments)
-
-    def _pass_through(self, first: int, size: int, k: int, m: int) -> None:
-        """Lower paths between ``size`` vertices by paths through m of them, which are closed."""
-        last, end = first + size, k + m
-        sides = [(first, k - first), (end, last - end)]
-        diagonal = self.a.moved(k, k)
-        before = self.before
-        traces = None if before is None else Part(self.traces, 0, size)
-        if before is not None and traces is not None:
-            self._copy("copy_predecessors", traces, before.moved(k, first), m, size)
-        for x, w in sides:
-            panel = Part(self.panel, 0, max(w, 1))
-            self._copy("copy_part", panel, self.a.moved(k, x), m, w)
-            self._product(k, x, m, w, diagonal, panel, m, traces, x - first)
-        if before is not None and traces is not None:
-            self._copy("copy_predecessors", traces, before.moved(k, first), m, size)
-        for y, h in sides:
-            panel = Part(self.panel, 0, m)
-            self._copy("copy_part", panel, self.a.moved(y, k), h, m)
-            self._product(y, k, h, m, panel, diagonal, m, traces, k - first)
-        for y, h in sides:
-            for x, w in sides:
-                column, row = self.a.moved(y, k), self.a.moved(k, x)
-                self._product(y, x, h, w, column, row, m, traces, x - first)
-
-    def _product(
-        self, y: int, x: int, h: int, w: int, a: Part, b: Part, m: int, traces: Part | None, at: int
-    ) -> None:
-        before = None if self.before is None else self.before.moved(y, x)
-        before_b = None if traces is None else traces.moved(0, at)
-        c = self.a.moved(y, x)
-        product_on_device(self.device, c, a, b, (h, w, m), self.stop, before, before_b)
-
-    def _copy(self, kernel: str, target: Part, source: Part, rows: int, columns: int) -> None:
-        if rows and columns:
-            grid = (min(blocks_for(rows * columns, THREADS)[0], 4096),)
-            sizes = np.int32(rows), np.int32(columns)
-            _launch(self.device, self.dtype, kernel, grid, target, source, *sizes)
-
-
-def close_on_device(
-    device: Device, a: Buffer, n: int, before: Buffer | None = None, tolerance: float = 0.0
-) -> Buffer:
-    """Replace a flat n x n matrix on the device by its closure; asynchronous.
-
-    Returns
-    -------
-    (1,) int32 on the device
-        A vertex on a negative cycle, or -1.
-    """
-    closure = _Closure(device, a, n, before, tolerance)
-    closure.run()
-    return closure.stop
+        arguments = c, a, b, *sizes, stop, before, before_b
+        launch(device, dtype, "lower_product_traced", grid, *arguments, signed=signed)
 
 
 def minplus(
@@ -188,7 +102,7 @@ def minplus(
     signed: bool | None = None,
     device: Device | None = None,
 ) -> Array:
-    """Return what `orograph.kernels.minplus.product.minplus` does; ``signed`` has no effect."""
+    """Return what `orograph.kernels.minplus.product.minplus` does."""
     device = device or current_device()
     check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]
@@ -205,33 +119,9 @@ def minplus(
         q = Part(device.upload(before_b.reshape(-1)), 0, m)
     stop = device.upload(np.full(1, -1, np.int32))
     parts = Part(c, 0, m), Part(first, 0, depth), Part(second, 0, m)
-    product_on_device(device, *parts, (n, m, depth), stop, p, q)
+    signed = has_signs(a, b) if signed is None else signed
+    product_on_device(device, *parts, (n, m, depth), stop, p, q, signed=signed)
     out[...] = device.download(c).reshape(n, m)
     if before is not None and p is not None:
         before[...] = device.download(p.buffer).reshape(n, m)
     return out
-
-
-def floyd_warshall_block(
-    a: Array,
-    *,
-    before: Array | None = None,
-    tolerance: float = 0.0,
-    device: Device | None = None,
-) -> int | None:
-    """Do what `orograph.kernels.minplus.closure.floyd_warshall_block` does, on a GPU."""
-    device = device or current_device()
-    check_element(a.dtype)
-    n = a.shape[0]
-    check_matrix("a", a, a.dtype, (n, n))
-    p = None
-    if before is not None:
-        check_matrix("before", before, np.int32, (n, n))
-        p = device.upload(before.reshape(-1))
-    matrix = device.upload(a.reshape(-1))
-    stop = close_on_device(device, matrix, n, p, tolerance)
-    a[...] = device.download(matrix).reshape(n, n)
-    if before is not None and p is not None:
-        before[...] = device.download(p).reshape(n, n)
-    bad = int(device.download(stop)[0])
-    return None if bad < 0 else bad

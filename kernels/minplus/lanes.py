@@ -159,14 +159,15 @@ def tile_columns(dtype: npt.DTypeLike) -> int:
 
 @intrinsic
 def lift(typingctx, value):
-    """Return a value as panels hold it: integer barriers are raised to 2 * BARRIER.
+    """Return a value as panels hold it: integer barriers raised to 2 * BARRIER, -0.0 as 0.0.
 
-    A barrier plus a negative weight is then still a barrier.
+    A barrier plus a negative weight is then still a barrier, and no sum is -0.0: zeros are the same
+    in whatever order sums are compared.
     """
 
     def codegen(context, builder, signature, args):
         if not isinstance(signature.args[0], types.Integer):
-            return args[0]
+            return builder.fadd(args[0], ir.Constant(args[0].type, 0.0))
         barred = builder.icmp_signed(">=", args[0], _number(BARRIER))
         return builder.select(barred, _number(2 * BARRIER), args[0])
 

@@ -6,8 +6,9 @@
 //
 // *lower_product, lower_product_traced.* A thread block computes a tile of C; each thread holds
 // some of its elements in registers. A and B pass through shared memory, STEPS values of k at a
-// time: A transposed, so that a thread's rows are adjacent and broadcast, and B as it is, with a
-// thread's columns LANES apart so that those of a warp are adjacent. Register tiling as in
+// time, A transposed: while one panel of each is used, the next is read into registers and written
+// to the other buffer. Elements go in packs of 16 bytes; the rows, and the columns, of a thread are
+// packs that lie a pack a lane apart, so that lanes read adjacent packs. Register tiling as in
 // CuTropicalGEMM and in Volkov and Demmel, doi:10.1109/SC.2008.5214359. With predecessors each
 // element keeps the last k that lowered it, and is set to that row's predecessor at the end.
 // *close_diagonal.* One thread block computes the closure of up to STEP vertices in shared memory,
@@ -15,16 +16,22 @@
 //
 // Arrays: flat, with the offset of the first element and the length of a row; 64-bit offsets.
 // Elements are float32, float64 or int64 (ELEMENT 0, 1, 2). A missing path is infinity, or 2^60 or
-// more, which is raised to 2^61 when it is read. C shares no memory with A or B. `stop` holds the
-// first vertex that was found on a negative cycle, or -1; kernels return at once if it holds a
+// more, which is raised to 2^61 when it is read; -0 is read as 0, so no sum is -0, and `fminf` takes
+// the same zero in any order. C holds no NaN. SIGNED 0: no float has its sign bit set; floats are
+// then compared as integers, of which Hopper takes the least of three in one instruction.
+// C shares no memory with A or B. `stop` holds the first vertex that was found on a negative cycle, or -1; kernels return at once if it holds a
 // vertex. No atomics: each element of C belongs to one thread. Loops run over k alone.
 // variant: -DELEMENT=1
 // variant: -DELEMENT=2
+// variant: -DSIGNED=0
 #ifndef ELEMENT
 #define ELEMENT 0
 #endif
+#ifndef SIGNED
+#define SIGNED 1
+#endif
 #define STEP 64    // as in closure.py: vertices of a step
-#define STEPS 16   // values of k in shared memory
+#define STEPS 8    // values of k in a panel in shared memory
 #define LANES 16   // threads of a tile, per direction
 #define THREADS (LANES * LANES)
 #define ACROSS 8   // columns per thread
@@ -59,7 +66,26 @@ __device__ __forceinline__ element infinity() {
   return __longlong_as_double(0x7FF0000000000000LL);
 }
 #endif
-__device__ __forceinline__ element lift(element value) { return value; }
+__device__ __forceinline__ element lift(element value) { return value + 0; }
+#endif
+
+// The form in which elements of C are compared.
+#if ELEMENT == 0 && !SIGNED
+typedef int held_element;
+__device__ __forceinline__ int hold(float value) { return __float_as_int(value); }
+__device__ __forceinline__ float release(int bits) { return __int_as_float(bits); }
+__device__ __forceinline__ int least(float sum, int held) { return min(hold(sum), held); }
+#else
+typedef element held_element;
+__device__ __forceinline__ element hold(element value) { return value; }
+__device__ __forceinline__ element release(element value) { return value; }
+__device__ __forceinline__ element least(element sum, element held) {
+#if ELEMENT == 0
+  return fminf(sum, held);
+#else
+  return sum < held ? sum : held;
+#endif
+}
 #endif
 
 struct Part {
@@ -70,115 +96,221 @@ __device__ __forceinline__ i64 place(Part part, int row, int column) {
   return part.at + row * part.stride + column;
 }
 
-// Copy STEPS columns of some rows of A, transposed, and STEPS rows of B to shared memory.
-template <int ROWS>
-__device__ __forceinline__ void read_panels(const element* a, Part a_part, const element* b,
-                                            Part b_part, int top, int left, int begin, int rows,
-                                            int columns, int depth,
-                                            element (*a_panel)[ROWS + 1],
-                                            element (*b_panel)[TILE_COLUMNS]) {
-  for (int n = threadIdx.x; n < ROWS * STEPS; n += THREADS) {
-    int row = n / STEPS, k = n % STEPS;
-    bool inside = top + row < rows && begin + k < depth;
-    a_panel[k][row] = inside ? lift(a[place(a_part, top + row, begin + k)]) : infinity();
+constexpr int PACK = 16 / sizeof(element);
+struct __align__(16) Pack {
+  element at[PACK];
+};
+
+// Return whether the packs of a matrix begin at multiples of 16 bytes.
+__device__ __forceinline__ bool is_aligned(const void* first, i64 stride) {
+  return ((i64)first | stride * (i64)sizeof(element)) % 16 == 0;
+}
+
+// A matrix that is read a pack at a time: infinite beyond its last row and column.
+struct Operand {
+  const element* first;
+  i64 stride;
+  int rows, columns;
+  bool aligned;
+
+  __device__ Operand(const element* data, i64 at, i64 stride, int rows, int columns)
+      : first(data + at), stride(stride), rows(rows), columns(columns),
+        aligned(is_aligned(data + at, stride)) {}
+
+  __device__ __forceinline__ Pack read(int row, int column) const {
+    Pack pack;
+    const element* here = first + row * stride + column;
+    if (aligned && row < rows && column + PACK <= columns) {
+      pack = *(const Pack*)here;
+    } else {
+#pragma unroll
+      for (int i = 0; i < PACK; i++)
+        pack.at[i] = row < rows && column + i < columns ? here[i] : infinity();
+    }
+    return pack;
   }
-  for (int n = threadIdx.x; n < STEPS * TILE_COLUMNS; n += THREADS) {
-    int k = n / TILE_COLUMNS, column = n % TILE_COLUMNS;
-    bool inside = left + column < columns && begin + k < depth;
-    b_panel[k][column] = inside ? lift(b[place(b_part, begin + k, left + column)]) : infinity();
+};
+
+// The place in a tile of a thread's element: packs of PACK, a pack a lane apart.
+__device__ __forceinline__ int spread_out(int lane, int i) {
+  return i / PACK * (LANES * PACK) + lane * PACK + i % PACK;
+}
+
+// Panels of A, transposed, and B, each STEPS values of k, and how a thread fills them.
+template <int HEIGHT> struct Panels {
+  static constexpr int A_PACKS = HEIGHT * STEPS / PACK, B_PACKS = STEPS * TILE_COLUMNS / PACK;
+  static constexpr int A_EACH = (A_PACKS + THREADS - 1) / THREADS;
+  static constexpr int B_EACH = (B_PACKS + THREADS - 1) / THREADS;
+  struct Fetched {
+    Pack a[A_EACH], b[B_EACH];
+  };
+  __align__(16) element a[2][STEPS][HEIGHT + PACK];
+  __align__(16) element b[2][STEPS][TILE_COLUMNS];
+
+  static __device__ __forceinline__ void fetch(const Operand& a, const Operand& b, int top,
+                                               int left, int begin, Fetched& into) {
+#pragma unroll
+    for (int m = 0; m < A_EACH; m++) {
+      int n = threadIdx.x + m * THREADS;
+      if (n < A_PACKS)
+        into.a[m] = a.read(top + n / (STEPS / PACK), begin + n % (STEPS / PACK) * PACK);
+    }
+#pragma unroll
+    for (int m = 0; m < B_EACH; m++) {
+      int n = threadIdx.x + m * THREADS;
+      if (n < B_PACKS)
+        into.b[m] = b.read(begin + n / (TILE_COLUMNS / PACK), left + n % (TILE_COLUMNS / PACK) * PACK);
+    }
+  }
+
+  __device__ __forceinline__ void fill(int buffer, const Fetched& from) {
+#pragma unroll
+    for (int m = 0; m < A_EACH; m++) {
+      int n = threadIdx.x + m * THREADS;
+      if (n >= A_PACKS) break;
+#pragma unroll
+      for (int i = 0; i < PACK; i++)
+        a[buffer][n % (STEPS / PACK) * PACK + i][n / (STEPS / PACK)] = lift(from.a[m].at[i]);
+    }
+#pragma unroll
+    for (int m = 0; m < B_EACH; m++) {
+      int n = threadIdx.x + m * THREADS;
+      if (n >= B_PACKS) break;
+      Pack lifted;
+#pragma unroll
+      for (int i = 0; i < PACK; i++) lifted.at[i] = lift(from.b[m].at[i]);
+      *(Pack*)&b[buffer][n / (TILE_COLUMNS / PACK)][n % (TILE_COLUMNS / PACK) * PACK] = lifted;
+    }
+  }
+};
+
+// Copy a thread's COUNT elements of a row of a panel.
+template <int COUNT>
+__device__ __forceinline__ void take(const element* row, int lane, element (&into)[COUNT]) {
+#pragma unroll
+  for (int g = 0; g < COUNT; g += PACK) {
+    Pack pack = *(const Pack*)(row + spread_out(lane, g));
+#pragma unroll
+    for (int i = 0; i < PACK; i++) into[g + i] = pack.at[i];
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+// Lower a tile of C by a product; with TRACED also tell the k through which each was lowered.
+template <int HIGH, bool TRACED>
+__device__ __forceinline__ void lower_tile(const Operand& a, const Operand& b, int top, int left,
+                                           held_element (&held)[HIGH][ACROSS],
+                                           int (&through)[HIGH][ACROSS]) {
+  constexpr int TOGETHER = TRACED || PACK == 2 ? 1 : 2;  // values of k, for the least of three
+  __shared__ Panels<HIGH * LANES> panels;
+  typename Panels<HIGH * LANES>::Fetched fetched;
+  int down_lane = threadIdx.x / LANES, across_lane = threadIdx.x % LANES, buffer = 0;
+  panels.fetch(a, b, top, left, 0, fetched);
+  panels.fill(0, fetched);
+  __syncthreads();
+  for (int begin = 0; begin < a.columns; begin += STEPS) {
+    bool more = begin + STEPS < a.columns;
+    if (more) panels.fetch(a, b, top, left, begin + STEPS, fetched);
+#pragma unroll
+    for (int k = 0; k < STEPS; k += TOGETHER) {
+      element down[TOGETHER][HIGH], across[TOGETHER][ACROSS];
+#pragma unroll
+      for (int t = 0; t < TOGETHER; t++) {
+        take(panels.a[buffer][k + t], down_lane, down[t]);
+        take(panels.b[buffer][k + t], across_lane, across[t]);
+      }
+#pragma unroll
+      for (int i = 0; i < HIGH; i++)
+#pragma unroll
+        for (int j = 0; j < ACROSS; j++)
+#pragma unroll
+          for (int t = 0; t < TOGETHER; t++) {
+            element sum = down[t][i] + across[t][j];
+            if (TRACED && hold(sum) < held[i][j]) through[i][j] = begin + k;
+            held[i][j] = least(sum, held[i][j]);
+          }
+    }
+    if (more) panels.fill(1 - buffer, fetched);
+    buffer = 1 - buffer;
+    __syncthreads();
+  }
+}
+
+// Read a thread's elements of C.
+template <int HIGH>
+__device__ __forceinline__ void read_tile(const Operand& c, int top, int left,
+                                          held_element (&held)[HIGH][ACROSS]) {
+  int down_lane = threadIdx.x / LANES, across_lane = threadIdx.x % LANES;
+#pragma unroll
+  for (int i = 0; i < HIGH; i++)
+#pragma unroll
+    for (int g = 0; g < ACROSS; g += PACK) {
+      Pack pack = c.read(top + spread_out(down_lane, i), left + spread_out(across_lane, g));
+#pragma unroll
+      for (int j = 0; j < PACK; j++) held[i][g + j] = hold(pack.at[j]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
 lower_product(element* c, i64 c_at, i64 c_stride, const element* a, i64 a_at, i64 a_stride,
               const element* b, i64 b_at, i64 b_stride, int rows, int columns, int depth,
               const int* stop) {
-  constexpr int ROWS = LANES * DOWN;
-  __shared__ element a_panel[STEPS][ROWS + 1];
-  __shared__ element b_panel[STEPS][TILE_COLUMNS];
   if (*stop >= 0) return;
-  Part c_part = {c_at, c_stride}, a_part = {a_at, a_stride}, b_part = {b_at, b_stride};
-  int top = blockIdx.y * ROWS, left = blockIdx.x * TILE_COLUMNS;
-  int first = threadIdx.x / LANES * DOWN, lane = threadIdx.x % LANES;
-  element held[DOWN][ACROSS];
+  int top = blockIdx.y * LANES * DOWN, left = blockIdx.x * TILE_COLUMNS;
+  Operand whole(c, c_at, c_stride, rows, columns);
+  held_element held[DOWN][ACROSS];
+  int through[DOWN][ACROSS];
+  read_tile(whole, top, left, held);
+  lower_tile<DOWN, false>(Operand(a, a_at, a_stride, rows, depth),
+                          Operand(b, b_at, b_stride, depth, columns), top, left, held, through);
+  int down_lane = threadIdx.x / LANES, across_lane = threadIdx.x % LANES;
+#pragma unroll
   for (int i = 0; i < DOWN; i++)
-    for (int j = 0; j < ACROSS; j++) {
-      int row = top + first + i, column = left + lane + j * LANES;
-      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : infinity();
-    }
-  for (int begin = 0; begin < depth; begin += STEPS) {
-    read_panels<ROWS>(a, a_part, b, b_part, top, left, begin, rows, columns, depth, a_panel,
-                      b_panel);
-    __syncthreads();
 #pragma unroll
-    for (int k = 0; k < STEPS; k++) {
-      element down[DOWN], across[ACROSS];
+    for (int g = 0; g < ACROSS; g += PACK) {
+      int row = top + spread_out(down_lane, i), column = left + spread_out(across_lane, g);
+      element* here = c + c_at + row * c_stride + column;
+      Pack pack;
 #pragma unroll
-      for (int i = 0; i < DOWN; i++) down[i] = a_panel[k][first + i];
+      for (int j = 0; j < PACK; j++) pack.at[j] = release(held[i][g + j]);
+      if (row >= rows) continue;
+      if (whole.aligned && column + PACK <= columns) {
+        *(Pack*)here = pack;
+      } else {
 #pragma unroll
-      for (int j = 0; j < ACROSS; j++) across[j] = b_panel[k][lane + j * LANES];
-#pragma unroll
-      for (int i = 0; i < DOWN; i++)
-#pragma unroll
-        for (int j = 0; j < ACROSS; j++) {
-          element sum = down[i] + across[j];
-          held[i][j] = sum < held[i][j] ? sum : held[i][j];
-        }
-    }
-    __syncthreads();
-  }
-  for (int i = 0; i < DOWN; i++)
-    for (int j = 0; j < ACROSS; j++) {
-      int row = top + first + i, column = left + lane + j * LANES;
-      if (row < rows && column < columns) c[place(c_part, row, column)] = held[i][j];
+        for (int j = 0; j < PACK; j++)
+          if (column + j < columns) here[j] = pack.at[j];
+      }
     }
 }
 
 // As lower_product; where an element of C is lowered through k, its predecessor, in `before`, is
 // set to that of B's element in row k, in `before_b`.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
 lower_product_traced(element* c, i64 c_at, i64 c_stride, const element* a, i64 a_at, i64 a_stride,
                      const element* b, i64 b_at, i64 b_stride, int rows, int columns, int depth,
                      const int* stop, int* before, i64 p_at, i64 p_stride, const int* before_b,
                      i64 q_at, i64 q_stride) {
-  constexpr int ROWS = LANES * DOWN_TRACED;
-  __shared__ element a_panel[STEPS][ROWS + 1];
-  __shared__ element b_panel[STEPS][TILE_COLUMNS];
   if (*stop >= 0) return;
-  Part c_part = {c_at, c_stride}, a_part = {a_at, a_stride}, b_part = {b_at, b_stride};
-  Part p_part = {p_at, p_stride}, q_part = {q_at, q_stride};
-  int top = blockIdx.y * ROWS, left = blockIdx.x * TILE_COLUMNS;
-  int first = threadIdx.x / LANES * DOWN_TRACED, lane = threadIdx.x % LANES;
-  element held[DOWN_TRACED][ACROSS];
+  Part c_part = {c_at, c_stride}, p_part = {p_at, p_stride}, q_part = {q_at, q_stride};
+  int top = blockIdx.y * LANES * DOWN_TRACED, left = blockIdx.x * TILE_COLUMNS;
+  held_element held[DOWN_TRACED][ACROSS];
   int through[DOWN_TRACED][ACROSS];
+  read_tile(Operand(c, c_at, c_stride, rows, columns), top, left, held);
+#pragma unroll
   for (int i = 0; i < DOWN_TRACED; i++)
-    for (int j = 0; j < ACROSS; j++) {
-      int row = top + first + i, column = left + lane + j * LANES;
-      held[i][j] = row < rows && column < columns ? c[place(c_part, row, column)] : infinity();
-      through[i][j] = -1;
-    }
-  for (int begin = 0; begin < depth; begin += STEPS) {
-    read_panels<ROWS>(a, a_part, b, b_part, top, left, begin, rows, columns, depth, a_panel,
-                      b_panel);
-    __syncthreads();
 #pragma unroll
-    for (int k = 0; k < STEPS; k++)
+    for (int j = 0; j < ACROSS; j++) through[i][j] = -1;
+  lower_tile<DOWN_TRACED, true>(Operand(a, a_at, a_stride, rows, depth),
+                                Operand(b, b_at, b_stride, depth, columns), top, left, held,
+                                through);
+  int down_lane = threadIdx.x / LANES, across_lane = threadIdx.x % LANES;
 #pragma unroll
-      for (int i = 0; i < DOWN_TRACED; i++)
-#pragma unroll
-        for (int j = 0; j < ACROSS; j++) {
-          element sum = a_panel[k][first + i] + b_panel[k][lane + j * LANES];
-          bool less = sum < held[i][j];
-          held[i][j] = less ? sum : held[i][j];
-          through[i][j] = less ? begin + k : through[i][j];
-        }
-    __syncthreads();
-  }
   for (int i = 0; i < DOWN_TRACED; i++)
+#pragma unroll
     for (int j = 0; j < ACROSS; j++) {
-      int row = top + first + i, column = left + lane + j * LANES;
+      int row = top + spread_out(down_lane, i), column = left + spread_out(across_lane, j);
       if (through[i][j] >= 0 && row < rows && column < columns) {
-        c[place(c_part, row, column)] = held[i][j];
+        c[place(c_part, row, column)] = release(held[i][j]);
         before[place(p_part, row, column)] = before_b[place(q_part, through[i][j], column)];
       }
     }

@@ -9,7 +9,7 @@ and one minimum per sum.
 
 *Why it is deterministic.* Each sum is rounded once and their minimum is taken, so the bits of a
 product do not depend on tile sizes. NaN (infinity minus infinity) is not less than any number, so
-it changes nothing.
+it changes nothing. -0.0 in A or B counts as 0.0. C holds no NaN.
 
 *Arrays.* float64, float32 or int64. A missing path is infinity, or in integers ``BARRIER`` (2**60)
 or more. Packing raises barriers to 2**61, so a barrier plus a weight between -2**59 and 2**59 stays

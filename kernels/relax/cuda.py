@@ -334,12 +334,7 @@ class DeviceTile:
 
 def memory_for_tiles(device: cuda.Device | None = None) -> int:
     """Bytes of a device that the tiles of a run may keep between visits."""
-    device = device or cuda.current_device()
-    gpu = getattr(device.array_module, "cuda", None)
-    if gpu is None:
-        return 2**62  # this machine's memory, in tests
-    free, _ = gpu.Device().mem_info
-    return int(SHARE * (free + device.array_module.get_default_memory_pool().free_bytes()))
+    return int(SHARE * (device or cuda.current_device()).free_bytes())
 
 
 def _first_kept(bound: float, state: TileState) -> Any:

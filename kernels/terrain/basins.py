@@ -48,10 +48,11 @@ def _first_of_groups(lower: int, connectivity: int) -> int:
     return sum(1 << i for i in own if i == min(j for j in own if group[j] == group[i]))
 
 
-_GROUPS = {
+FIRST_OF_GROUPS = {
     connectivity: np.array([_first_of_groups(m, connectivity) for m in range(256)], np.uint8)
     for connectivity in (4, 8)
 }
+"""The first neighbour of each group, one bit each, by connectivity and set of lower neighbours."""
 
 
 @compiled
@@ -218,7 +219,7 @@ def tile_basins(
     labels = np.empty((h, w), np.int32)
     pits, saddles = np.empty((2, h * w), np.int32)
     ways = np.empty(h * w, np.uint8)
-    count, m = _label_basins(keys, _GROUPS[connectivity], labels, pits, saddles, ways)
+    count, m = _label_basins(keys, FIRST_OF_GROUPS[connectivity], labels, pits, saddles, ways)
     edges = np.empty((3, 3 * m), np.int32)  # a saddle has at most four groups
     m = _link_basins(labels, saddles[:m], ways[:m], *edges)
     first, second, cell = edges[:, :m].copy()

@@ -1,7 +1,9 @@
 """Order of cells by (key, row-major index), as a radix sort of digits of 11 bits.
 
 Digits in which no two words differ are passed over: keys of one tile share most of their bits, and
-cells that come in row-major order need no sort by index at all. Stable, serial, deterministic.
+cells that come in row-major order need no sort by index at all. Where what differs leaves room in a
+word for the place of its cell, as it does for heights of 32 bits, half as much is moved. Stable,
+serial, deterministic.
 """
 
 from __future__ import annotations
@@ -47,6 +49,46 @@ def _sort_by(words, order):
     return order
 
 
+@compiled
+def _sort_packed(words, places):
+    """Return words sorted by what they hold above ``places`` bits; overwrites them."""
+    most = np.uint64(0)
+    for word in words:
+        most |= word
+    bins, mask = np.empty(1 << _BITS, np.int64), np.uint64((1 << _BITS) - 1)
+    spare, done = np.empty_like(words), places
+    while done < 64 and most >> np.uint64(done):
+        shift = np.uint64(done)
+        bins[:] = 0
+        for word in words:
+            bins[(word >> shift) & mask] += 1
+        start = 0
+        for digit in range(bins.size):
+            start, bins[digit] = start + bins[digit], start
+        for word in words:
+            digit = (word >> shift) & mask
+            spare[bins[digit]] = word
+            bins[digit] += 1
+        words, spare = spare, words
+        done += _BITS
+    return words
+
+
+@compiled
+def _pack(words, places):
+    """Write what differs of words above the place of each; return whether there was room."""
+    low, high, differ = words[0], words[0], np.uint64(0)
+    for word in words:
+        low, high = min(low, word), max(high, word)
+        differ |= word ^ words[0]
+    common = np.uint64(trailing_zeros(differ)) if differ else np.uint64(0)
+    if ((high - low) >> common) >> np.uint64(64 - places):
+        return False
+    for i in range(words.size):
+        words[i] = ((words[i] - low) >> common) << np.uint64(places) | np.uint64(i)
+    return True
+
+
 def order_cells(key: npt.NDArray[np.uint64], cell: Indices) -> Indices:
     """Return the order of cells from the lowest up: by key, of equal keys by index.
 
@@ -57,15 +99,28 @@ def order_cells(key: npt.NDArray[np.uint64], cell: Indices) -> Indices:
     >>> order_cells(np.array([7, 5, 7, 5], np.uint64), np.array([9, -1, 3, 4]))
     array([1, 3, 2, 0])
     """
-    order = np.arange(key.size)
-    if (cell[1:] < cell[:-1]).any():
-        # so that negative numbers come first
-        order = _sort_by(cell.view(np.uint64) ^ np.uint64(1 << 63), order)
-        key = key[order]
-    ordered: Indices = _sort_by(key.copy(), order)
-    return ordered
+    if (cell[1:] >= cell[:-1]).all():
+        return _order_of(key.copy())
+    order = order_indices(cell)
+    return order[_order_of(key[order])]
+
+
+def order_indices(cell: Indices) -> Indices:
+    """Return the order of row-major indices, negative numbers first; stable."""
+    return _order_of(cell.view(np.uint64) ^ np.uint64(1 << 63))
+
+
+def _order_of(words: npt.NDArray[np.uint64]) -> Indices:
+    """Return the order of words, of equal ones in their order; overwrites them."""
+    places = words.size.bit_length()
+    if not words.size or not _pack(words, places):
+        ordered: Indices = _sort_by(words, np.arange(words.size))
+        return ordered
+    packed: npt.NDArray[np.uint64] = _sort_packed(words, places)
+    return (packed & np.uint64((1 << places) - 1)).view(np.int64)
 
 
 def compile_kernels() -> None:
     """Compile, or load from the cache."""
-    order_cells(np.arange(2, dtype=np.uint64), np.arange(2)[::-1].copy())
+    for key in (np.arange(2, dtype=np.uint64), np.array([0, 2**64 - 1], np.uint64)):
+        order_cells(key, np.arange(2)[::-1].copy())

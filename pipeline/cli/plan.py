@@ -7,6 +7,7 @@ from typing import Any
 
 import orograph as og
 from orograph.kernels.relax.models import MODELS
+from orograph.tiles.graph.store import is_graph
 
 SHORT = {
     "mst": "minimum_spanning_forest",
@@ -15,6 +16,7 @@ SHORT = {
     "components": "connected_components",
     "reach": "st_connected",
     "index": "distance_index",
+    "paths": "shortest_paths",
 }
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
@@ -26,7 +28,7 @@ def add_plan(commands: Any) -> None:
     """Add the command."""
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
     plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")
-    plan.add_argument("raster", nargs="?", help="store or raster file; or give --shape")
+    plan.add_argument("raster", nargs="?", help="store, raster file or graph; or give --shape")
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
     plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
     plan.add_argument("--tile", type=int, default=None)
@@ -57,10 +59,15 @@ def _plan(options: argparse.Namespace) -> None:
         raise og.InputError("plan: a raster and --shape are given; give one of them")
     if options.shape is None and options.raster is None and options.elevation is None:
         raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
+    operation, source = SHORT.get(options.operation, options.operation), options.raster
+    if options.shape is not None:
+        source = tuple(options.shape)
+    elif source is not None and (operation == "shortest_paths" or is_graph(source)):
+        source = og.read_graph(source)
     print(
         og.plan(
-            SHORT.get(options.operation, options.operation),
-            options.raster if options.shape is None else tuple(options.shape),
+            operation,
+            source,
             dtype=options.dtype,
             tile=options.tile,
             workers=options.workers,

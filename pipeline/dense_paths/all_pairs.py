@@ -29,6 +29,7 @@ from orograph.dense_paths.negative_cycle import (
     find_negative_cycle,
     without_negative_cycles,
 )
+from orograph.dense_paths.on_devices import divide_rows, solve_on_devices
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
@@ -386,9 +387,15 @@ class _MatrixEngine:
             from_sources(steps)
             return self.job.attributes
         whole = work.whole_generation(work.count + 64) >= 0
-        here = replace(work.context, cancelled=cancelled)
-        replace(work, context=here).begin(matrix, whole)
-        generation, bad = METHODS[self.job.method](steps)
+        here = replace(work, context=replace(work.context, cancelled=cancelled))
+        shares = []
+        if self.job.method == "floyd-warshall" and client is None and not whole:
+            shares = divide_rows(here, matrix.dtype)
+        if shares:
+            bad = solve_on_devices(here, matrix, shares, steps.count_one)
+        else:
+            here.begin(matrix, whole)
+            generation, bad = METHODS[self.job.method](steps)
         if bad is not None:
             found = find_negative_cycle(matrix, work.tolerance / (2 * matrix.n))
             if found is None:
@@ -397,7 +404,10 @@ class _MatrixEngine:
                     "found; this should not be: report it with the graph"
                 )
             raise NegativeCycle(*found)
-        write(steps, generation)
+        if shares:
+            steps.count_one()
+        else:
+            write(steps, generation)
         return self.job.attributes
 
     def table(self) -> Table:

@@ -204,25 +204,41 @@ class Blocks:
     def task_write(self, generation: int, i: int) -> None:
         """Write a row of tiles of the result."""
         self.context.stop_if_cancelled()
+        tiles = (self.tile(generation, i, j) for j in range(self.count))
+
+        def edges(k: int, j: int) -> Array:
+            kept: Array = self.context.checkpoints.load("edges", self.node(k, j))
+            return kept
+
+        self.write_row(i, tiles, edges)
+
+    def write_row(self, i: int, row: Iterable[Tile], edges: Callable[[int, int], Array]) -> None:
+        """Write a row of tiles, whose arrays are modified; ``edges`` returns a tile of edges."""
         tiles = []
-        for j in range(self.count):
-            lengths, before = self.tile(generation, i, j)
+        for j, (lengths, before) in enumerate(row):
             if i == j:
                 _clear_diagonal((lengths, before))
-            self.context.sink.write("distance", self.window(i, j), lengths)
-            tiles.append((lengths, before))
+            self.context.sink.write("distance", self.window(i, j), np.ascontiguousarray(lengths))
+            if self.traced:
+                tiles.append((lengths, before))
         if not self.traced:
             return
         before = np.concatenate([tile[1] for tile in tiles if tile[1] is not None], axis=1)
         circles = mark_cycles(before)
         if circles is not None:
             distance = np.concatenate([tile[0] for tile in tiles], axis=1)
-            self._mend(distance, before, circles)
+            self._mend(distance, before, circles, edges)
         for j in range(self.count):
             part = np.ascontiguousarray(before[:, self.span(j)])
             self.context.sink.write("predecessor", self.window(i, j), part)
 
-    def _mend(self, distance: Array, before: Array, circles: npt.NDArray[np.bool_]) -> None:
+    def _mend(
+        self,
+        distance: Array,
+        before: Array,
+        circles: npt.NDArray[np.bool_],
+        edges: Callable[[int, int], Array],
+    ) -> None:
         """Give vertices that lead round in circles predecessors that do not."""
         columns = np.flatnonzero(circles.any(axis=0))
         lengths = np.empty((self.n, columns.size), distance.dtype)
@@ -230,8 +246,7 @@ class Blocks:
             span = self.span(j)
             here = (columns >= span.start) & (columns < span.stop)
             for k in range(self.count) if here.any() else ():
-                edges = self.context.checkpoints.load("edges", self.node(k, j))
-                lengths[self.span(k), here] = edges[:, columns[here] - span.start]
+                lengths[self.span(k), here] = edges(k, j)[:, columns[here] - span.start]
         unreached = BARRIER if distance.dtype.kind == "i" else np.inf
         for row in np.flatnonzero(circles.any(axis=1)):
             lost = np.flatnonzero(circles[row])
@@ -275,8 +290,12 @@ class Steps:
     def compute(self, graph: _Graph, keys: Iterable[Key]) -> Any:
         """Do a graph's tasks; the result of the first key."""
         result = compute(graph.tasks, list(keys), self.client, self.cancelled)
-        self.done += 1
+        self.count_one()
         return result
+
+    def count_one(self) -> None:
+        """Count a phase as done."""
+        self.done += 1
 
 
 @dataclass

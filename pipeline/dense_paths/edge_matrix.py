@@ -10,8 +10,11 @@ import math
 import os
 import sys
 import zlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +22,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from orograph.kernels.minplus.lanes import BARRIER
+from orograph.settings import thread_count
 from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.errors import InputError
 
@@ -26,7 +30,7 @@ Array = npt.NDArray[Any]
 
 DTYPES = ("float64", "float32", "int64")
 SCAN = 256
-"""Rows and columns that are looked at together at least."""
+"""Rows and columns that are looked at together at least; of an array in memory four times these."""
 
 
 class EdgeStatistics(NamedTuple):
@@ -115,24 +119,36 @@ class EdgeMatrix:
         """Look at all edges once."""
         if sparse.issparse(self.values):
             return self._sparse_statistics()
-        edges, least, greatest, checksum = 0, 0.0, 0.0, 0
+        here = isinstance(self.values, np.ndarray)
         # whole chunks of what is stored, so that each is decoded once
         high, wide = (
-            -(-SCAN // chunk) * chunk if isinstance(chunk, int) and chunk else SCAN
+            -(-SCAN // chunk) * chunk if isinstance(chunk, int) and chunk else SCAN << 2 * here
             for chunk in getattr(self.values, "chunks", None) or (0, 0)
         )
-        for y in range(0, self.n, high):
-            for x in range(0, self.n, wide):
-                rows = slice(y, min(y + high, self.n))
-                columns = slice(x, min(x + wide, self.n))
-                block = self.block(rows, columns)
-                checksum = zlib.crc32(block.tobytes(), checksum)
-                there = block[self.reach(block)]
-                edges += there.size - max(0, min(rows.stop, columns.stop) - max(y, x))
-                if there.size:
-                    least = min(least, float(there.min()))
-                    greatest = max(greatest, abs(float(there.min())), float(there.max()))
+        spans = [
+            [slice(begin, min(begin + side, self.n)) for begin in range(0, self.n, side)]
+            for side in (high, wide)
+        ]
+        parts: Iterable[EdgeStatistics]
+        if here:
+            with ThreadPoolExecutor(thread_count()) as threads:
+                parts = list(threads.map(self._block_statistics, *zip(*product(*spans))))
+        else:
+            parts = starmap(self._block_statistics, product(*spans))
+        edges, least, greatest, checksum = 0, 0.0, 0.0, 0
+        for part in parts:
+            edges += part.edges
+            least, greatest = min(least, part.least), max(greatest, part.greatest)
+            checksum = zlib.crc32(part.checksum.to_bytes(4, "little"), checksum)
         return EdgeStatistics(edges, least, greatest, checksum)
+
+    def _block_statistics(self, rows: slice, columns: slice) -> EdgeStatistics:
+        block = self.block(rows, columns)
+        there = block[self.reach(block)]
+        loops = max(0, min(rows.stop, columns.stop) - max(rows.start, columns.start))
+        least = float(there.min(initial=0))
+        greatest = max(-least, float(there.max(initial=0)))
+        return EdgeStatistics(there.size - loops, least, greatest, zlib.crc32(block.tobytes()))
 
     def _sparse_statistics(self) -> EdgeStatistics:
         coo = self.values.tocoo()

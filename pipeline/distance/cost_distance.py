@@ -233,7 +233,7 @@ def cost_distance(
     InputError
         If an argument or a raster is not what is asked for.
     RunError
-        If the cost of a cell that can be reached is more than ``dtype`` holds.
+        If the cost of a cell that can be reached, by steps or links, is more than ``dtype`` holds.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -33,6 +33,8 @@ Integers = npt.NDArray[np.int64]
 
 LINK_ENDS = "link_x", "link_y"
 NO_LINK = -1
+TOO_FAR = -1
+"""What is sent along a link whose sum is beyond the greatest distance; distances are 0 or more."""
 BACK_LINK = Variable(
     "back_link",
     np.dtype(np.int64),
@@ -154,6 +156,7 @@ class TileLinks:
         starts = np.zeros(len(cells) + 1, np.int64)
         np.cumsum(np.bincount(tail, minlength=len(cells)), out=starts[1:])
         self._rows = starts, head[order], self.inside_cost[order]
+        self._corner, self._too_far = corner, np.zeros(len(self.arriving), np.bool_)
 
     def spread(self, tile: ResidentTile) -> bool:
         """Lower cells by links within the tile; return whether any was lowered."""
@@ -169,27 +172,41 @@ class TileLinks:
         return bool(lowered.any())
 
     def outgoing(self, tile: ResidentTile) -> Array:
-        """Return the cost with which each leaving link arrives, unreached where it does not."""
-        nothing = tile.state.unreached
-        cost = tile.values_at(*self.leaving.T)
-        cost[cost < nothing] += self.leaving_cost[cost < nothing]
-        cost[(cost > tile.state.rules.limit) | (cost >= nothing)] = nothing
-        return cost
+        """Return the cost with which each leaving link arrives; unreached, or `TOO_FAR`."""
+        return _sums(tile, self.leaving, self.leaving_cost)
+
+    def take(self, arriving: Array, tile: ResidentTile) -> None:
+        """Lower cells to what arrives."""
+        self._too_far = arriving == TOO_FAR
+        reached = (arriving < tile.state.unreached) & ~self._too_far
+        rows, columns = self.arriving[reached].T
+        tile.seed(rows, columns, arriving[reached])
+
+    def lost(self, tile: ResidentTile) -> tuple[int, int, int] | None:
+        """Return row, column and edge of a link along which alone a cell's cost is `TOO_FAR`."""
+        tails, heads = self.inside
+        inside = _sums(tile, tails, self.inside_cost) == TOO_FAR
+        cells = np.concatenate([heads[inside], self.arriving[self._too_far]])
+        edges = np.append(self.inside_edge[inside], self.arriving_edge[self._too_far])
+        unreached = np.flatnonzero(tile.values_at(*cells.T) >= tile.state.unreached)
+        if not unreached.size:
+            return None
+        first = unreached[0]
+        row, column = (cells[first] + self._corner).tolist()
+        return row, column, int(edges[first])
 
 
 def visit_with_links(
     tile: ResidentTile,
     own: TileLinks,
-    known: LinkBorder,
+    border: LinkBorder,
     halo: Border,
     sent: Border,
     bound: float,
 ) -> tuple[Exchange, LinkNews | None]:
     """Set the halo, take what arrives along links, relax, and return what is new."""
-    (arriving,), (before,) = known.arriving, known.sent
-    reached = arriving < tile.state.unreached
-    rows, columns = own.arriving[reached].T
-    tile.seed(rows, columns, arriving[reached])
+    (arriving,), (before,) = border.arriving, border.sent
+    own.take(arriving, tile)
     own.spread(tile)
     settled = 0
     while True:
@@ -197,13 +214,27 @@ def visit_with_links(
         settled += found.settled
         if not own.spread(tile):
             break
-    outgoing = own.outgoing(tile)
-    new = outgoing < before
+    outgoing, nothing = own.outgoing(tile), tile.state.unreached
+    known = np.where(before == TOO_FAR, nothing, before)
+    lower = (outgoing < known) & (outgoing != TOO_FAR)
+    new = lower | ((outgoing == TOO_FAR) & (before == nothing))
     news = None
     if new.any():
-        keys = np.where(new, outgoing, np.inf).astype(np.float64)
-        news = LinkNews([np.minimum(outgoing, before)], keys)
+        keys = np.where(lower, outgoing, np.inf).astype(np.float64)
+        news = LinkNews([np.where(new, outgoing, before)], keys)
     return found._replace(settled=settled), news
+
+
+def _sums(tile: ResidentTile, tails: Integers, link_cost: Array) -> Array:
+    """Return the cost at the end of links that begin in a tile; unreached, or `TOO_FAR`."""
+    nothing = tile.state.unreached
+    cost = tile.values_at(*tails.T)
+    reached = cost < nothing
+    with np.errstate(over="ignore"):  # infinity then
+        cost[reached] += link_cost[reached]
+    cost[reached & ((cost > tile.state.rules.limit) | (cost >= nothing))] = TOO_FAR
+    cost[~reached] = nothing
+    return cost
 
 
 def link_table(links: Links, place: Georeference) -> Table:

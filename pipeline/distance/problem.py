@@ -33,6 +33,8 @@ from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]
 
+NEXT_STEP = "give smaller costs, or max_cost= to leave out such cells"
+
 
 @dataclass(slots=True)
 class State:
@@ -277,6 +279,13 @@ class Distance:
         Without a bound nothing else keeps a passable cell beside a reached one from being reached.
         (A knight's move passes between two cells, one of them beside either end.)
         """
+        lost_link = None if state.links is None else state.links.lost(state.tile)
+        if lost_link is not None:
+            at = "at row {}, column {} it is more than".format(*lost_link)
+            raise RunError(
+                f"cost: {at} {self._most:g}, the most there is in {self.dtype}, along the link of "
+                f"edge {lost_link[2]}; {NEXT_STEP}"
+            )
         halo, tile = self.halo_width, state.tile.state
         height, width = values.shape
         reached = np.zeros((height + 2 * halo, width + 2 * halo), np.bool_)
@@ -304,8 +313,7 @@ class Distance:
             raise RunError(
                 f"cost: at row {window.y + row}, column {window.x + column} it is more than "
                 f"{self._most:g}, the most there is in {self.dtype}, by a step from row "
-                f"{window.y + row + dy}, column {window.x + column + dx}{heights}; give smaller "
-                f"costs, or max_cost= to leave out such cells"
+                f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
             )
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 GPU_THREADS = 4
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 1024  # processes of one machine
+# Messages of the downward sweep come from one worker, to which Dask gives all that they lead to;
+# idle workers take their share at this interval, which is 1 s by default
+STEALING = {"distributed.scheduler.work-stealing-interval": "100ms"}
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
@@ -65,6 +68,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     """
     if n_workers is not None:
         n_workers = check_integer("n_workers", n_workers, 1, MOST_WORKERS)
+    from dask import config
     from distributed import Client, LocalCluster
 
     class OwningClient(Client):
@@ -87,7 +91,8 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if options.get("processes", True):
         _check_script()
     try:
-        local = kind(n_workers=n_workers, **options)
+        with config.set(STEALING):
+            local = kind(n_workers=n_workers, **options)
         return OwningClient(local)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
         raise InputError(f"{', '.join(given)}: {shown(given)}; {error}") from error

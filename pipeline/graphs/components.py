@@ -46,7 +46,7 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dat
                 f"method: {method!r} is for a graph in one part, and this one has "
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
-        chosen = choose_backend("graph_forest", (), options)  # parts are joined on the CPU
+        chosen = choose_backend("graph_parts", (), options)  # they are joined on the CPU
         return sweep_run(graph, GraphComponents(graph.bounds, chosen), {}, options)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
@@ -63,13 +63,11 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dat
 
 def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:
     """Return the attributes and columns of components, each named by one of its vertices."""
-    n = graph.vertex_count
-    labels = np.empty(n, np.int64)
-    count = number_components(root, graph.stored, np.zeros(n, np.int64), labels)
-    size = np.bincount(labels, minlength=count + 1)[1:]
+    labels = np.empty(graph.vertex_count, np.int64)
+    size = number_components(root, graph.stored, labels)
     columns: Columns = {
         **vertex_columns(graph),
         "labels": (("vertex",), labels),
         "component_size": (("component",), size),
     }
-    return {"component_count": int(count)}, columns
+    return {"component_count": size.size}, columns

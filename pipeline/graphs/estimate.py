@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orograph.graphs.part_paths import parts_at_once
 from orograph.graphs.shortest_paths import METHODS
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
@@ -55,7 +54,7 @@ def estimate_paths(
     n = graph.vertex_count
     arcs = _bytes(graph, *ROWS)
     if graph.part_count > 1 and method in ("auto", "delta-stepping") and not traced:
-        arcs = min(parts_at_once(graph), graph.part_count) * -(-arcs // graph.part_count)
+        return _by_parts("shortest_paths", graph, workers, sources, 8 * sources * n)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
     searches = min(os.cpu_count() or 1, sources)
@@ -66,7 +65,10 @@ def estimate_paths(
 
 def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
     """Return what `hop_distance` takes of a graph."""
-    written = graph.vertex_count * (4 + 8 * check_flag("predecessors", predecessors))
+    traced = check_flag("predecessors", predecessors)
+    written = graph.vertex_count * (4 + 8 * traced)
+    if graph.part_count > 1 and not traced:
+        return _by_parts("hop_distance", graph, workers, 1, written)
     own = _bytes(graph, *ROWS) + 2 * written + 12 * graph.vertex_count
     return _in_this_process("hop_distance", graph, workers, own, written)
 
@@ -109,6 +111,16 @@ def _in_this_process(
     """Return the plan of what workers have no part in."""
     places = 16 * graph.vertex_count  # where each vertex stands, and where it is stored
     return _plan(operation, graph, workers, 1, WORKER_BYTES, own + places, written, 0)
+
+
+def _by_parts(operation: str, graph: Graph, workers: int, sources: int, written: int) -> GraphPlan:
+    """Return the plan of delta-stepping over parts, of which a worker needs one at least."""
+    n, parts = graph.vertex_count, graph.part_count
+    per_worker = WORKER_BYTES + (SWEPT_ARC * graph.arc_count + 24 * sources * n) // parts
+    # costs as parts and as one, and what goes along links: of all arcs at the most
+    client = 24 * sources * n + (56 + 8 * sources) * graph.arc_count
+    states = 16 * sources * n  # of parts that a worker has no room for, and as they are handed over
+    return _plan(operation, graph, workers, 2 * parts, per_worker, client, written, states)
 
 
 def _swept(operation: str, graph: Graph, workers: int, own: int, written: int) -> GraphPlan:

@@ -11,8 +11,8 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import Columns, graph_run, sweep_run
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
-from orograph.kernels.graph.forest import spanning_forest
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def forest_run(graph: Graph, options: RunOptions) -> Run[xr.Dataset]:
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
     graph.need_both_ways("a minimum spanning forest")
-    chosen = choose_backend("graph_forest", (), options)
+    chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), options)
 
     if graph.part_count > 1:
         problem = GraphForest(graph.bounds, graph.edge_count, chosen)
         return sweep_run(graph.with_both_ways(), problem, {}, options)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-        arcs = spanning_forest(*graph.rows, graph.edge_both_ways)
+        arcs = get_backend(backend).graph_forest(*graph.rows, graph.edge_both_ways)
         in_forest = np.zeros(graph.edge_count, np.bool_)
         in_forest[graph.edge_both_ways[arcs]] = True
         total = total_weight(graph.rows.weight[arcs])

@@ -9,7 +9,8 @@ import numpy as np
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, graph_run, vertex_columns
+from orograph.graphs.job import Columns, graph_run, method_on, parts_run, vertex_columns
+from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.hops import between, level_predecessors
 from orograph.tiles.errors import InputError
@@ -42,6 +43,17 @@ def hops_run(
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
+    in_parts = method_on(chosen) == "delta-stepping"
+    if graph.part_count > 1 and in_parts and not traced:
+        one = np.int64(1)
+        problem = PartHops(
+            graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
+            one * min(limit, graph.vertex_count),
+            links_between(graph), choose_backend("near_far", (), options),
+        )  # fmt: skip
+        return parts_run(
+            graph, parameters, options, problem, PathFrontier, (PartRows(graph, unweighted=True),)
+        )
     return graph_run(graph, "graph-hops", parameters, chosen, options, solve)
 
 

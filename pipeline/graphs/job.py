@@ -6,7 +6,7 @@ ids that the source gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress, Run
 from orograph.graphs.parts import GraphParts
+from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Columns = dict[str, tuple[tuple[str, ...], Array]]
 """Dimensions and values of each column of a result."""
+
+PIECE = 2**24
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class GraphJob(DatasetJob):
 
     def identity(self) -> dict[str, Any]:
         """Return the operation, its parameters and a checksum of the graph."""
-        arrays = (np.ascontiguousarray(values[:]) for values in self.graph.arrays.values())
-        sums = [crc32(values.data) if values.dtype.kind != "O" else 0 for values in arrays]
+        arrays = self.graph.arrays.values()
+        sums = [_checksum(values) if values.dtype.kind != "O" else 0 for values in arrays]
         return {
             "operation": self.operation,
             **self.parameters,
@@ -127,6 +130,14 @@ class WholeGraph:
         return {}  # no task has need of it
 
 
+def _checksum(values: Any) -> int:
+    """Return the checksum of an array in memory or stored, which is read a piece at a time."""
+    total = 0
+    for begin in range(0, values.shape[0], PIECE):
+        total = crc32(np.ascontiguousarray(values[begin : begin + PIECE]).data, total)
+    return total
+
+
 def graph_run(
     graph: Graph,
     operation: str,
@@ -156,6 +167,23 @@ def sweep_run(
     return _start(job, options)
 
 
+def parts_run(
+    graph: Graph,
+    parameters: Mapping[str, Any],
+    options: RunOptions,
+    problem: Any,
+    engine: Callable[..., Engine],
+    rasters: tuple[Any, ...],
+) -> Run[xr.Dataset]:
+    """Start a problem of the frontier engine on the parts of a graph, in a grid of one column."""
+
+    def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
+        return engine(problem, rasters, context)
+
+    job = _job(graph, problem.name, parameters, problem.backend, make_engine)
+    return _start(replace(job, shape=(graph.part_count, 1)), options)
+
+
 def _start(job: GraphJob, options: RunOptions) -> Run[xr.Dataset]:
     if options.out is not None:
         refuse_overlap(None, options.out, job.graph)
@@ -183,14 +211,23 @@ class GraphSweep(QuadtreePass):
         return {**{name: (dims, [values]) for name, (dims, values) in named.items()}, **own}
 
 
-def vertex_columns(graph: Graph) -> Columns:
-    """Return the ids of a graph's vertices and their coordinates, where they are known.
+def vertex_columns(graph: Graph, sources: Sequence[int] = ()) -> Columns:
+    """Return the ids of a graph's vertices, their coordinates where known, and ids of sources.
 
-    Labels that are no integers are left to `GraphJob.collect`: a store has their places instead.
+    ``sources`` are stored vertices. Labels that are no integers are left to `GraphJob.collect`: a
+    store has their places instead.
     """
     ids = graph.ids if graph.ids.dtype.kind in "iu" else np.arange(graph.vertex_count)
     coordinates = {name: (("vertex",), values) for name, values in graph.coordinates.items()}
-    return {"vertex": (("vertex",), ids), **coordinates}
+    columns: Columns = {"vertex": (("vertex",), ids), **coordinates}
+    if len(sources):
+        columns["source"] = ("source",), ids[graph.position[list(sources)]]
+    return columns
+
+
+def method_on(backend: str) -> str:
+    """Return the method that suits a backend; it is undecided where workers are yet to come."""
+    return "delta-stepping" if backend == "auto" else get_backend(backend).graph_method
 
 
 def check_graph(graph: Any) -> Graph:

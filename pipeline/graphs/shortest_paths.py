@@ -14,8 +14,15 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, check_graph, graph_run, vertex_columns
-from orograph.graphs.part_paths import costs_by_parts
+from orograph.graphs.job import (
+    Columns,
+    check_graph,
+    graph_run,
+    method_on,
+    parts_run,
+    vertex_columns,
+)
+from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import near_far
@@ -141,9 +148,9 @@ def shortest_paths(
     bits by every method. Of several predecessors the one counts that is fewest edges away from the
     source, then the first in the order of the graph's source.
 
-    Of a graph in several parts delta-stepping holds the costs of all vertices in memory, and the
-    arcs of as many parts as a fourth of the free memory takes; the other methods, and predecessors,
-    hold all arcs.
+    A graph in several parts is worked on by delta-stepping over parts, by threads or the workers
+    of ``client``: each holds as many parts as fit into half of its memory, and this process one
+    cost a vertex and source at the end. Other methods, and predecessors, hold all arcs here.
 
     References
     ----------
@@ -188,7 +195,15 @@ def shortest_paths(
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         return search.from_all(starts, backend)
 
-    run = graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
+    if graph.part_count > 1 and method == "delta-stepping" and not predecessors:
+        problem = PartPaths(
+            graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
+            bucket_width(graph), search.most, links_between(graph), chosen,
+        )  # fmt: skip
+        rows: tuple[Any, ...] = (PartRows(graph),)
+        run = parts_run(graph, parameters, options, problem, PathFrontier, rows)
+    else:
+        run = graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
     return run.result() if options.wait else run
 
 
@@ -213,7 +228,7 @@ def choose_method(graph: Graph, method: str, options: RunOptions) -> str:
         )
     _check_range(graph, max(-least, greatest))
     if method == "auto":
-        method = get_backend(choose_backend("spread", (), options)).graph_method
+        method = method_on(choose_backend("spread", (), options))
     return method
 
 
@@ -238,20 +253,17 @@ class PathSearch:
 
         def one(i: int) -> None:
             cost, tree = self.from_vertex(int(starts[i]), backend)
-            costs[i, graph.position] = cost
+            np.take(cost, graph.stored, out=costs[i], mode="clip")  # without a copy
             if tree is not None:
-                before[i, graph.position] = tree
+                np.take(tree, graph.stored, out=before[i], mode="clip")
 
         if starts.size == 1:
             one(0)
         else:
             with ThreadPoolExecutor(min(os.cpu_count() or 1, starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
-        place = graph.position[starts]
-        ids = graph.ids[place] if graph.ids.dtype.kind in "iu" else place
         columns: Columns = {
-            **vertex_columns(graph),
-            "source": (("source",), ids),
+            **vertex_columns(graph, starts.tolist()),
             "cost": (("source", "vertex"), costs),
         }
         if self.traced:
@@ -265,16 +277,15 @@ class PathSearch:
         cost[start] = 0
         starts = np.array([start])
         nothing = unreached(cost.dtype)
-        if graph.part_count > 1 and self.method == "delta-stepping" and not self.traced:
-            costs_by_parts(graph, start, self.most, cost)
-            return cost, None
         rows = graph.rows
         if self.method == "bellman-ford":
             self._bellman_ford(starts, cost, backend)
         elif self.method == "dijkstra":
             dijkstra(*rows, starts, self.most, nothing, cost)
         else:
-            near_far(*rows, starts, bucket_width(graph), self.most, nothing, cost)
+            far = np.empty(cost.size + 1, rows.indices.dtype)
+            far[0] = start
+            near_far(*rows, far, 1, bucket_width(graph), self.most, self.most, nothing, cost)
         before = None
         if self.traced:
             before = np.full(cost.size, NO_VERTEX, np.int64)

@@ -18,13 +18,14 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import order_keys
-from orograph.kernels.terrain.basins import lowest_of_each, tile_basins
+from orograph.kernels.terrain.basins import lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.points import coordinates_of
-from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
@@ -136,7 +137,8 @@ class BasinTree:
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Return the tree of a tile's basins; those that reach its border are open."""
         values, *others = cells
-        tile = tile_basins(values, self.nodata, self.connectivity, self.upside_down)
+        find = get_backend(self.backend).tile_basins
+        tile = find(values, self.nodata, self.connectivity, self.upside_down)
         flat, labels, window = values.ravel(), tile.labels, place.window
         ends = self.terminals(place, labels, others)
         basins = tile.pits.size
@@ -254,23 +256,24 @@ def _concatenate(parts: Sequence[Cells]) -> Cells:
     return Cells(np.concatenate([p.key for p in parts]), np.concatenate([p.cell for p in parts]))
 
 
-def at_edge(place: Place, labels: Array, connectivity: int) -> npt.NDArray[np.bool_]:
-    """Return which cells of a tile lie at the edge of the grid or beside nodata of the tile."""
-    valid, sides = labels > 0, place.sides
+def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
+    """Return the cells of a tile at the edge of the grid or beside nodata of it, ascending."""
+    sides, (height, width) = place.sides, labels.shape
+    if labels.min() > 0:  # most tiles, and nothing is beside nodata
+        at_edge = Sides(not sides.north, not sides.south, not sides.west, not sides.east)
+        return border_cells(height, width, at_edge)
+    valid = labels > 0
     padded = np.pad(~valid, 1)
     lines = (padded[0], padded[-1], padded[:, 0], padded[:, -1])
     for line, beyond in zip(lines, (sides.north, sides.south, sides.west, sides.east), strict=True):
         line[:] |= not beyond
     beside = np.zeros_like(valid)
-    if not padded.any():
-        return beside
-    height, width = valid.shape
     steps = [(0, 1), (1, 0), (1, 2), (2, 1)]
     if connectivity == 8:
         steps += [(0, 0), (0, 2), (2, 0), (2, 2)]
     for y, x in steps:
         beside |= padded[y : y + height, x : x + width]
-    return beside & valid
+    return np.flatnonzero(beside & valid)
 
 
 def places_of(cells: Integers, raster: Raster) -> npt.NDArray[np.float64]:

@@ -23,7 +23,7 @@ from orograph.terrain.basin_tree import (
     Summary,
     Terminals,
     Tree,
-    at_edge,
+    cells_at_edge,
     places_of,
 )
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
@@ -91,7 +91,7 @@ class Depressions(FateTree):
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells at the edge of the grid and beside nodata."""
-        cells = np.flatnonzero(at_edge(place, labels, self.connectivity))
+        cells = cells_at_edge(place, labels, self.connectivity)
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
@@ -321,7 +321,7 @@ def depressions(
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
     tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+        As for `minimum_spanning_forest`.
 
     Returns
     -------

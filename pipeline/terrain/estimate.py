@@ -26,8 +26,11 @@ from orograph.tiles.raster.raster import Raster
 PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 48
 BORDER_BYTES = 200
 PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made, and in it
-# of a pit: its row, and those of some eight heights of cells under water
-DEPRESSION_ROW, DEPRESSION_COLUMNS, HIERARCHY_BYTES = 5 * 8 + 8 * 24, 13 * 8, 400
+DEPRESSION_ROW, DEPRESSION_COLUMNS, HIERARCHY_BYTES = 5 * 8, 13 * 8, 500
+# of a height of cells under water: its row, and while its tile is counted, or added to the table
+HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 50, 100
+# of floats each cell under water has its own; those of terrain and of noise are four in ten
+WET, HEIGHTS_OF_PIT = 0.4, 8
 OUTPUT_BYTES = {"depth": 8, "depression": 8}
 LABEL_BYTES = 8
 SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
@@ -65,10 +68,22 @@ def estimate_depressions(
     sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
     row, columns = DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS
     plan = sweep.with_table("depressions", workers, row, columns, written, reread=True)
+    grid = sweep.grid
+    heights = int(WET * grid.cells)
+    if grid.dtype.kind != "f":
+        heights = min(heights, HEIGHTS_OF_PIT * sweep.pits)
+    in_tile, in_shard = (
+        heights * part // grid.cells for part in (grid.tile_cells, grid.shard_cells)
+    )
+    table = sweep.pits * HIERARCHY_BYTES + in_shard * 2 * HEIGHT_ROW + in_tile * HEIGHT_ADDED
     return replace(
         plan,
-        memory_client=plan.memory_client + sweep.pits * HIERARCHY_BYTES,
-        memory_table=plan.memory_table + sweep.pits * HIERARCHY_BYTES,
+        memory_per_worker=plan.memory_per_worker
+        + in_tile * HEIGHT_OF_TILE
+        + in_shard * 2 * HEIGHT_ROW,
+        memory_client=plan.memory_client + table,
+        memory_table=plan.memory_table + table,
+        bytes_checkpoints=plan.bytes_checkpoints + heights * HEIGHT_ROW,
     )
 
 

@@ -97,7 +97,7 @@ def fill_depressions(
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
     tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+        As for `minimum_spanning_forest`.
 
     Returns
     -------

@@ -154,16 +154,19 @@ class PassSweep(QuadtreePass):
         """Return for each point and target the edge of the tree that is their pass, or -1."""
         problem: Any = self.problem
         count, split = problem.rows.size, problem.points
-        edge = np.full((split, count - split), -1)
-        group = [np.array([end]) for end in range(count)]
-        tree = self.found
-        for number, (a, b) in enumerate(zip(tree["first"], tree["second"], strict=True)):
+        ends = zip(self.found["first"].tolist(), self.found["second"].tolist(), strict=True)
+        place, joined = _join_groups(count, ends)
+        points = np.zeros(count + 1, np.int64)  # that precede each place; the others are targets
+        points[place[:split] + 1] = 1
+        points = points.cumsum()
+        targets = np.arange(count + 1) - points
+        by_place = np.full((split, count - split), -1)
+        for number, (start, middle, end) in enumerate(joined):
             # what joins two groups is the pass from each point of one to each target of the other
-            for here, there in ((group[a], group[b]), (group[b], group[a])):
-                edge[np.ix_(here[here < split], there[there >= split] - split)] = number
-            both = np.concatenate([group[a], group[b]])
-            for end in both.tolist():
-                group[end] = both
+            p, q, r = points[[start, middle, end]]
+            s, t, u = targets[[start, middle, end]]
+            by_place[p:q, t:u] = by_place[q:r, s:t] = number
+        edge: Integers = by_place[np.ix_(points[place[:split]], targets[place[split:]])]
         return edge
 
     def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
@@ -216,6 +219,34 @@ class PassSweep(QuadtreePass):
         without = int((self._of_pairs() < 0).sum()) if "edge" in self.found else 0
         count = problem.pairs()[0].size
         return Progress(tasks.done + len(self.paths) + without, tasks.total + count)
+
+
+def _join_groups(
+    count: int, edges: Iterable[tuple[int, int]]
+) -> tuple[Integers, list[tuple[int, int, int]]]:
+    """Return places of vertices such that each edge joins groups that lie one after the other.
+
+    Of each edge of the tree, in the order in which they join: where the first group starts, where
+    it ends and the second starts, and where that ends.
+    """
+    head, after, last, size = list(range(count)), [-1] * count, list(range(count)), [1] * count
+
+    def find(vertex: int) -> int:
+        while head[vertex] != vertex:
+            head[vertex] = vertex = head[head[vertex]]
+        return vertex
+
+    joined = []
+    for first, second in edges:
+        a, b = find(first), find(second)
+        joined.append((a, size[a], size[b]))
+        after[last[a]], last[a] = b, last[b]
+        head[b], size[a] = a, size[a] + size[b]
+    place, number = np.empty(count, np.int64), 0
+    for vertex in (root for root in range(count) if head[root] == root):
+        while vertex >= 0:
+            place[vertex], number, vertex = number, number + 1, after[vertex]
+    return place, [(start := int(place[a]), start + n, start + n + m) for a, n, m in joined]
 
 
 @dataclass(frozen=True)
@@ -299,7 +330,7 @@ def pass_elevation(
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
     tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+        As for `minimum_spanning_forest`.
 
     Returns
     -------

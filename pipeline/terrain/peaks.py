@@ -14,6 +14,7 @@ from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
+from orograph.kernels.terrain.order import order_indices
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
 from orograph.terrain.run import TableJob, run_on_terrain
@@ -97,14 +98,17 @@ class PeakSweep(TableSweep):
         """Return the columns, peaks in row-major order."""
         tables = list(self.all_rows())
         rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-        order = np.argsort(rows["peak"])
+        order = order_indices(rows["peak"])
         rows = {name: column[order] for name, column in rows.items()}
         raster = self.rasters[0]
         lost = rows["col"] < 0
         peak = places_of(rows["peak"], raster)
         col = places_of(np.where(lost, 0, rows["col"]), raster)
         col[lost] = np.nan
-        parent = np.where(lost, -1, np.searchsorted(rows["peak"], rows["parent"]))
+        parent = np.full(lost.size, -1)
+        order = order_indices(rows["parent"])[np.count_nonzero(lost) :]  # those without come first
+        # in order, since a search far from the last one waits for memory
+        parent[order] = np.searchsorted(rows["peak"], rows["parent"][order])
         columns = {
             "y": peak[:, 1],
             "x": peak[:, 0],
@@ -176,7 +180,7 @@ def peaks(
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
     tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+        As for `minimum_spanning_forest`.
 
     Returns
     -------

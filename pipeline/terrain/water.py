@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.sources import Sources, is_source
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.kernels.terrain import basins, merge_tree
+from orograph.kernels.terrain import merge_tree
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     BasinTree,
@@ -27,7 +28,7 @@ from orograph.terrain.basin_tree import (
     Summary,
     Terminals,
     Tree,
-    at_edge,
+    cells_at_edge,
     cells_in,
 )
 from orograph.tiles.grid.quadtree import Place
@@ -74,7 +75,7 @@ class WaterLevel(BasinTree):
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
         """Return the cells of a tile that lead to the outside."""
         if self.nodata_drains:
-            cells = np.flatnonzero(at_edge(place, labels, self.connectivity))
+            cells = cells_at_edge(place, labels, self.connectivity)
         elif self.points is not None:
             cells = np.unique(cells_in(place.window, self.points.rows, self.points.columns)[1])
         else:
@@ -113,7 +114,7 @@ class WaterLevel(BasinTree):
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
         levels = np.full(count + 1, lowest, dtype)
         levels[1:][wet] = height[wet]
-        filled = basins.raise_cells(heights, labels, levels)
+        filled = get_backend(self.backend).raise_cells(heights, labels, levels)
         names = {variable.name for variable in self.outputs}
         arrays = {}
         if "depth" in names:

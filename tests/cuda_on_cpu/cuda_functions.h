@@ -201,6 +201,19 @@ using std::isfinite;
 using std::isinf;
 using std::isnan;
 
+// As on a GPU, -0 is less than 0; in C it may be either.
+namespace cuda_on_cpu {
+
+template <class T> T least(T a, T b) { return a == b ? std::signbit(a) ? a : b : std::fmin(a, b); }
+template <class T> T most(T a, T b) { return a == b ? std::signbit(a) ? b : a : std::fmax(a, b); }
+
+}  // namespace cuda_on_cpu
+
+#define fminf(a, b) (cuda_on_cpu::least<float>(a, b))
+#define fmaxf(a, b) (cuda_on_cpu::most<float>(a, b))
+#define fmin(a, b) (cuda_on_cpu::least<double>(a, b))
+#define fmax(a, b) (cuda_on_cpu::most<double>(a, b))
+
 #define CUDA_ON_CPU_MIN_MAX(A, B, R)                                                  \
   inline R min(A a, B b) { return (R)b < (R)a ? (R)b : (R)a; }                        \
   inline R max(A a, B b) { return (R)a < (R)b ? (R)b : (R)a; }

@@ -23,6 +23,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,22 @@ class Emulator:
 
     def use_own_stream(self) -> None:
         """Launches are done when they return: there is nothing that could run beside them."""
+
+    def active(self) -> AbstractContextManager[None]:
+        """Devices on the CPU are always at hand."""
+        return nullcontext()
+
+    def peers(self) -> list[Emulator]:
+        """There is one device; tests say where there are more."""
+        return []
+
+    def free_bytes(self) -> int:
+        """This machine's memory."""
+        return 2**62
+
+    def send(self, source: npt.NDArray[Any], other: Emulator, target: npt.NDArray[Any]) -> None:
+        """Copy an array."""
+        target[...] = source
 
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """An array full of rubbish: whoever wants one of memory used before must fill it."""

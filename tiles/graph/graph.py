@@ -164,6 +164,11 @@ class Graph:
         indices, weight = (np.asarray(self.arrays[name][arcs]) for name in ("indices", "weight"))
         return Rows(indptr - indptr[0], indices, weight)
 
+    def part_heads(self, part: int) -> Array:
+        """Return the heads of the arcs that leave the vertices of a part."""
+        first, last = (int(self.arrays["indptr"][n]) for n in self.bounds[part : part + 2])
+        return np.asarray(self.arrays["indices"][first:last])
+
     def vertices(self, ids: Any, argument: str) -> Integers:
         """Return the stored vertices that an id, or a list of ids, names.
 

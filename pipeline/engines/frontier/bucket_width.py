@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orograph.tiles.store.codec import stored
 
 if TYPE_CHECKING:
@@ -50,7 +52,10 @@ class BucketWidth:
         self._first_time += max(first_time, 0)
         if self.bucket_width == 0.0:
             # towards the farthest neighbour: the source may lie beside the others
-            ways = [value - key for value in visit.outward if math.isfinite(value)]
+            keys = [value for value in visit.outward if math.isfinite(value)]
+            if not keys and visit.links is not None:
+                keys = visit.links.keys[np.isfinite(visit.links.keys)].tolist()
+            ways = [value - key for value in keys]
             self.bucket_width = max(ways, default=0.0) / 2
 
     def adapt(self) -> None:

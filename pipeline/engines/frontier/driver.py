@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Event
@@ -31,7 +32,7 @@ import numpy.typing as npt
 from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBoard
-from orograph.engines.frontier.protocol import Border, Request, Visit
+from orograph.engines.frontier.protocol import Border, Request, Table, Tabulated, Visit
 from orograph.engines.frontier.worker import (
     TILES_A_TASK,
     FrontierTasks,
@@ -79,9 +80,31 @@ class Frontier(FrontierTasks):
             finally:
                 workers.everywhere(forget, self.context.token)
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Array]]:
-        """Return nothing: no problem of this engine makes a table."""
-        return {}
+    def table(self) -> dict[str, tuple[tuple[str, ...], list[Array]]]:
+        """Return the columns of a `Tabulated` problem."""
+        problem = self.problem
+        if not isinstance(problem, Tabulated):
+            return {}
+        return {
+            name: (dims, [problem.join_rows(self._rows(), name)])
+            for name, dims in problem.columns.items()
+        }
+
+    def _rows(self) -> Iterator[Table]:
+        """Yield the rows of all tiles."""
+        for node in self.context.tree.nodes(self.context.shard_level):
+            tables = self.context.checkpoints.load("rows", node)
+            if tables is None:
+                raise RunError(
+                    f"{self.problem.name}: the rows of {node} have been lost since they were "
+                    "saved; resume=True makes them again"
+                )
+            yield from tables
+
+    @property
+    def bucket_width(self) -> BucketWidth:
+        """The width of the buckets, before anything is known."""
+        return BucketWidth(self.context.quadtree.tile**2, self.problem.cells_a_visit)
 
     def progress(self) -> Progress:
         """Return how many tiles have converged, and where the front is."""
@@ -114,7 +137,7 @@ class _Driver:
         self.links = (
             None if links is None else LinkBoard(links, self.problem.link_blank, self.tree.tile)
         )
-        self.window = BucketWidth(self.tree.tile**2, run.problem.cells_a_visit)
+        self.window = run.bucket_width
         self.settled = self.visits = 0
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:

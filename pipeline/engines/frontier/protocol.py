@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.tile_states import Tile, TileProblem
+from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]
+Table = dict[str, Array]
 Border = list[Any]
 """For each of the eight `NEIGHBOURS` the cells that face it, or None."""
 
@@ -119,3 +122,18 @@ class FrontierProblem(TileProblem, Protocol):
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return attributes of the whole result from the summed counts."""
+
+
+@runtime_checkable
+class Tabulated(Protocol):
+    """A problem that also produces columns, some rows of them in each tile."""
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Dimensions of each column by its name."""
+
+    def rows_of_tile(self, place: Place, state: Any) -> Table:
+        """Return the rows of a converged tile."""
+
+    def join_rows(self, tables: Iterable[Table], column: str) -> Array:
+        """Return a column of the rows of all tiles; ``tables`` is consumed one at a time."""

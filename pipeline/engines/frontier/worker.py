@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orograph.engines.frontier.protocol import FrontierProblem, Request, Visit
+from orograph.engines.frontier.protocol import (
+    FrontierProblem,
+    Request,
+    Table,
+    Tabulated,
+    Visit,
+)
 from orograph.engines.tile_states import Tile, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
@@ -97,10 +103,13 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     whole = context.tree.window(node)
     known: dict[str, float] | None = context.checkpoints.load("done", node)
     outputs = problem.outputs
-    if known is not None and all(context.sink.intact(v.name, whole) for v in outputs):
+    tabulated = problem if isinstance(problem, Tabulated) else None
+    there = tabulated is None or context.checkpoints.load("rows", node) is not None
+    if known is not None and there and all(context.sink.intact(v.name, whole) for v in outputs):
         return known
     writers = {v.name: context.sink.writer(v.name, whole) for v in outputs}
     counts: dict[str, float] = {}
+    tables: list[Table] = []
     for request in requests:
         tile = request.tile
         state = states.take(tile)
@@ -115,7 +124,11 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
             writers[name].put(states.place(tile).window, block)
         for name, count in own.items():
             counts[name] = counts.get(name, 0) + count
+        if tabulated is not None:
+            tables.append(tabulated.rows_of_tile(states.place(tile), state))
     for writer in writers.values():
         writer.close()
+    if tables:
+        context.checkpoints.save("rows", node, tables)
     context.checkpoints.save("done", node, counts)
     return counts

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from oracle_terrain import neighbours
 
-from orograph.kernels.terrain.basins import _GROUPS, tile_basins
+from orograph.kernels.terrain.basins import FIRST_OF_GROUPS, tile_basins
 
 RING = ((0, -1), (-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1))
 
@@ -39,7 +39,7 @@ def test_the_first_of_each_group_of_lower_neighbours_is_known(connectivity: int)
         if connectivity == 4:
             groups = [{i for i in group if i % 2 == 0} for group in groups]
         expected = sum(1 << min(group) for group in groups if group)
-        assert _GROUPS[connectivity][lower] == expected
+        assert FIRST_OF_GROUPS[connectivity][lower] == expected
 
 
 @pytest.mark.parametrize("upside_down", [False, True])

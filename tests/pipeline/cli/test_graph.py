@@ -26,6 +26,11 @@ def test_a_graph_is_read_and_worked_on(tmp_path: Path, capsys: pytest.CaptureFix
     assert "component_count: 2" in capsys.readouterr().out
     assert main(["graph", "pairs", str(store), out["pairs"], "--source", "2"]) == 0
     assert og.open(out["pairs"])["distance"].values.tolist()[0][:3] == [7, 0, 2]
+    for operation in ("paths", "mst", "components"):
+        assert main(["plan", operation, str(store)]) == 0
+        assert "of 4 vertices and 9 arcs" in capsys.readouterr().out
+    assert main(["plan", "paths", str(source)]) == 0
+    assert "of 4 vertices and 5 arcs" in capsys.readouterr().out
     assert main(["graph", "paths", str(store), out["paths"], "--source", "x"]) == 2
     assert "the vertices of this graph are numbers, 1 to 4" in capsys.readouterr().err
     assert main(["graph", "mst", str(source), str(tmp_path / "x.zarr")]) == 2

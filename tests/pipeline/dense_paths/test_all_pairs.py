@@ -25,6 +25,7 @@ from scipy.sparse.csgraph import bellman_ford, dijkstra, floyd_warshall, johnson
 import orograph as og
 from orograph.dense_paths import all_pairs as apsp
 from orograph.dense_paths import blocked as path_blocks
+from orograph.dense_paths import on_devices
 from orograph.dense_paths.edge_matrix import open_edges
 from orograph.dense_paths.negative_cycle import find_negative_cycle, length_of
 
@@ -435,6 +436,41 @@ def test_backend_cuda_gives_the_same_bits(method: str, emulated_gpu: Emulator) -
     found = og.all_pairs(graph, backend="cuda", **options)
     assert emulated_gpu.launches > 0
     xr.testing.assert_identical(found, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_rows_on_two_gpus_give_the_same_bits(
+    dtype: str, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    second = Emulator("reversed")
+    monkeypatch.setattr(Emulator, "peers", lambda _: [second])
+    monkeypatch.setattr(on_devices, "TILES_A_DEVICE", 1)
+    graph = random_graph(5, 50, signed=dtype == "float64", whole=dtype == "int64")
+    options: dict[str, object] = {"method": "floyd-warshall", "tile": 16, "predecessors": True}
+    options["dtype"] = dtype
+    expected = og.all_pairs(graph, backend="numba", **options)
+    monkeypatch.setattr(path_blocks.Blocks, "task_rest", None)  # no tasks
+    found = og.all_pairs(graph, backend="cuda", **options)
+    assert min(emulated_gpu.launches, second.launches) > 0
+    xr.testing.assert_identical(found, expected)
+    stored = og.all_pairs(graph, backend="cuda", **options, out=tmp_path / "out.zarr")
+    xr.testing.assert_equal(stored, expected)
+    if dtype == "float64":
+        graph[3, 4], graph[4, 3] = 1, -2
+        with pytest.raises(og.NegativeCycle):
+            og.all_pairs(graph, backend="cuda", **options)
+
+
+def test_what_no_gpu_holds_goes_through_it_in_tiles(
+    emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = random_graph(5, 50)
+    options = {"method": "floyd-warshall", "tile": 16}
+    expected = og.all_pairs(graph, backend="numba", **options)
+    monkeypatch.setattr(Emulator, "free_bytes", lambda _: 50 * 50 * 8)
+    monkeypatch.setattr(apsp, "solve_on_devices", None)
+    xr.testing.assert_identical(og.all_pairs(graph, backend="cuda", **options), expected)
+    assert emulated_gpu.launches > 0
 
 
 def test_backend_auto_takes_a_gpu_for_dense_methods_alone(emulated_gpu: Emulator) -> None:

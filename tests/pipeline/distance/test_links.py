@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from watched_raster import Gate, WatchedRaster, called, mortal_cluster, wait_until
 
 import orograph as og
 
@@ -209,6 +212,31 @@ def test_workers_change_no_bit(client: Client, tmp_path: Path, expected: xr.Data
     assert_same(result, expected)
 
 
+@pytest.mark.long
+def test_killed_workers_change_no_bit(tmp_path: Path, expected: xr.Dataset, gate: Gate) -> None:
+    """Twice, when a third and two thirds of the tiles are done: a cluster of real processes."""
+    og.ingest(ISLANDS, tmp_path / "friction.zarr", tile=8, shard=16)
+    graph = graph_of(FERRIES, FARES, ISLANDS.size, False)
+    with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+        raster = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary.txt", gate=gate)
+        run = called(
+            gate, og.cost_distance, raster, POINTS, links=graph, outputs=ALL, client=client,
+            out=tmp_path / "cost.zarr", wait=False,
+        )  # fmt: skip
+        victims: set[int] = set()
+        for share in (1 / 3, 2 / 3):
+            wait_until(
+                gate.until(lambda share=share: run.progress().done >= share * 72),
+                lambda: run.status == "running",
+            )
+            workers = [w.pid for w in cluster.workers.values() if w.pid not in victims]
+            victims.add(workers[0])
+            os.kill(workers[0], signal.SIGKILL)
+            client.wait_for_workers(2)
+        gate.open()
+        assert_same(run.result(), expected)
+
+
 def test_a_raster_of_sources_takes_links_too(expected: xr.Dataset) -> None:
     raster = np.full(ISLANDS.shape, -1)
     raster[0, 0], raster[59, 69] = 0, 1
@@ -282,6 +310,27 @@ def test_links_that_are_refused(case: str) -> None:
     with pytest.raises(og.InputError, match=re.compile(says, re.DOTALL)) as caught:
         og.cost_distance(np.ones((1, 4)), [(0, 0)], links=graph, dtype=dtype, connectivity=4)
     assert str(caught.value).startswith("links: ")
+
+
+@pytest.mark.parametrize("tile", [2, 7])
+@pytest.mark.parametrize(("dtype", "weight"), [("int64", 3 * 2**56), ("float32", 1.6e38)])
+def test_a_cost_that_its_dtype_does_not_hold_is_refused(
+    dtype: str, weight: float, tile: int
+) -> None:
+    """Four islands in a row, each a tile or all in one: the fourth is too far by links alone."""
+    ground = np.full((1, 14), np.nan)
+    ground[0, ::4] = 1
+    ends, how = [[0, 4], [4, 8], [8, 12]], {"dtype": dtype, "connectivity": 4, "tile": tile}
+    far, units = graph_of(ends, [weight] * 3, 14, True), 2 if dtype == "int64" else 1
+    with og.config.set(field=0):
+        with pytest.raises(og.RunError, match=r"row 0, column 12 .*link of edge 2; give smaller"):
+            og.cost_distance(ground, [(0, 0)], links=far, **how)
+        bounded = og.cost_distance(ground, [(0, 0)], links=far, max_cost=2 * units * weight, **how)
+        assert bounded.attrs["reached_cells"] == 3
+        another = graph_of([*ends, [0, 12]], [weight] * 4, 14, True)
+        both = og.cost_distance(ground, [(0, 0)], links=another, **how)
+        expected = np.array([0, weight, 2 * weight, weight]) * units
+        np.testing.assert_array_equal(both["cost"].values[0, ::4], expected.astype(dtype))
 
 
 def test_vertices_that_are_names_and_vertices_outside_are_refused() -> None:

@@ -39,6 +39,12 @@ def test_workers_below_one_are_refused_by_the_shell(
     assert f"n_workers: {workers}; it must be" in capsys.readouterr().err
 
 
+def test_an_idle_worker_soon_takes_work_from_others() -> None:
+    with og.cluster(1, processes=False, dashboard_address=None) as client:
+        scheduler = client.cluster.scheduler  # type: ignore[union-attr]
+        assert scheduler.periodic_callbacks["stealing"].callback_time == 100
+
+
 def test_nothing_listens_beyond_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
 

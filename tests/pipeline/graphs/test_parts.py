@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,11 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_graph import random_edges
+from watched_raster import Gate, GatedGraph, mortal_cluster, wait_until
 
 import orograph as og
-from orograph.graphs import part_paths
 from orograph.graphs.forest_sweep import GraphForest
+from orograph.graphs.path_frontier import PartPaths
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
 
@@ -130,13 +133,120 @@ def test_shortest_paths_in_any_number_of_parts(
     assert cut.identical(whole)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    m=st.integers(0, 150),
+    parts=st.integers(2, 60),
+    most=st.sampled_from([None, 0, 2]),
+)
+def test_hops_in_any_number_of_parts(seed: int, m: int, parts: int, most: int | None) -> None:
+    whole, cut = (
+        og.hop_distance(graph_of(k, seed, m), [3, 8, 3], max_hops=most, backend="numba")
+        for k in (1, parts)
+    )
+    assert cut.identical(whole)
+
+
 def test_shortest_paths_read_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = write_graph(graph_of(9), tmp_path / "a.zarr")
-    monkeypatch.setattr(part_paths, "parts_at_once", lambda graph: 2)
+    spilled: list[Any] = []
+    pack = PartPaths.pack
+    monkeypatch.setattr(PartPaths, "memory", lambda problem: 0)
+    monkeypatch.setattr(PartPaths, "pack", lambda *a: spilled.append(a) or pack(*a))
     found = og.shortest_paths(graph, 3, backend="numba")
     assert "rows" not in vars(graph)
+    assert len(spilled) >= 9
     assert found.equals(og.shortest_paths(graph_of(1), 3))
     assert og.shortest_paths(graph, 3, predecessors=True)["cost"].equals(found["cost"])
+
+
+@pytest.mark.parametrize("directed", [False, True], ids=["edges", "arcs"])
+@pytest.mark.parametrize("weights", ["int32", "int64", "float64"])
+def test_shortest_paths_over_workers(weights: str, directed: bool, tmp_path: Path) -> None:
+    """Costs of int64 above 2**53: keys of parts, which are float64, are rounded."""
+    tail, head, weight = random_edges(5, 400, 600, floats=weights == "float64")
+    weight = weight * (2**48 + 1) if weights == "int64" else weight
+    edges = tail, head, weight, np.arange(400)
+    whole = og.shortest_paths(make_graph(*edges, directed=directed), [3, 8, 3])
+    if weights == "int64":
+        assert (whole["cost"] > 2**53).sum() > 50
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        for parts in (1, 4, 16):
+            graph = write_graph(
+                make_graph(*edges, directed=directed, parts=parts), tmp_path / f"{parts}.zarr"
+            )
+            out = tmp_path / f"paths-{parts}.zarr"
+            found = og.shortest_paths(graph, [3, 8, 3], out=out, client=client)
+            assert found.load().equals(whole)
+            assert og.shortest_paths(graph, [3, 8, 3]).identical(whole)
+        hops = og.hop_distance(graph, 3, out=tmp_path / "hops.zarr", client=client).load()
+        assert hops.equals(og.hop_distance(make_graph(*edges, directed=directed), 3))
+
+
+@pytest.mark.parametrize("operation", [og.shortest_paths, og.hop_distance])
+def test_workers_may_come_after_a_run_has_begun(
+    operation: Callable[..., Any], tmp_path: Path
+) -> None:
+    graph = write_graph(graph_of(4), tmp_path / "a.zarr")
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        run = operation(graph, 3, out=tmp_path / "b.zarr", client=client, wait=False)
+        cluster.scale(1)
+        assert run.result().load().equals(operation(graph_of(1), 3))
+
+
+def test_paths_that_were_stopped_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, out = graph_of(16), tmp_path / "a.zarr"
+    visit, calls = PartPaths.visit, 0
+
+    def fail_at_the_ninth(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            raise RuntimeError("stopped here")
+        return visit(*arguments)
+
+    monkeypatch.setattr(PartPaths, "visit", fail_at_the_ninth)
+    with pytest.raises(RuntimeError, match="stopped here"):
+        og.shortest_paths(graph, 3, out=out)
+    monkeypatch.undo()
+    found = og.shortest_paths(graph, 3, out=out, resume=True).load()
+    assert found.equals(og.shortest_paths(graph_of(1), 3))
+
+
+@pytest.fixture(scope="module")
+def mortal_client() -> Iterator[Client]:
+    with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [*OPERATIONS, "paths"])
+def test_a_killed_worker_changes_no_bit(
+    name: str, mortal_client: Client, gate: Gate, tmp_path: Path
+) -> None:
+    """A cluster of real processes."""
+    operations = {**OPERATIONS, "paths": lambda graph, **o: og.shortest_paths(graph, [3, 8], **o)}
+    mortal_client.wait_for_workers(2)
+    expected = operations[name](graph_of(1))
+    graph = write_graph(graph_of(16), tmp_path / "a.zarr")
+    gated = GatedGraph(graph.arrays, graph.directed, graph.edge_count, graph.bounds, gate)
+    gate.shut(after=9)
+    run = operations[name](gated, out=tmp_path / "b.zarr", client=mortal_client, wait=False)
+    reading = 1 if name == "paths" else 2  # in a sweep both workers are, and lose what they read
+    wait_until(lambda: gate.held() >= reading, lambda: run.status == "running")
+    os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
+    gate.open()
+    assert run.result(timeout=600).load().equals(expected)
+    assert gate.arrived() > 16  # what the killed worker had read is read again
 
 
 def test_hooks_are_for_one_part() -> None:

@@ -68,11 +68,13 @@ def test_an_operation_on_a_graph_is_planned_by_its_name_or_by_itself() -> None:
     assert og.plan(og.all_pairs, graph).shape == (400, 400)
 
 
-def test_parts_are_tasks_of_the_sweep_and_paths_are_none() -> None:
+def test_parts_are_tasks_and_a_graph_in_one_part_is_one() -> None:
     graph = mesh(20, parts=4)
     assert og.plan("minimum_spanning_forest", graph).tasks == 2 * 4 + 2 * 3 + 1
     assert og.plan("minimum_spanning_forest", mesh(20)).tasks == 1
-    assert og.plan("shortest_paths", graph, sources=9).tasks == 1
+    assert og.plan("shortest_paths", graph, sources=9).tasks == 2 * 4
+    assert og.plan("shortest_paths", mesh(20), sources=9).tasks == 1
+    assert og.plan("hop_distance", graph).tasks == 2 * 4
 
 
 def test_what_is_no_graph_and_what_takes_none_are_refused() -> None:

@@ -275,6 +275,17 @@ def test_components_are_counted_in_a_part_of_the_raster(mask: Array, connectivit
     assert planned.memory_total == pytest.approx(sent.memory_total, rel=0.02)
 
 
+def test_floats_under_water_are_planned_by_the_cell_and_integers_by_the_pit() -> None:
+    how = {"workers": 2, "pits": 1000}
+    floats, integers = (
+        og.plan("depressions", (8192, 8192), dtype=dtype, **how) for dtype in ("float32", "int32")
+    )
+    heights = 0.4 * 24 * floats.shard**2  # bytes of those of a shard
+    assert floats.memory_per_worker > integers.memory_per_worker + heights
+    assert floats.memory_client > integers.memory_client + heights
+    assert floats.bytes_checkpoints > integers.bytes_checkpoints + 0.4 * 24 * 8192**2 - 1e6
+
+
 def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
     shape = 6144, 6144
     plans = {

@@ -1,0 +1,293 @@
+"""Shortest paths in a graph in parts, as a problem of the frontier engine.
+
+A visit brings a part to its fixpoint up to a bound, by `orograph.kernels.graph.near_far`. Parts
+exchange costs along links: one leads from a part to each vertex of another part to which its arcs
+lead, and carries the least cost that these arcs offer. In the rows of a part these vertices stand
+behind its own, and no arc leaves them; so the kernel knows no parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
+from orograph.engines.frontier.protocol import Border, Table, Visit
+from orograph.engines.tile_states import Tile
+from orograph.graphs.job import vertex_columns
+from orograph.kernels.graph.near_far import near_far
+from orograph.kernels.graph.spread import unreached
+from orograph.tiles.graph.graph import Graph, Rows
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+VERTICES_A_VISIT = 10_000
+"""Vertices that could be settled in the time that a visit takes beside those that it settles."""
+
+
+@dataclass(slots=True)
+class PartState:
+    """The costs of a part from each source, and of the vertices to which its links lead."""
+
+    rows: Rows
+    """With heads from 0 in the part; behind them the vertices of links, which have no arcs."""
+    own: int
+    """How many vertices of the part there are."""
+    arriving: Integers
+    """The vertex at the end of each link that leads to the part."""
+    cost: Array
+    pending: list[Array]
+    """For each source the vertices that have been lowered and not been relaxed since."""
+
+
+@dataclass(frozen=True)
+class PartPaths:
+    """Shortest paths from each of some vertices as a problem of the frontier engine."""
+
+    name = "shortest-paths"
+    halo_width = 0
+    cells_a_visit = VERTICES_A_VISIT
+    outputs: ClassVar[tuple[Variable, ...]] = ()
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"cost": ("source", "vertex")}
+
+    bounds: tuple[int, ...]
+    sources: tuple[tuple[int, ...], ...]
+    """Stored vertices; of those in one tuple the nearest counts."""
+    dtype: np.dtype[Any]
+    width: Any
+    """Of a bucket within a part."""
+    most: Any
+    links: Links
+    backend: str
+
+    @property
+    def link_blank(self) -> list[Any]:
+        """Return for each source a cost that is none."""
+        return [unreached(self.dtype)] * len(self.sources)
+
+    def starts(self, tile: int) -> dict[Tile, float]:
+        """Return the parts of the sources."""
+        return {(self._part_of(vertex), 0): 0.0 for group in self.sources for vertex in group}
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Accept all: weights were checked before."""
+
+    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> PartState:
+        """Return a part that nothing has reached but the sources in it."""
+        part = place.window.y
+        first, last = self.bounds[part : part + 2]
+        own = last - first
+        indptr, indices, weight = cells[0]
+        heads = indices.astype(np.int64)
+        outside = (heads < first) | (heads >= last)
+        beyond = np.unique(heads[outside])
+        local = np.where(outside, own + np.searchsorted(beyond, heads), heads - first)
+        word = np.uint32 if heads.size < 2**32 else np.int64
+        indptr = np.append(indptr, np.full(beyond.size, heads.size)).astype(word)
+        rows = Rows(indptr, local.astype(np.uint32), weight)
+        arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
+        shape = len(self.sources), own + beyond.size
+        state = PartState(rows, own, arriving, np.full(shape, unreached(self.dtype)), [])
+        for cost, group in zip(state.cost, self.sources, strict=True):
+            here = [vertex - first for vertex in group if first <= vertex < last]
+            cost[here] = 0
+            state.pending.append(np.array(here, np.uint32))
+        return state
+
+    def visit(
+        self,
+        state: PartState,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
+        """Take what arrives along links, relax up to the bound, and return what is new."""
+        assert links is not None
+        settled = 0
+        for number, (cost, arrived) in enumerate(zip(state.cost, links.arriving, strict=True)):
+            lower = arrived < cost[state.arriving]
+            heads = state.arriving[lower]
+            np.minimum.at(cost, heads, arrived[lower])
+            pending = np.union1d(state.pending[number], heads)
+            count, state.pending[number] = self._relax(state, cost, pending, bound)
+            settled += count
+        nothing = unreached(self.dtype)
+        keys = np.full(state.cost.shape[1] - state.own, np.inf)
+        values = []
+        for cost, before in zip(state.cost[:, state.own :], links.sent, strict=True):
+            keys = np.minimum(keys, np.where(cost < before, cost.astype(np.float64), np.inf))
+            values.append(np.minimum(cost, before))
+        open_keys = (
+            float(cost[pending].min())
+            for cost, pending in zip(state.cost, state.pending, strict=True)
+            if pending.size
+        )
+        return Visit(
+            min(open_keys, default=math.inf),
+            [math.inf] * len(NEIGHBOURS),
+            [None] * len(NEIGHBOURS),
+            settled,
+            int(np.count_nonzero(state.cost[:, : state.own] < nothing)),
+            links=LinkNews(values, keys) if np.isfinite(keys).any() else None,
+        )
+
+    def _relax(
+        self, state: PartState, cost: Array, pending: Array, bound: float
+    ) -> tuple[int, Array]:
+        """Relax vertices up to a bound; return how many, and which are pending then."""
+        # keys are float64: the least may be above the bound by rounding alone
+        least = cost[pending].min(initial=unreached(self.dtype))
+        if not pending.size or float(least) > bound:
+            return 0, pending
+        upto = max(least, self.dtype.type(min(bound, float(self.most))))
+        far = np.empty(cost.size + 1, np.uint32)
+        far[: pending.size] = pending
+        settled, waiting = near_far(
+            *state.rows, far, pending.size, self.width, upto, self.most,
+            unreached(self.dtype), cost,
+        )  # fmt: skip
+        rest = far[:waiting]
+        return settled, rest[rest < state.own]
+
+    def pack(self, state: PartState) -> Any:
+        """Return costs and pending vertices; arcs are read again."""
+        return state.cost, state.pending
+
+    def unpack(self, state: PartState, packed: Any) -> None:
+        """Put costs and pending vertices back."""
+        state.cost, state.pending = packed
+
+    def size(self, state: PartState) -> int:
+        """Return the bytes of arcs and costs."""
+        return sum(array.nbytes for array in (*state.rows, state.cost, *state.pending))
+
+    def memory(self) -> int | None:
+        """Leave it to the worker."""
+        return None
+
+    def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return nothing: there are no rasters."""
+        return {}, {}
+
+    def rows_of_tile(self, place: Place, state: PartState) -> Table:
+        """Return the costs of a part."""
+        part = np.array([place.window.y])
+        return {"part": part, "cost": state.cost[:, : state.own]}
+
+    def join_rows(self, tables: Iterable[Table], column: str) -> Array:
+        """Return the costs of all stored vertices."""
+        cost = np.empty((len(self.sources), self.bounds[-1]), self.dtype)
+        for table in tables:
+            part = int(table["part"][0])
+            cost[:, self.bounds[part] : self.bounds[part + 1]] = table["cost"]
+        return cost
+
+    @property
+    def listed(self) -> list[int]:
+        """The sources that the result names."""
+        return [vertex for (vertex,) in self.sources]
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return the method."""
+        return {"method": "delta-stepping"}
+
+    def _part_of(self, vertex: int) -> int:
+        return int(np.searchsorted(self.bounds, vertex, side="right")) - 1
+
+
+@dataclass(frozen=True)
+class PartHops(PartPaths):
+    """Hops from the nearest of some vertices: shortest paths where each arc counts as 1."""
+
+    name = "graph-hops"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"hops": ("vertex",)}
+
+    @property
+    def listed(self) -> list[int]:
+        """None: it is the nearest of all."""
+        return []
+
+    def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return how many vertices have been reached."""
+        reached = np.count_nonzero(state.cost[:, : state.own] < unreached(self.dtype))
+        return {}, {"reached_vertices": float(reached)}
+
+    def join_rows(self, tables: Iterable[Table], column: str) -> Array:
+        """Return the hops of all stored vertices, -1 where unreached."""
+        (hops,) = super().join_rows(tables, column)
+        hops[hops == unreached(self.dtype)] = -1
+        return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return how many vertices are reached and not."""
+        reached = int(counts["reached_vertices"])
+        return {"reached_vertices": reached, "unreached_vertices": self.bounds[-1] - reached}
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """The parts of a graph in the place of a raster's tiles: a grid of one column."""
+
+    graph: Graph
+    unweighted: bool = False
+    """Whether each arc counts as 1."""
+
+    def read(self, window: Window) -> Rows:
+        """Return the rows of the part at a row of the grid."""
+        rows = self.graph.part_rows(window.y)
+        ones = np.ones(rows.indices.size, np.int32)
+        return rows._replace(weight=ones) if self.unweighted else rows
+
+
+@dataclass(frozen=True)
+class PathFrontier(Frontier):
+    """Delta-stepping over the parts of a graph."""
+
+    @property
+    def bucket_width(self) -> BucketWidth:
+        """The width of the buckets, which is thought over after the work of a part."""
+        vertices = int(np.diff(self._graph.bounds).max())
+        return BucketWidth(vertices, self.problem.cells_a_visit)
+
+    def table(self) -> dict[str, tuple[tuple[str, ...], list[Array]]]:
+        """Return the columns of the problem in the order of the source, and the vertices."""
+        graph, problem = self._graph, self.problem
+        assert isinstance(problem, PartPaths)
+        columns = vertex_columns(graph, problem.listed)
+        for name, (dims, (column,)) in super().table().items():
+            columns[name] = dims, column[..., graph.stored]
+        return {name: (dims, [values]) for name, (dims, values) in columns.items()}
+
+    @property
+    def _graph(self) -> Graph:
+        parts: Any = self.rasters[0]
+        graph: Graph = parts.graph
+        return graph
+
+
+def links_between(graph: Graph) -> Links:
+    """Return the links between the parts of a graph; their ``edge`` is the vertex at the head."""
+    tails, heads = [], []
+    for part in range(graph.part_count):
+        first, last = graph.bounds[part : part + 2]
+        found = graph.part_heads(part)
+        beyond = np.unique(found[(found < first) | (found >= last)]).astype(np.int64)
+        heads.append(beyond)
+        tails.append(np.full(beyond.size, part))
+    vertex = np.concatenate(heads)
+    to = np.searchsorted(graph.bounds, vertex, side="right") - 1
+    tail, head = (np.stack([n, np.zeros_like(n)], 1) for n in (np.concatenate(tails), to))
+    return Links(tail, head, np.empty(0), vertex)

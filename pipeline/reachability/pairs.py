@@ -44,7 +44,7 @@ PAIRS_A_TASK = 16
 
 
 @dataclass(frozen=True)
-class Ends:
+class EndSets:
     """The two ends of each pair, sets of cells, of which one is enough to begin or to end at."""
 
     cells: Cells
@@ -55,7 +55,7 @@ class Ends:
     """The set of s and that of t, shape (n, 2)."""
 
     @classmethod
-    def single(cls, cells: Cells) -> Ends:
+    def single(cls, cells: Cells) -> EndSets:
         """Return ends of a cell each, given row and column of s, row and column of t: (n, 4)."""
         count = len(cells)
         pairs = np.arange(2 * count).reshape(count, 2)
@@ -74,8 +74,8 @@ class Ends:
         one, other = labels[self.first[self.pairs]].T
         joined: npt.NDArray[np.bool_] = one == other
         for pair in np.flatnonzero((np.diff(self.first)[self.pairs] > 1).any(axis=1)).tolist():
-            sets = (labels[self.places(pair, side)] for side in (0, 1))
-            joined[pair] = np.intersect1d(*sets).size > 0
+            first, second = (labels[self.places(pair, side)] for side in (0, 1))
+            joined[pair] = np.isin(first, second).any()
         return joined
 
 
@@ -84,7 +84,7 @@ class Query:
     """Everything that a task needs to search for pairs."""
 
     mask: MaskRaster
-    ends: Ends
+    ends: EndSets
     connectivity: int
     hops: bool
     path: bool

@@ -22,7 +22,7 @@ from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress, Run
-from orograph.reachability.pairs import Ends, Query, connected_pairs, search_all
+from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import setting
 from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
@@ -267,7 +267,7 @@ def _of_graph(
 class ReachJob(Job[Reach]):
     """Search for some pairs, whose result is no store."""
 
-    ends: Ends
+    ends: EndSets
     connectivity: int
     hops: bool
     path: bool
@@ -349,7 +349,7 @@ class _PairSearch:
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
-def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Ends:
+def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
     """Return the cells of both ends of each pair."""
     mask, radius = MaskRaster(raster), snap_cells(snap)
     sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
@@ -361,7 +361,7 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Ends:
     first = np.cumsum([0, *(len(cells) for some in sets for cells in some)])
     numbers = (np.arange(counts[0]), np.arange(counts[1]) + counts[0])
     pairs = np.stack([np.broadcast_to(n, max(counts)) for n in numbers], axis=1)
-    return Ends(np.concatenate([cells for some in sets for cells in some]), first, pairs)
+    return EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
 
 
 def _sets(mask: MaskRaster, given: Any, name: str, radius: int) -> list[Cells]:

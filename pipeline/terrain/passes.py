@@ -120,7 +120,7 @@ class PassSweep(QuadtreePass):
     def _search(self, client: Client | None, cancelled: Event) -> None:
         """Find the paths."""
         # other runs need no search
-        from orograph.reachability.pairs import Ends, search_all
+        from orograph.reachability.pairs import EndSets, search_all
         from orograph.terrain.pass_paths import PassQuery
 
         tree, problem = self.found, cast(Any, self.problem)
@@ -131,7 +131,7 @@ class PassSweep(QuadtreePass):
         both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
         query = PassQuery(
             MaskRaster(self.rasters[0]),
-            Ends.single(both),
+            EndSets.single(both),
             problem.connectivity,
             True,
             True,

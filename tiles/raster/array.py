@@ -32,29 +32,26 @@ def to_host(cells: Any) -> NDArray[Any]:
 
 
 def from_elsewhere(cells: Any) -> NDArray[Any]:
-    """Return the cells of another library's array, by DLPack or the interface for CUDA.
+    """Return the cells of another library's array, by DLPack, or from Numba's device arrays.
 
     Memory of this process is shared, that of a device copied.
 
     Raises
     ------
     InputError
-        If neither NumPy nor CuPy can have them.
+        If NumPy cannot have them.
     """
-    if hasattr(cells, "__dlpack__"):
+    if not hasattr(cells, "__dlpack__"):
+        if hasattr(cells, "copy_to_host"):
+            return np.asarray(cells.copy_to_host())
+        reason = "it has no __dlpack__"
+    else:
         try:
             return np.from_dlpack(cells)
         except (BufferError, RuntimeError, TypeError) as error:
             reason = str(error)
         with suppress(BufferError, RuntimeError, TypeError):
             return np.from_dlpack(cells, device="cpu", copy=True)
-    else:
-        reason = "it has no DLPack"
-    if hasattr(cells, "__cuda_array_interface__"):
-        with suppress(ImportError, AttributeError):
-            import cupy
-
-            return to_host(cupy.asarray(cells))
     raise InputError(
         f"{type(cells).__name__}, whose memory NumPy cannot share ({reason}); copy it to the CPU "
         "first"

@@ -28,15 +28,7 @@ import numpy.typing as npt
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.lanes import LANES, MOVES
-from orograph.kernels.relax.models import (
-    ABSOLUTE_DIFFERENCE,
-    BY_FRICTION,
-    FRICTION,
-    CostModel,
-    Rules,
-    cost_rules,
-    edge_lengths,
-)
+from orograph.kernels.relax.models import BY_FRICTION, CostModel, Rules, cost_rules, edge_lengths
 from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
@@ -321,11 +313,9 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     def work() -> Array:
         """Visit blocks until no thread does so any more; return the tally of this one."""
         rasters = state.dist, state.friction, state.elevation
-        ws = make_workspace(state.dist, state.rules)
-        # by its type Numba knows that code for the others is not needed
-        mean = None if state.rules.model in (FRICTION, ABSOLUTE_DIFFERENCE) else np.empty(LANES)
+        workspace = make_workspace(state.dist, state.rules)
         tally = np.zeros(6, np.int64)
-        task = state.fresh, queue, ws, mean, state.block, state.rules, limit, tally
+        task = state.fresh, queue, workspace, state.block, state.rules, limit, tally
         while not visit_blocks(rasters, *task):
             time.sleep(IDLE_SECONDS)
         return tally

@@ -152,8 +152,9 @@ extern "C" __global__ void propose(const word* a, const word* b, const word* arc
 
 // With wide keys: of the edges with the least weight propose the number to the components.
 extern "C" __global__ void propose_numbers(const word* a, const word* b, const word* arcs,
-                                        const u64* lengths, int round, const u64* best, word* numbers,
-                                        const weight_type* weight, const word* edge) {
+                                           const u64* lengths, int round, const u64* best,
+                                           word* numbers, const weight_type* weight,
+                                           const word* edge) {
   i64 length = (i64)lengths[round + 1], step = (i64)gridDim.x * blockDim.x;
   for (i64 i = thread_number(); i < length; i += step) {
     word arc = arcs[i];

@@ -45,7 +45,7 @@ def number_components(root: Any, stored: Any, labels: Any) -> Any:
         if number == 0:
             sizes[count] = 0
             count += 1
-            number = np.int64(count)
+            number = count
             numbers[first] = count
         labels[place] = number
         if number != latest:  # runs are added at once

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks, link_table
+from orograph.distance.links import BACK_LINK, LINK_ENDS, NO_LINK, TileLinks, link_table
 from orograph.distance.problem import Distance
 from orograph.distance.sources import is_source
 from orograph.engines.frontier.driver import Frontier
@@ -387,6 +387,11 @@ class DistanceAndAllocation:
         """What is written by both."""
         return self.distance.outputs + self.allocation.outputs
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table of links, if there is one."""
+        return LINK_ENDS if BACK_LINK in self.outputs else ()
+
 
 class DistanceThenAllocation:
     """An engine that runs the frontier twice: for distances, and for what follows from them."""
@@ -422,7 +427,7 @@ class DistanceThenAllocation:
 
     def table(self) -> Table:
         """Return where links lead, if back directions go along them."""
-        if all(v.name != BACK_LINK.name for v in self._problem.outputs):
+        if not self._problem.columns:
             return {}
         links = self._problem.distance.links
         assert links is not None

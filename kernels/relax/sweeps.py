@@ -16,7 +16,10 @@ Numba compiles a function anew for each constant among its arguments: YES, NO an
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
@@ -48,6 +51,7 @@ from orograph.kernels.relax.lanes import (
     probe_forward,
     transpose,
 )
+from orograph.kernels.relax.models import Rules
 from orograph.kernels.relax.row_costs import (
     NO,
     YES,
@@ -58,10 +62,11 @@ from orograph.kernels.relax.row_costs import (
 )
 
 KEPT = 8  # blocks a side whose weights are kept: what a front crosses within a while
+Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 
 
-def make_workspace(like, rules):
+def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
     """Return what a thread works in: planes of a block, scratch, and whose weights are kept.
 
     Weights that take long to make are kept for ``KEPT`` x ``KEPT`` blocks, each in planes of its

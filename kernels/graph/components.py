@@ -38,15 +38,14 @@ def number_components(root: Any, stored: Any, labels: Any) -> Any:
     """
     numbers = np.zeros(root.size, root.dtype)
     sizes = np.empty(root.size, np.int64)
-    count, begin = 0, 0
-    latest = np.int64(0)
+    count, begin, latest = 0, 0, 0
     for place in range(stored.size):
         first = root[stored[place]]
-        number = np.int64(numbers[first])
+        number = int(numbers[first])
         if number == 0:
             sizes[count] = 0
             count += 1
-            number = count
+            number = np.int64(count)
             numbers[first] = count
         labels[place] = number
         if number != latest:  # runs are added at once

@@ -9,7 +9,7 @@ import numpy as np
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, graph_run, parts_run, vertex_columns
+from orograph.graphs.job import Columns, graph_run, method_on, parts_run, vertex_columns
 from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.hops import between, level_predecessors
@@ -43,7 +43,8 @@ def hops_run(
         reached = int(np.count_nonzero(found >= 0))
         return {"reached_vertices": reached, "unreached_vertices": found.size - reached}, columns
 
-    if graph.part_count > 1 and not traced and options.backend != "cuda":
+    in_parts = method_on(chosen) == "delta-stepping"
+    if graph.part_count > 1 and in_parts and not traced:
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,

@@ -23,6 +23,7 @@ from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress, Run
 from orograph.graphs.parts import GraphParts
+from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -222,6 +223,11 @@ def vertex_columns(graph: Graph, sources: Sequence[int] = ()) -> Columns:
     if len(sources):
         columns["source"] = ("source",), ids[graph.position[list(sources)]]
     return columns
+
+
+def method_on(backend: str) -> str:
+    """Return the method that suits a backend; it is undecided where workers are yet to come."""
+    return "delta-stepping" if backend == "auto" else get_backend(backend).graph_method
 
 
 def check_graph(graph: Any) -> Graph:

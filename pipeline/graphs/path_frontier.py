@@ -227,7 +227,7 @@ class PartHops(PartPaths):
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
         """Return the hops of all stored vertices, -1 where unreached."""
-        (hops,) = super().join_rows(tables, column)
+        hops: Array = super().join_rows(tables, column)[0]
         hops[hops == unreached(self.dtype)] = -1
         return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
 

@@ -14,7 +14,14 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, check_graph, graph_run, parts_run, vertex_columns
+from orograph.graphs.job import (
+    Columns,
+    check_graph,
+    graph_run,
+    method_on,
+    parts_run,
+    vertex_columns,
+)
 from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.dijkstra import dijkstra
@@ -221,7 +228,7 @@ def choose_method(graph: Graph, method: str, options: RunOptions) -> str:
         )
     _check_range(graph, max(-least, greatest))
     if method == "auto":
-        method = get_backend(choose_backend("spread", (), options)).graph_method
+        method = method_on(choose_backend("spread", (), options))
     return method
 
 

@@ -189,6 +189,20 @@ def test_shortest_paths_over_workers(weights: str, directed: bool, tmp_path: Pat
         assert hops.equals(og.hop_distance(make_graph(*edges, directed=directed), 3))
 
 
+@pytest.mark.parametrize("operation", [og.shortest_paths, og.hop_distance])
+def test_workers_may_come_after_a_run_has_begun(
+    operation: Callable[..., Any], tmp_path: Path
+) -> None:
+    graph = write_graph(graph_of(4), tmp_path / "a.zarr")
+    with (
+        LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        run = operation(graph, 3, out=tmp_path / "b.zarr", client=client, wait=False)
+        cluster.scale(1)
+        assert run.result().load().equals(operation(graph_of(1), 3))
+
+
 def test_paths_that_were_stopped_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, out = graph_of(16), tmp_path / "a.zarr"
     visit, calls = PartPaths.visit, 0

@@ -1,23 +1,23 @@
 // The minimum spanning forest of a graph: Boruvka's algorithm on a list of edges.
 //
 // The CUDA counterpart of forest.py. Edges are totally ordered by weight, then by number, so the
-// forest is unique: the same edges in any order of the threads. In a round the edges whose ends have
-// come together leave the list, and of the others each is proposed to the components of both its
-// ends, which keep the least (propose); with wide keys the least weight first, then the least number
-// of an edge with that weight (propose_numbers). Components are joined along the edges they keep, and
-// these are in the forest (join_components). An edge is in the list once, with the components of its
-// ends, as they were in the round before, in place of its vertices. A component that is kept by no
-// edge has none left, so each round at least halves the components with edges, and the list is empty
-// after log2(n) rounds. The total order leaves no cycle among the kept edges.
+// forest is unique: the same edges in any order of the threads. In a round the edges whose ends
+// have come together leave the list, and of the others each is proposed to the components of both
+// its ends, which keep the least (propose); with wide keys the least weight first, then the least
+// number of an edge with that weight (propose_numbers). Components are joined along the edges they
+// keep, and these are in the forest (join_components). An edge is in the list once, with the
+// components of its ends, as they were in the round before, in place of its vertices. A component
+// that is kept by no edge has none left, so each round at least halves the components with edges,
+// and the list is empty after log2(n) rounds. The total order leaves no cycle among the kept edges.
 // Boruvka: doi:10.1016/S0012-365X(00)00224-7. The list, and a test before each atomic: Fallin,
 // Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
 //
 // Arrays: indptr (n + 1,), indices, weight and edge (arcs,), rows as in forest.py; a, b and arcs
 // (edges,), twice: the list of a round and of the next; lengths: of the list, by round; parent (n,)
-// and best (n,), twice, of 64 bits: the least key of each component, all ones for none; numbers (n,),
-// twice; chosen (n,): arcs of the forest, in any order. WORD_BITS: 32 while vertices, arcs and
-// numbers of edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0: a key
-// is a weight of 32 bits and a number of 32 bits; else it is a weight alone.
+// and best (n,), twice, of 64 bits: the least key of each component, all ones for none; numbers
+// (n,), twice; chosen (n,): arcs of the forest, in any order. WORD_BITS: 32 while vertices, arcs
+// and numbers of edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0:
+// a key is a weight of 32 bits and a number of 32 bits; else it is a weight alone.
 //
 // Atomics: minimum of keys and of parents, sums of lengths. Keys and parents only fall, and loops
 // continue from smaller vertices (union_find.cuh). No block waits for another.

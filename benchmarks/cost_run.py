@@ -4,11 +4,14 @@
     python benchmarks/cost_run.py --side 4096 --tile 1024 --source middle --grass
     python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr
     python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
+    python benchmarks/cost_run.py --cases narrow models outputs --side 1024 --tile 64 256 1024
 
 Speed depends on the surface, the tile, where the source lies in its tile and in the grid, and the
 threads. Each is varied; what is printed are medians in Mcell/s (of the processor's time, of two
 threads of the time on the clock), ratios to the peer's median for the
 same source, and the worst of them beside the best. --grass times GRASS r.cost too, if installed.
+--cases: what is slow elsewhere, in ns a cell of one thread: narrow ways of low friction, costs that
+depend on slopes, and back directions and allocation besides the cost.
 """
 
 from __future__ import annotations
@@ -69,6 +72,81 @@ def nearest_cell(friction: np.ndarray, cell: tuple[int, int]) -> tuple[int, int]
     return int(row), int(column)
 
 
+def narrow(side: int) -> dict[str, Call]:
+    """Ways one cell wide, of friction 1e-6 in 1e6, and a strip of one row."""
+    serpentine = np.zeros((side, side), bool)
+    serpentine[::2] = True
+    serpentine[1::4, -1] = serpentine[3::4, 0] = True
+    y, x = np.indices((side, side), np.int32, sparse=True)
+    spiral = np.minimum(np.minimum(y, x), np.minimum(side - 1 - y, side - 1 - x)) % 2 == 0
+    k = np.arange(0, side // 2 - 3, 2)
+    spiral[k + 1, k], spiral[k + 2, k + 1] = False, True
+    found: dict[str, Call] = {
+        name: (np.where(way, 1e-6, 1e6), {})
+        for name, way in (("serpentine of low friction", serpentine), ("spiral", spiral))
+    }
+    found["strip"] = np.random.default_rng(0).uniform(1, 10, (1, side**2)), {}
+    return found
+
+
+def models(side: int) -> dict[str, Call]:
+    """Costs that depend on slopes, on fractal terrain and on noise; and knight's moves."""
+    rng = np.random.default_rng(0)
+    heights = {"terrain": fractal(side).astype(float), "noise": rng.uniform(0, 30, (side, side))}
+    found: dict[str, Call] = {
+        f"{cost}, {name}": (None, {"elevation": relief, "cost": cost, "cell_size": 30})
+        for cost in ("tobler", "walk")
+        for name, relief in heights.items()
+    }
+    found["16 neighbours"] = rng.uniform(1, 10, (side, side)), {"connectivity": 16}
+    return found
+
+
+def outputs(side: int) -> dict[str, Call]:
+    """The cost alone, and all outputs."""
+    rng = np.random.default_rng(0)
+    friction = rng.uniform(1, 10, (side, side))
+    plains = np.where(rng.random((side, side)) < 0.3, friction, 0.0)
+    return {
+        f"{name}, {which}": (surface, {"outputs": names})
+        for name, surface in (("random", friction), ("plains of cost zero", plains))
+        for which, names in (("cost", ("cost",)), ("all outputs", ALL_OUTPUTS))
+    }
+
+
+Call = tuple[np.ndarray | None, dict[str, Any]]
+ALL_OUTPUTS = ("cost", "back_direction", "allocation")
+CASES = {"narrow": narrow, "models": models, "outputs": outputs}
+
+
+def slow_cases(options: argparse.Namespace, record: Record) -> None:
+    """Time whole calls of each case over the tiles, interleaved."""
+    print(f"| case | tile | ns a cell, least and median of {options.repeat} | settled a cell |")
+    print("|---|---|---|---|")
+    for cases in (CASES[name](options.side) for name in options.cases):
+        for tile in [tile for tile in options.tile if tile <= options.side]:
+            seconds: dict[str, list[float]] = {name: [] for name in cases}
+            for turn in range(options.repeat + 1):
+                for name, (friction, given) in cases.items():
+                    with og.config.set(threads=1):
+                        begin = time.process_time()
+                        more = {"cell_size": 1, **given}
+                        run = og.cost_distance(friction, [(0, 0)], tile=tile, wait=False, **more)
+                        run.result()
+                        if turn:
+                            seconds[name].append(time.process_time() - begin)
+                    if turn == options.repeat:
+                        each = [spent / options.side**2 * 1e9 for spent in seconds[name]]
+                        settled = run.statistics()["cells_settled"] / options.side**2
+                        print(
+                            f"| {name} | {tile} | {min(each):.0f}, {statistics.median(each):.0f} "
+                            f"| {settled:.2f} |",
+                            flush=True,
+                        )
+                        what = f"{name}, {options.side}^2, tile {tile}"
+                        record.add(what, "orograph, one thread", "ns a cell", each)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--side", type=int, default=2048)
@@ -77,6 +155,7 @@ def main() -> None:
     parser.add_argument("--tile", type=int, nargs="+", default=TILES, help="those up to the side")
     parser.add_argument("--source", nargs="+", choices=SOURCES, default=SOURCES)
     parser.add_argument("--surface", nargs="+", choices=SURFACES, default=SURFACES)
+    parser.add_argument("--cases", nargs="+", choices=CASES, help="these alone")
     parser.add_argument("--grass", action="store_true", help="r.cost as a second peer")
     parser.add_argument("--store", type=int, default=0, help="side of a run from Zarr to Zarr")
     parser.add_argument("--larger-than-memory", type=int, default=0, help="side of such a run")
@@ -88,6 +167,10 @@ def main() -> None:
     record = Record(options.record)
     if options.store or options.larger_than_memory:
         stored(options, record)
+        record.write()
+        return
+    if options.cases:
+        slow_cases(options, record)
         record.write()
         return
     for name in options.surface:

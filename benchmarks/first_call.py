@@ -22,12 +22,15 @@ CALLS = {
     "plan": "og.plan('cost_distance', cells)",
     "plan of components": "og.plan('connected_components', cells > 1.5)",
     "plan of filling": "og.plan('fill_depressions', cells)",
+    "plan of an index": "og.plan('distance_index', cells)",
     "forest": "og.minimum_spanning_forest(cells)",
     "components": "og.connected_components(cells > 1.5)",
     "cost_distance": "og.cost_distance(cells, [(5, 5)])",
     "walking time": "og.cost_distance(None, [(5, 5)], elevation=cells, cost='tobler')",
     "hop_distance": "og.hop_distance(cells, [(5, 5)])",
     "fill_depressions": "og.fill_depressions(cells)",
+    "st_connected": "og.st_connected(cells, (5, 5), (250, 250))",
+    "st_connected, pairs": "og.st_connected(cells, [(5, 5)] * 8, [(250, 250)] * 8)",
 }
 CODE = """
 import json, time

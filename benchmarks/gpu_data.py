@@ -46,6 +46,21 @@ def calls(cells: np.ndarray) -> Iterator[tuple[str, Callable[..., Any]]]:
                     cells, weight=w, connectivity=c, tile=TILE, **how
                 ),
             )
+    for connectivity in (8, 4):
+        yield (
+            f"filling {connectivity}",
+            lambda c=connectivity, **how: og.fill_depressions(
+                cells,
+                connectivity=c,
+                outputs=("filled", "depth", "depression"),
+                tile=TILE,
+                **how,
+            ),
+        )
+        yield (
+            f"peaks {connectivity}",
+            lambda c=connectivity, **how: og.peaks(cells, connectivity=c, tile=TILE, **how),
+        )
     valid = np.isfinite(cells)
     classes = np.where(valid, np.where(valid, cells, 0).astype(np.int32) // 8 * 2 + 1, 0)
     yield "components", lambda **how: og.connected_components(classes, tile=TILE, **how)

@@ -15,15 +15,27 @@ import xarray as xr
 OF_RASTERS = (
     "connected_components",
     "cost_distance",
+    "depressions",
+    "fill_depressions",
+    "flood_level",
     "forest_lines",
     "hop_distance",
     "ingest",
     "minimum_spanning_forest",
+    "pass_elevation",
+    "peaks",
     "plot",
     "st_connected",
     "to_geotiff",
 )
-OF_RESULTS = ("forest_lines", "least_cost_path", "plot", "to_geotiff")
+OF_RESULTS = (
+    "component_table",
+    "corridor",
+    "forest_lines",
+    "least_cost_path",
+    "plot",
+    "to_geotiff",
+)
 
 
 class _Accessor:

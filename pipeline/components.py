@@ -33,7 +33,7 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
@@ -577,6 +577,7 @@ def connected_components(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -607,7 +608,7 @@ def connected_components(
         The value of nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -649,7 +650,9 @@ def connected_components(
     if LABELS.name not in wanted:
         raise InputError(f"outputs: {wanted}; every result has labels, name 'labels' too")
     dtype = check_dtype("dtype", dtype, DTYPES)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     if isinstance(classes, Graph):
         from orograph.graphs.components import components_run
 
@@ -667,6 +670,7 @@ def connected_components(
             min_size=min_size != 1,
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
+            compute=not options.compute,
         )
         run = components_run(classes, method, options)
         return run.result() if options.wait else run
@@ -686,5 +690,4 @@ def connected_components(
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
     if tile is None:
         job = replace(job, join_tiles=join_tiles)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)

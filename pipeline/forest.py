@@ -25,7 +25,7 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import nibbles
@@ -329,6 +329,7 @@ def minimum_spanning_forest(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -341,8 +342,9 @@ def minimum_spanning_forest(
     Parameters
     ----------
     elevation : raster or Graph
-        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, a
-        NumPy array, the path of a store made by `ingest`, or the path of any raster file.
+        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, an
+        array of NumPy, of CuPy (a result in memory is CuPy's then), or of any library that speaks
+        DLPack, the path of a store made by `ingest`, or the path of any raster file.
     weight : {"max", "absolute_difference", "mean"}
         ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
         them. ``"mean"``: their mean height.
@@ -370,6 +372,10 @@ def minimum_spanning_forest(
         A writer that was killed is in nobody's way.
     wait
         False returns at once, with a `Run` to watch, wait for or cancel.
+    compute
+        False begins nothing yet. The result is a Dataset of Dask arrays, all of which one run makes
+        when they are computed; what is counted on the way is not among its attributes. With ``out``
+        it is a ``Delayed``, whose ``compute()`` writes the result and opens it.
     backend
         ``"numba"``, ``"cuda"`` or ``"auto"``; by default ``config["backend"]``.
     client
@@ -425,7 +431,9 @@ def minimum_spanning_forest(
     """
     weight = check_choice("weight", weight, WEIGHTS)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     if isinstance(elevation, Graph):
         from orograph.graphs.forest import forest_run
 
@@ -437,7 +445,11 @@ def minimum_spanning_forest(
             "shard": shard,
         }
         refuse_arguments(
-            "a graph", of_rasters, weight=weight != "max", connectivity=connectivity != 8
+            "a graph",
+            of_rasters,
+            weight=weight != "max",
+            connectivity=connectivity != 8,
+            compute=not options.compute,
         )
         run = forest_run(elevation, options)
         return run.result() if options.wait else run
@@ -449,8 +461,7 @@ def minimum_spanning_forest(
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)
 
 
 def estimate_forest(

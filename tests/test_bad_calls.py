@@ -44,6 +44,7 @@ EVERYWHERE = {
     "resume": bad.FLAG,
     "takeover": bad.FLAG,
     "wait": bad.FLAG,
+    "compute": bad.FLAG,
     "backend": bad.choice("gpu", "NUMBA", optional=True),
     "client": bad.CLIENT,
     "nodata": bad.NODATA,

@@ -1,23 +1,23 @@
 // The minimum spanning forest of a graph: Boruvka's algorithm on a list of edges.
 //
 // The CUDA counterpart of forest.py. Edges are totally ordered by weight, then by number, so the
-// forest is unique: the same edges in any order of the threads. In a round the edges whose ends have
-// come together leave the list, and of the others each is proposed to the components of both its
-// ends, which keep the least (propose); with wide keys the least weight first, then the least number
-// of an edge with that weight (propose_ties). Components are joined along the edges they keep, and
-// these are in the forest (join_components). An edge is in the list once, with the components of its
-// ends, as they were in the round before, in place of its vertices. A component that is kept by no
-// edge has none left, so each round at least halves the components with edges, and the list is empty
-// after log2(n) rounds. The total order leaves no cycle among the kept edges.
+// forest is unique: the same edges in any order of the threads. In a round the edges whose ends
+// have come together leave the list, and of the others each is proposed to the components of both
+// its ends, which keep the least (propose); with wide keys the least weight first, then the least
+// number of an edge with that weight (propose_numbers). Components are joined along the edges they
+// keep, and these are in the forest (join_components). An edge is in the list once, with the
+// components of its ends, as they were in the round before, in place of its vertices. A component
+// that is kept by no edge has none left, so each round at least halves the components with edges,
+// and the list is empty after log2(n) rounds. The total order leaves no cycle among the kept edges.
 // Boruvka: doi:10.1016/S0012-365X(00)00224-7. The list, and a test before each atomic: Fallin,
 // Gonzalez, Seo, Burtscher, doi:10.1145/3581784.3607093.
 //
 // Arrays: indptr (n + 1,), indices, weight and edge (arcs,), rows as in forest.py; a, b and arcs
 // (edges,), twice: the list of a round and of the next; lengths: of the list, by round; parent (n,)
-// and best (n,), twice, of 64 bits: the least key of each component, all ones for none; ties (n,),
-// twice; chosen (n,): arcs of the forest, in any order. WORD_BITS: 32 while vertices, arcs and
-// numbers of edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0: a key
-// is a weight of 32 bits and a number of 32 bits; else it is a weight alone.
+// and best (n,), twice, of 64 bits: the least key of each component, all ones for none; numbers
+// (n,), twice; chosen (n,): arcs of the forest, in any order. WORD_BITS: 32 while vertices, arcs
+// and numbers of edges are below 2^32 - 1, else 64. WEIGHT 0, 1, 2: int32, int64, float64. WIDE 0:
+// a key is a weight of 32 bits and a number of 32 bits; else it is a weight alone.
 //
 // Atomics: minimum of keys and of parents, sums of lengths. Keys and parents only fall, and loops
 // continue from smaller vertices (union_find.cuh). No block waits for another.
@@ -88,13 +88,13 @@ __device__ __forceinline__ i64 thread_number() {
 }
 
 // Make each vertex a component that keeps no edge.
-extern "C" __global__ void start_components(word* parent, u64* best, u64* next_best, word* ties,
-                                            word* next_ties, i64 n) {
+extern "C" __global__ void start_components(word* parent, u64* best, u64* next_best, word* numbers,
+                                            word* next_numbers, i64 n) {
   i64 v = thread_number();
   if (v >= n) return;
   parent[v] = (word)v;
   best[v] = next_best[v] = NONE;
-  if (WIDE) ties[v] = next_ties[v] = (word)NONE;
+  if (WIDE) numbers[v] = next_numbers[v] = (word)NONE;
 }
 
 // List each edge once, but no loops. A warp goes over the arcs of 32 vertices.
@@ -123,7 +123,7 @@ extern "C" __global__ void list_edges(const word* indptr, const word* indices, i
 // Propose each edge to the components of its ends, unless they are one; list it for the next round.
 extern "C" __global__ void propose(const word* a, const word* b, const word* arcs, word* next_a,
                                    word* next_b, word* next_arcs, u64* lengths, int round,
-                                   word* parent, u64* best, u64* old_best, word* old_ties,
+                                   word* parent, u64* best, u64* old_best, word* old_numbers,
                                    const weight_type* weight, const word* edge) {
   i64 length = (i64)lengths[round], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
@@ -135,7 +135,7 @@ extern "C" __global__ void propose(const word* a, const word* b, const word* arc
       u = a[base + lane];
       v = b[base + lane];
       old_best[u] = old_best[v] = NONE;  // of the round before
-      if (WIDE) old_ties[u] = old_ties[v] = (word)NONE;
+      if (WIDE) old_numbers[u] = old_numbers[v] = (word)NONE;
       u = find_root<word>(parent, u);
       v = find_root<word>(parent, v);
     }
@@ -151,22 +151,23 @@ extern "C" __global__ void propose(const word* a, const word* b, const word* arc
 }
 
 // With wide keys: of the edges with the least weight propose the number to the components.
-extern "C" __global__ void propose_ties(const word* a, const word* b, const word* arcs,
-                                        const u64* lengths, int round, const u64* best, word* ties,
-                                        const weight_type* weight, const word* edge) {
+extern "C" __global__ void propose_numbers(const word* a, const word* b, const word* arcs,
+                                           const u64* lengths, int round, const u64* best,
+                                           word* numbers, const weight_type* weight,
+                                           const word* edge) {
   i64 length = (i64)lengths[round + 1], step = (i64)gridDim.x * blockDim.x;
   for (i64 i = thread_number(); i < length; i += step) {
     word arc = arcs[i];
     u64 key = key_of(weight, edge, arc);
-    if (best[a[i]] == key) lower(ties + a[i], edge[arc]);
-    if (best[b[i]] == key) lower(ties + b[i], edge[arc]);
+    if (best[a[i]] == key) lower(numbers + a[i], edge[arc]);
+    if (best[b[i]] == key) lower(numbers + b[i], edge[arc]);
   }
 }
 
 // Join the components of each edge that one of them keeps.
 extern "C" __global__ void join_components(const word* a, const word* b, const word* arcs,
                                            u64* lengths, int round, word* parent, const u64* best,
-                                           const word* ties, const weight_type* weight,
+                                           const word* numbers, const weight_type* weight,
                                            const word* edge, word* chosen, u64* chosen_count) {
   i64 length = (i64)lengths[round + 1], lane = threadIdx.x % 32;
   i64 step = (i64)gridDim.x * blockDim.x;
@@ -180,7 +181,7 @@ extern "C" __global__ void join_components(const word* a, const word* b, const w
       u64 key = key_of(weight, edge, arc);
 #if WIDE
       word number = edge[arc];
-      kept = (best[u] == key && ties[u] == number) || (best[v] == key && ties[v] == number);
+      kept = (best[u] == key && numbers[u] == number) || (best[v] == key && numbers[v] == number);
 #else
       kept = best[u] == key || best[v] == key;
 #endif

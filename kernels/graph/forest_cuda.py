@@ -58,7 +58,7 @@ def forest_on_device(
     edges = max(indices.size // 2, 1)
     lists = [[empty(edges, word) for _ in range(3)] for _ in range(2)]
     best = [empty(max(n, 1), np.uint64) for _ in range(2)]
-    ties = [empty(max(n, 1) if wide else 1, word) for _ in range(2)]
+    numbers = [empty(max(n, 1) if wide else 1, word) for _ in range(2)]
     parent, chosen = empty(max(n, 1), word), empty(max(n, 1), word)
     counts = zeros(ROUNDS + 2, np.uint64)
     lengths, chosen_count = counts[: ROUNDS + 1], counts[ROUNDS + 1 :]
@@ -67,7 +67,7 @@ def forest_on_device(
         device.launch(SOURCE, kernel, (count,), (THREADS,), arguments, defines=defines)
 
     everywhere = blocks_for(n, THREADS)[0]
-    launch("start_components", everywhere, parent, *best, *ties, np.int64(n))
+    launch("start_components", everywhere, parent, *best, *numbers, np.int64(n))
     launch("list_edges", everywhere, indptr, indices, np.int64(n), *lists[0], lengths)
     blocks = min(blocks_for(edges, THREADS)[0], MAX_BLOCKS)
     for done in range(ROUNDS):
@@ -78,12 +78,14 @@ def forest_on_device(
         of_arcs = weight, edge
         launch(
             "propose", blocks, *lists[now], *lists[then], *where,
-            parent, best[now], best[then], ties[then], *of_arcs,
+            parent, best[now], best[then], numbers[then], *of_arcs,
         )  # fmt: skip
         if wide:
-            launch("propose_ties", blocks, *lists[then], *where, best[now], ties[now], *of_arcs)
+            launch(
+                "propose_numbers", blocks, *lists[then], *where, best[now], numbers[now], *of_arcs
+            )
         launch(
             "join_components", blocks, *lists[then], *where,
-            parent, best[now], ties[now], *of_arcs, chosen, chosen_count,
+            parent, best[now], numbers[now], *of_arcs, chosen, chosen_count,
         )  # fmt: skip
     return chosen[: int(device.download(chosen_count)[0])]

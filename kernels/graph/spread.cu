@@ -1,5 +1,5 @@
-// Shortest paths of a graph by the algorithm of Bellman and Ford: pull, push, segmented minimum, and
-// push within parts.
+// Shortest paths of a graph by the algorithm of Bellman and Ford: pull, push, segmented minimum,
+// and push within parts.
 //
 // The CUDA counterpart of spread.py, which describes the three ways and cites their sources; with
 // UNIT weights push is breadth-first search (hops.py). Results are equal bit for bit: costs are the
@@ -11,18 +11,18 @@
 // block writes the prefix sums of the degrees of the active vertices. *push*: one thread per arc of
 // an active vertex, whose place it finds among the prefix sums by bisection. *relax_parts*: one
 // thread block per PART vertices, stored one behind the other and so mostly close together. It
-// relaxes its vertices until none of them lowers another of them, with their costs in shared memory,
-// then lowers vertices of other parts, and flags these parts for the next round. Weights are not
-// negative, so this ends. A vertex is active if its cost is less than `relaxed`, at which its arcs
-// were relaxed last.
+// relaxes its vertices until none of them lowers another of them, with their costs in shared
+// memory, then lowers vertices of other parts, and flags these parts for the next round. Weights
+// are not negative, so this ends. A vertex is active if its cost is less than `relaxed`, at which
+// its arcs were relaxed last.
 //
 // Arrays: indptr (n + 1,), indices and weight (arcs,), rows as in spread.py; words have WORD_BITS,
 // 32 while n and the arcs are below 2^32, else 64. WEIGHT 0, 1, 2, 3: int32, int64, float64, none
 // (each arc weighs 1). Costs are *keys* of 64 bits: integers as they are, 2^60 for none; floats so
 // that keys are in the order of the numbers, which are never -0. Active vertices and prefix sums
 // (n,) and (n + 1,); `counts` (2,): how many are active in this round and in the next; `listed`
-// (n,): the last round in which a vertex was listed, below 2^31; relaxed (n,): keys; flags (parts,),
-// of this round and of the next; `latest`: the last round that flagged a part.
+// (n,): the last round in which a vertex was listed, below 2^31; relaxed (n,): keys; flags
+// (parts,), of this round and of the next; `latest`: the last round that flagged a part.
 //
 // Atomics: minimum of keys, exchange of `listed`, sum of counts. Keys only fall, so the rounds end
 // unless a cycle is negative; the host limits them. No block waits for another.

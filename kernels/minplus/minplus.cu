@@ -16,11 +16,12 @@
 //
 // Arrays: flat, with the offset of the first element and the length of a row; 64-bit offsets.
 // Elements are float32, float64 or int64 (ELEMENT 0, 1, 2). A missing path is infinity, or 2^60 or
-// more, which is raised to 2^61 when it is read; -0 is read as 0, so no sum is -0, and `fminf` takes
-// the same zero in any order. C holds no NaN. SIGNED 0: no float has its sign bit set; floats are
-// then compared as integers, of which Hopper takes the least of three in one instruction.
-// C shares no memory with A or B. `stop` holds the first vertex that was found on a negative cycle, or -1; kernels return at once if it holds a
-// vertex. No atomics: each element of C belongs to one thread. Loops run over k alone.
+// more, which is raised to 2^61 when it is read; -0 is read as 0, so no sum is -0, and `fminf`
+// takes the same zero in any order. C holds no NaN. SIGNED 0: no float of A or B has its sign bit
+// set; floats are then compared as integers, of which Hopper takes the least of three in one
+// instruction. C shares no memory with A or B. `stop` holds the first vertex that was found on a
+// negative cycle, or -1; kernels return at once if it holds a vertex. No atomics: each element of C
+// belongs to one thread. Loops run over k alone.
 // variant: -DELEMENT=1
 // variant: -DELEMENT=2
 // variant: -DSIGNED=0
@@ -158,8 +159,9 @@ template <int HEIGHT> struct Panels {
 #pragma unroll
     for (int m = 0; m < B_EACH; m++) {
       int n = threadIdx.x + m * THREADS;
+      constexpr int ACROSS_PACKS = TILE_COLUMNS / PACK;
       if (n < B_PACKS)
-        into.b[m] = b.read(begin + n / (TILE_COLUMNS / PACK), left + n % (TILE_COLUMNS / PACK) * PACK);
+        into.b[m] = b.read(begin + n / ACROSS_PACKS, left + n % ACROSS_PACKS * PACK);
     }
   }
 

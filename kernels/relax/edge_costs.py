@@ -7,12 +7,16 @@ The exponential is our own, from additions and multiplications alone, and at mos
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.lanes import LANES, Rows
 from orograph.kernels.relax.models import (
     ABSOLUTE_DIFFERENCE,
     DIAGONAL,
@@ -22,48 +26,58 @@ from orograph.kernels.relax.models import (
     TOBLER,
     TWO_COLUMNS,
     TWO_ROWS,
-    WALK,
 )
 
+# 1 / 13!, 1 / 12!, ..., 1 / 1!, 1 / 0!
+_TAYLOR = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
+
+
+def splat(kind: Any, value: Any) -> Any:
+    """Return a constant of a scalar type, or the same in each lane of a vector."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def _emit_exponential(builder: Any, x: list[Any]) -> list[Any]:
+    """Emit exp of numbers, or of vectors, which are worked on in turn: each step needs the last."""
+    kind = x[0].type
+    whole: Any = ir.IntType(64)
+    if isinstance(kind, ir.VectorType):
+        whole = ir.VectorType(whole, kind.count)
+
+    def each(step: Any, *values: Any) -> list[Any]:
+        return [step(*both) for both in zip(*values, strict=True)]
+
+    def scaled(values: list[Any], factor: float) -> list[Any]:
+        return [builder.fmul(value, splat(kind, factor)) for value in values]
+
+    shift = splat(kind, 6755399441055744.0)  # 1.5 * 2**52: rounds to an integer
+    shifted = [builder.fadd(v, shift) for v in scaled(x, 1.4426950408889634)]
+    n = [builder.fsub(v, shift) for v in shifted]
+    r = each(builder.fsub, x, scaled(n, 6.93147180369123816490e-01))
+    r = each(builder.fsub, r, scaled(n, 1.90821492927058770002e-10))
+    p = [splat(kind, _TAYLOR[0]) for _ in x]
+    for term in _TAYLOR[1:]:
+        p = [builder.fadd(v, splat(kind, term)) for v in each(builder.fmul, p, r)]
+    one, mantissa = splat(whole, 0x3FF << 52), splat(whole, 52)
+    bits = [builder.shl(builder.bitcast(v, whole), mantissa) for v in shifted]
+    power = [builder.bitcast(builder.add(v, one), kind) for v in bits]  # 2**n
+    above = [builder.fcmp_ordered(">", v, splat(kind, 708.0)) for v in x]
+    infinite = [splat(kind, math.inf)] * len(x)
+    return each(builder.select, above, infinite, each(builder.fmul, p, power))
+
 
 @intrinsic
-def _as_integer(typingctx, value):
+def _exponential(typingctx, x):
     def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.IntType(64))
+        return _emit_exponential(builder, [args[0]])[0]
 
-    return types.int64(types.float64), codegen
-
-
-@intrinsic
-def _as_float(typingctx, value):
-    def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
+    return types.float64(types.float64), codegen
 
 
 @compiled(error_model="numpy")
 def exponential(x):
     """exp(x) for -700 <= x <= 708, in float64; infinite above, NaN for NaN."""
-    shifted = x * 1.4426950408889634 + 6755399441055744.0  # 1.5 * 2**52: rounds to an integer
-    n = shifted - 6755399441055744.0
-    r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10
-    p = 1.0 / 6227020800.0
-    p = p * r + 1.0 / 479001600.0
-    p = p * r + 1.0 / 39916800.0
-    p = p * r + 1.0 / 3628800.0
-    p = p * r + 1.0 / 362880.0
-    p = p * r + 1.0 / 40320.0
-    p = p * r + 1.0 / 5040.0
-    p = p * r + 1.0 / 720.0
-    p = p * r + 1.0 / 120.0
-    p = p * r + 1.0 / 24.0
-    p = p * r + 1.0 / 6.0
-    p = p * r + 0.5
-    p = p * r + 1.0
-    p = p * r + 1.0
-    power = _as_float((_as_integer(shifted) << 52) + 4607182418800017408)  # 2**n
-    return np.inf if x > 708.0 else p * power
+    return _exponential(np.float64(x))
 
 
 @compiled(error_model="numpy")
@@ -87,27 +101,82 @@ def slope_cost(model, dz, length, friction, p):
     return walk(dz, length, friction, p[0], p[1], p[2], p[3], p[4], p[5])
 
 
+def _emit_tobler(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
+    number, scaled, steep = length.type, builder.fmul(length, p[0]), []
+    for _, slope in steps:
+        sum_ = builder.fadd(slope, splat(number, 0.05))
+        down = builder.fcmp_ordered("<", sum_, splat(number, 0.0))
+        size = builder.select(down, builder.fneg(sum_), sum_)
+        steep.append(builder.fmul(splat(number, 3.5), size))
+    found = _emit_exponential(builder, steep)
+    return [builder.fmul(builder.fmul(scaled, value), friction) for value in found]
+
+
+def _emit_walk(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
+    a, b, c, d, slope_factor, weight = p
+    along, found = builder.fmul(builder.fmul(weight, friction), length), []
+    for dz, slope in steps:
+        steep = builder.fcmp_ordered("<", slope, slope_factor)
+        down = builder.select(steep, builder.fmul(dz, d), builder.fmul(dz, c))
+        up = builder.fcmp_ordered(">=", slope, splat(slope.type, 0.0))
+        rise = builder.select(up, builder.fmul(dz, b), down)
+        found.append(builder.fadd(builder.fadd(rise, builder.fmul(length, a)), along))
+    return found
+
+
+def _weigh_both_ways(emit: Any, count: int) -> Any:
+    """Make an intrinsic: LANES edges between rows u and v by a formula of ``count`` coefficients.
+
+    Both ways at once, in vectors: the bits of the formula above.
+    """
+
+    @intrinsic
+    def weigh(typingctx, ahead, back, u, v, mean, length, p, start):
+        def codegen(context, builder, signature, args):
+            arrays = zip(signature.args[:7], args[:7], strict=True)
+            rows = [Rows(context, builder, kind, array) for kind, array in arrays]
+            ahead, back, u, v, means, length, coefficients = rows
+            if not u.real:
+                return context.get_dummy_value()  # such costs are no whole numbers
+            start, width = args[7], means.width
+            number, zero = means.type, ir.Constant(start.type, 0)
+            values = []
+            for i in range(count):
+                single = builder.bitcast(coefficients.load(zero, i, 1), number.element)
+                undefined = ir.Constant(number, ir.Undefined)
+                first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
+                values.append(means.shuffle(first, undefined, [0] * width))
+            for lane in range(0, LANES, width):
+                loaded = [row.load(start, lane, width) for row in (u, v, length)]
+                if u.size < means.size:
+                    loaded = [builder.fpext(value, number) for value in loaded]
+                low, high, along = loaded
+                dz = builder.fsub(high, low)
+                slope = builder.fdiv(dz, along)
+                steps = [(dz, slope), (builder.fneg(dz), builder.fneg(slope))]
+                friction = means.load(start, lane)
+                found = emit(builder, steps, along, friction, values)
+                for out, cost in zip((ahead, back), found, strict=True):
+                    if u.size < means.size:
+                        cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
+                    out.store(cost, start, lane)
+            return context.get_dummy_value()
+
+        return types.void(ahead, back, u, v, mean, length, p, types.int64), codegen
+
+    return weigh
+
+
+weigh_tobler = _weigh_both_ways(_emit_tobler, 1)
+weigh_walk = _weigh_both_ways(_emit_walk, 6)
+
+
 @compiled(error_model="numpy")
 def weigh_slopes(out, sign, u, v, mean, length, model, p):
-    """Weigh one direction of a row's edges by `slope_cost` (LLVM gives up on both at once).
-
-    Models that have a loop of their own, with coefficients in registers, take vectors.
-    """
-    if model == TOBLER:
-        pace = p[0]
-        for x in range(out.size):
-            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-            out[x] = tobler(dz, np.float64(length[x]), mean[x], pace)
-    elif model == WALK:
-        a, b, c, d, slope_factor, weight = p[0], p[1], p[2], p[3], p[4], p[5]
-        for x in range(out.size):
-            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-            along = np.float64(length[x])
-            out[x] = walk(dz, along, mean[x], a, b, c, d, slope_factor, weight)
-    else:
-        for x in range(out.size):
-            dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-            out[x] = slope_cost(model, dz, np.float64(length[x]), mean[x], p)
+    """Weigh one direction of a row's edges by `slope_cost` (LLVM gives up on both at once)."""
+    for x in range(out.size):
+        dz = sign * (np.float64(v[x]) - np.float64(u[x]))
+        out[x] = slope_cost(model, dz, np.float64(length[x]), mean[x], p)
 
 
 @compiled(error_model="numpy")

@@ -51,7 +51,8 @@ MOVES = np.array(
 DISTANCE, FRICTION_PLANE, ELEVATION, LENGTHS, WEIGHTS = 0, 2, 4, 6, 7
 FORWARD, BACKWARD = WEIGHTS, WEIGHTS + 7
 FORWARD_TRANSPOSED, BACKWARD_TRANSPOSED = WEIGHTS + 14, WEIGHTS + 21
-PLANES = WEIGHTS + 28
+WEIGHT_PLANES = 28
+PLANES = WEIGHTS + WEIGHT_PLANES
 TRANSPOSED_LENGTHS = 8  # row of the LENGTHS plane where the lengths of the transposed plane start
 
 
@@ -65,7 +66,7 @@ def _constant(value: int, bits: int = 64) -> Any:
     return ir.Constant(ir.IntType(bits), value)
 
 
-class _Rows:
+class Rows:
     """Emits code on rows of the workspace, a vector of 64 bytes at a time."""
 
     def __init__(self, context: Any, builder: Any, array_type: Any, array: Any) -> None:
@@ -128,7 +129,7 @@ def _lower(connectivity: int, forward: bool, probe: bool) -> Any:
         signature = result(ws, types.int64, types.int64, types.int64, ws.dtype)
 
         def codegen(context, builder, signature, args):
-            rows = _Rows(context, builder, signature.args[0], args[0])
+            rows = Rows(context, builder, signature.args[0], args[0])
             _, row, source, weights, nothing = args
             width = rows.width
             count = LANES // width
@@ -230,7 +231,7 @@ def _weigh(difference: bool) -> Any:
     @intrinsic
     def weigh(typingctx, ws, out, u, v, factor):
         def codegen(context, builder, signature, args):
-            rows = _Rows(context, builder, signature.args[0], args[0])
+            rows = Rows(context, builder, signature.args[0], args[0])
             _, out, u, v, factor = args
             for lane in range(0, LANES, rows.width):
                 a, b = rows.load(u, lane), rows.load(v, lane)
@@ -252,11 +253,11 @@ weigh_differences = _weigh(True)
 
 
 @intrinsic
-def _transpose_tile(typingctx, ws, source, target):
+def transpose_tile(typingctx, ws, source, target):
     """Transpose 8 x 8 cells in registers: swap half blocks of 4, 2 and 1."""
 
     def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature.args[0], args[0])
+        rows = Rows(context, builder, signature.args[0], args[0])
         tile = [rows.load(args[1], i * STRIDE, 8) for i in range(8)]
         for half in (4, 2, 1):
             for i in (i for i in range(8) if not i & half):
@@ -278,7 +279,7 @@ def transpose(ws, source, target, rows, lanes):
         if (rows >> i) & 255:
             for j in range(0, LANES, 8):
                 if (lanes >> j) & 255:
-                    _transpose_tile(ws, at(source, i) + j, at(target, j) + i)
+                    transpose_tile(ws, at(source, i) + j, at(target, j) + i)
 
 
 @intrinsic
@@ -325,7 +326,7 @@ def address(typingctx, array):
     """Address of an array's first element."""
 
     def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature.args[0], args[0])
+        rows = Rows(context, builder, signature.args[0], args[0])
         return builder.ptrtoint(rows.data, ir.IntType(64))
 
     return types.int64(array), codegen
@@ -359,11 +360,11 @@ def _borrow(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _prefetch(typingctx, array, offset):
+def prefetch_line(typingctx, array, offset):
     """Bring the cache line of an element on its way; any offset is allowed."""
 
     def codegen(context, builder, signature, args):
-        rows = _Rows(context, builder, signature.args[0], args[0])
+        rows = Rows(context, builder, signature.args[0], args[0])
         line = builder.bitcast(builder.gep(rows.data, [args[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [line.type, *[ir.IntType(32)] * 3])
         call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -380,4 +381,4 @@ def prefetch(raster, top, left, height, width):
     for y in range(top, top + height):
         row = y * raster.shape[1] + left
         for x in range(0, width + step - 1, step):
-            _prefetch(raster, row + x)
+            prefetch_line(raster, row + x)

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.lanes import HALO, prefetch
-from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, solve_block
+from orograph.kernels.relax.sweeps import EAST, KEPT, NORTH, SOUTH, WEST, solve_block
 
 _BY = np.array([-1, 1, 0, 0, -1, -1, 1, 1])
 _BX = np.array([0, 0, -1, 1, -1, 1, -1, 1])
@@ -145,7 +145,7 @@ def _tell(queue, b, found, columns, rules, bound):
 
 
 @compiled
-def visit_blocks(rasters, fresh, queue, ws, mean, block, rules, bound, tally):
+def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
     """Visit blocks, least key first, until none is below the bound; whether that is so.
 
     It is not so if this thread has waited in vain for what others find. ``tally`` counts what was
@@ -183,13 +183,17 @@ def visit_blocks(rasters, fresh, queue, ws, mean, block, rules, bound, tally):
             for raster in rasters:
                 if raster.size:
                     prefetch(raster, y, x, min(span, raster.shape[0] - y), span)
-        top = b // columns * block
-        left = b % columns * block
+        by = b // columns
+        bx = b % columns
+        kept = by % KEPT * KEPT + bx % KEPT if workspace[2].size > 1 else 0
+        top = by * block
+        left = bx * block
         h = min(block, height - top)
         w = min(block, width - left)
         tally[0] += 1
         changed_rows, changed_columns = solve_block(
-            ws, mean, rasters, (top, left, h, w), new_block[b], rules, found, tally
+            *(workspace, (b, kept), rasters, (top, left, h, w)),
+            *(new_block[b], rules, found, tally),
         )
         new_block[b] = 0
         border = (np.int64(1) << rules.reach) - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import weigh_slopes
+from orograph.kernels.relax.edge_costs import weigh_slopes, weigh_tobler, weigh_walk
 from orograph.kernels.relax.lanes import (
     BACKWARD,
     BACKWARD_TRANSPOSED,
@@ -25,10 +25,13 @@ from orograph.kernels.relax.lanes import (
     TRANSPOSED_LENGTHS,
     at,
     lanes,
+    transpose_tile,
     weigh_differences,
     weigh_sums,
 )
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION, TOBLER, WALK
+
+YES, NO = np.bool_(True), np.bool_(False)
 
 # Row of the length table, for the edges of a plane and of its transposed plane.
 _CLASS = np.array([[1, 2, 2, 4, 4, 3, 3], [0, 2, 2, 3, 3, 4, 4]])
@@ -94,104 +97,183 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 
 @compiled(error_model="numpy")
-def _weigh_lanes(ws, transposed, row, low, high, mean, rules):
+def weigh_edges(ahead, back, f, at_f, z, at_z, stride, dy, dx, length, mean, rules):
+    """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
+
+    ``ahead``: what the steps to the row cost, ``back``: those from it, the same array where it is
+    symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
+    ``at_f`` and ``at_z`` on. ``mean``: scratch, float64. All that is for a cell has one length.
+    """
+    count = ahead.size
+    step = dx - dy * stride
+    half = -1 if dx < 0 else 1
+    # a knight's move passes between these
+    m = -stride if dy == 2 else half - stride
+    n = dx - stride if dy == 2 else half
+    far = dy == 2 or abs(dx) == 2
+    zu, zv = lanes(z, at_z + step, count), lanes(z, at_z, count)
+    if rules.model == ABSOLUTE_DIFFERENCE:
+        _weigh_difference(ahead, zu, zv, rules.integer, rules.barrier)
+        if far:
+            zm, zn = lanes(z, at_z + m, count), lanes(z, at_z + n, count)
+            _bar_knight(ahead, zm, zn, rules.integer, rules.barrier)
+        return
+    fu, fv = lanes(f, at_f + step, count), lanes(f, at_f, count)
+    fm, fn = lanes(f, at_f + m, count), lanes(f, at_f + n, count)
+    if rules.model == FRICTION:
+        if far:
+            _weigh_knight(ahead, fu, fv, fm, fn, length, rules.integer, rules.barrier)
+        else:
+            _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
+        return
+    if not rules.has_friction:
+        mean[:] = 1.0
+    elif far:
+        for x in range(count):
+            mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
+    else:
+        for x in range(count):
+            mean[x] = np.float64(fu[x] + fv[x]) * 0.5
+    done = 0
+    if rules.model == TOBLER or rules.model == WALK:
+        while done + LANES <= count:
+            if rules.model == TOBLER:
+                weigh_tobler(ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            else:
+                weigh_walk(ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            done += LANES
+    if done < count:
+        out, other = lanes(ahead, done, count - done), lanes(back, done, count - done)
+        zu, zv = lanes(zu, done, count - done), lanes(zv, done, count - done)
+        along, mean = lanes(length, done, count - done), mean[done:]
+        weigh_slopes(out, 1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+        if not rules.symmetric:
+            weigh_slopes(other, -1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+
+
+@compiled
+def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
+    """Weigh the first ``steps`` edges of some lanes of a row."""
     count = high - low
     f = at(FRICTION_PLANE + (1 if transposed else 0), row) + low
     z = at(ELEVATION + (1 if transposed else 0), row) + low
-    ahead = FORWARD_TRANSPOSED if transposed else FORWARD
+    ahead = kept + (FORWARD_TRANSPOSED if transposed else FORWARD)
     back = ahead
     if not rules.symmetric:
-        back = BACKWARD_TRANSPOSED if transposed else BACKWARD
+        back = kept + (BACKWARD_TRANSPOSED if transposed else BACKWARD)
         if rules.reverse:
             ahead, back = back, ahead
-    for k in range(rules.steps):
-        dy = STEP_DY[k]
-        dx = STEP_DX[k]
-        step = dx - dy * STRIDE
-        length = lanes(ws, at(LENGTHS, k + (TRANSPOSED_LENGTHS if transposed else 0)) + low, count)
+    lengths = TRANSPOSED_LENGTHS if transposed else 0
+    for k in range(steps):
+        length = lanes(ws, at(LENGTHS, k + lengths) + low, count)
         out = lanes(ws, at(ahead + k, row) + low, count)
-        if rules.model == ABSOLUTE_DIFFERENCE:
-            zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-            _weigh_difference(out, zu, zv, rules.integer, rules.barrier)
-            if k >= 3:
-                half = -1 if dx < 0 else 1
-                zm = lanes(ws, z - STRIDE if dy == 2 else z - STRIDE + half, count)
-                zn = lanes(ws, z - STRIDE + dx if dy == 2 else z + half, count)
-                _bar_knight(out, zm, zn, rules.integer, rules.barrier)
-            continue
-        fu, fv = lanes(ws, f + step, count), lanes(ws, f, count)
-        half = -1 if dx < 0 else 1
-        fm = lanes(ws, f - STRIDE if dy == 2 else f - STRIDE + half, count)
-        fn = lanes(ws, f - STRIDE + dx if dy == 2 else f + half, count)
-        if rules.model == FRICTION:
-            if k < 3:
-                _weigh_friction(out, fu, fv, length, rules.integer, rules.barrier)
-            else:
-                _weigh_knight(out, fu, fv, fm, fn, length, rules.integer, rules.barrier)
-            continue
-        if not rules.has_friction:
-            mean[:] = 1.0
-        elif k < 3:
-            for x in range(count):
-                mean[x] = np.float64(fu[x] + fv[x]) * 0.5
-        else:
-            for x in range(count):
-                mean[x] = np.float64((fm[x] + fn[x]) + (fu[x] + fv[x])) * 0.25
-        zu, zv = lanes(ws, z + step, count), lanes(ws, z, count)
-        weigh_slopes(out, 1.0, zu, zv, mean, length, rules.model, rules.coefficients)
-        if not rules.symmetric:
-            other = lanes(ws, at(back + k, row) + low, count)
-            weigh_slopes(other, -1.0, zu, zv, mean, length, rules.model, rules.coefficients)
+        other = lanes(ws, at(back + k, row) + low, count)
+        dy, dx = STEP_DY[k], STEP_DX[k]
+        weigh_edges(out, other, ws, f, ws, z, STRIDE, dy, dx, length, mean[:count], rules)
+
+
+@compiled
+def is_quick(rules):
+    """Whether weights are made anew by each visit: it takes no longer than to read them again."""
+    plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
+    return plain and rules.steps < 7 and not rules.integer
 
 
 @compiled
 def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
     """Weigh the edges of the eight rows around a row; the rows that are ready now, as a mask.
 
-    The block has ``count`` rows; ``place`` is which row of the padded rasters its row 0 is, and its
-    width. From rows below the block its corners can be reached. ``mean`` is scratch, float64, LANES
-    long. Eight at a time, as a call costs as much as some rows do.
+    For rules that are quick. The block has ``count`` rows; ``place`` is which row of the padded
+    rasters its row 0 is, and its width. From rows below the block its corners can be reached. Eight
+    at a time, as a call costs as much as some rows do.
     """
-    top, width = place
+    top = place[0]
     first = row & ~7
     last = min(first + 8, count + rules.reach)
-    plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
-    quick = plain and rules.steps < 7 and not rules.integer
     weights = FORWARD_TRANSPOSED if transposed else FORWARD
     lengths = TRANSPOSED_LENGTHS if transposed else 0
     f = FRICTION_PLANE + (1 if transposed else 0)
     z = ELEVATION + (1 if transposed else 0)
-    # constants for LLVM, and none for Numba: see sweeps.py
-    west, east = np.int64(0), np.int64(LANES)
     for row in range(first, last):
         if not (transposed or rules.uniform):
             fill_lengths(ws, transposed, top + row, rules)
-        if quick:
-            for k in range(rules.steps):
-                out = at(weights + k, row)
-                if rules.model == FRICTION:
-                    length = at(LENGTHS, lengths + k)
-                    weigh_sums(ws, out, at(f, row - 1) + STEP_DX[k], at(f, row), length)
-                else:
-                    weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
-        else:
-            _weigh_lanes(ws, transposed, row, west, east, mean, rules)
+        for k in range(rules.steps):
+            out = at(weights + k, row)
+            if rules.model == FRICTION:
+                length = at(LENGTHS, lengths + k)
+                weigh_sums(ws, out, at(f, row - 1) + STEP_DX[k], at(f, row), length)
+            else:
+                weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
         if row >= count and not transposed:
-            _weigh_lanes(ws, transposed, row, -rules.reach, west, mean, rules)
-            _weigh_lanes(ws, transposed, row, east, east + rules.reach, mean, rules)
-        if rules.reach == 2 and width < LANES and not transposed:
-            _bar_beyond(ws, row, count, width, rules)
+            _weigh_corners(ws, row, np.int64(0), mean, rules)
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))
 
 
 @compiled
-def _bar_beyond(ws, row, count, width, rules):
+def _weigh_corners(ws, row, kept, mean, rules):
+    """Weigh the edges of a row below the block to what lies beyond its ends."""
+    # constants for LLVM, and none for Numba: see sweeps.py
+    west, east = np.int64(0), np.int64(LANES)
+    _weigh_lanes(ws, NO, row, -rules.reach, west, kept, mean, rules.steps, rules)
+    _weigh_lanes(ws, NO, row, east, east + rules.reach, kept, mean, rules.steps, rules)
+
+
+@compiled
+def weigh_block(ws, top, height, width, kept, mean, rules):
+    """Weigh all edges of a block, for rules that are not quick.
+
+    ``top``: which row of the padded rasters is its row 0. ``kept``: by how many planes its weights
+    come after the first ones. With 8 neighbours both planes have each diagonal edge, so it is
+    weighed once.
+    """
+    west, east = np.int64(0), np.int64(LANES)
+    for row in range(height + rules.reach):
+        if not rules.uniform:
+            fill_lengths(ws, NO, top + row, rules)
+        _weigh_lanes(ws, NO, row, west, east, kept, mean, rules.steps, rules)
+        if row >= height:
+            _weigh_corners(ws, row, kept, mean, rules)
+        if rules.reach == 2 and width < LANES:
+            _bar_beyond(ws, row, height, width, kept, rules)
+    if rules.steps == 3:
+        _transpose_diagonals(ws, height, width, kept, rules)
+    for row in range(width + rules.reach):
+        copied = rules.steps == 3 and 0 < row < width
+        steps = np.int64(1) if copied else np.int64(rules.steps)
+        _weigh_lanes(ws, YES, row, west, east, kept, mean, steps, rules)
+
+
+@compiled
+def _transpose_diagonals(ws, height, width, kept, rules):
+    """Copy the weights of diagonal edges between the columns of a block to the transposed planes.
+
+    What goes down in one, and to the left, goes up in the other.
+    """
+    fore, back = kept + FORWARD, kept + (FORWARD if rules.symmetric else BACKWARD)
+    fore_transposed = kept + FORWARD_TRANSPOSED
+    back_transposed = kept + (FORWARD_TRANSPOSED if rules.symmetric else BACKWARD_TRANSPOSED)
+    for both in range(1 if rules.symmetric else 2):
+        if both:
+            fore, back = back, fore
+            fore_transposed = back_transposed
+        for i in range(0, LANES, 8):
+            for j in range(0, LANES, 8):
+                transpose_tile(ws, at(fore + 1, i) + j, at(fore_transposed + 1, j) + i)
+                transpose_tile(ws, at(back + 2, i + 1) + j - 1, at(fore_transposed + 2, j) + i)
+        for k in range(1, 3):
+            for row in range(width if height < LANES else 0):
+                start = at(fore_transposed + k, row)
+                ws[start + height + 1 - k : start + LANES] = rules.barrier
+
+
+@compiled
+def _bar_beyond(ws, row, count, width, kept, rules):
     """Bar a row's edges that touch a cell beyond the last column, but in the halo's own rows."""
     for k in range(rules.steps):
         other_inside = 0 <= row - STEP_DY[k] < count
         for x in range(width - 2, LANES):
             there = x + STEP_DX[k]
             if (x >= width and row < count) or (there >= width and other_inside):
-                ws[at(FORWARD + k, row) + x] = rules.barrier
+                ws[at(kept + FORWARD + k, row) + x] = rules.barrier
                 if not rules.symmetric:
-                    ws[at(BACKWARD + k, row) + x] = rules.barrier
+                    ws[at(kept + BACKWARD + k, row) + x] = rules.barrier

@@ -6,9 +6,11 @@ that source the one of fewest steps. A step always adds a hop, so the pairs of a
 one it came from differ, and following them back ends at a source, on flat ground of cost zero too,
 where "any neighbour that fits" can go round in circles.
 
-*Method.* Label-correcting with a first-in-first-out queue in which a cell stands once at a time; it
-ends because pairs only fall and are bounded. The least fixpoint is unique, so queue order, tiles
-and their order do not change it. Serial. The edge costs are those of `orograph.kernels.relax.tile`.
+*Method.* `tight_steps` marks the tight edges, each weighed once, a row of cells at a time. Cells
+whose pairs are new then pass them on in the order of pairs, from two queues that are in that order:
+the cells given, sorted, and the cells lowered, first in, first out, since a step adds one hop. So a
+cell is lowered at most once a call. The least fixpoint is unique: tiles and their order do not
+change it. Serial. The edge costs are those of `orograph.kernels.relax.tile`.
 """
 
 from __future__ import annotations
@@ -19,13 +21,21 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import MOVES
+from orograph.kernels.relax.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
+from orograph.kernels.relax.models import (
+    DIAGONAL,
+    EAST_WEST,
+    NORTH_SOUTH,
+    TWO_COLUMNS,
+    TWO_ROWS,
+)
+from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
 
 NOBODY = np.int64(2**62)
 NO_DIRECTION = 255
 BY_LINK = 17
+AHEAD = 16  # cells of the queue whose surroundings are on their way into the cache
 
 # Esri's codes: 1 east, then clockwise; knight's moves 9 to 16, clockwise from east-south-east
 CODES = {
@@ -34,127 +44,189 @@ CODES = {
     (-1, -2): 13, (-2, -1): 14, (-2, 1): 15, (-1, 2): 16,
 }  # fmt: skip
 
+# Of an edge to the west, and of those to the rows before: a row of the length table
+_KIND = np.array(
+    [EAST_WEST, NORTH_SOUTH, DIAGONAL, DIAGONAL, TWO_COLUMNS, TWO_COLUMNS, TWO_ROWS, TWO_ROWS]
+)
+# The steps from a cell by the directions of their codes
+_BY_CODE = np.argsort([CODES[int(dy), int(dx)] for dy, dx in MOVES])
 _CODE = np.array([CODES[int(dy), int(dx)] for dy, dx in MOVES], np.uint8)
 
 
 @compiled
-def _spread(dist, friction, elevation, rules, labels, hops, queue, queued, count):
-    """Carry pairs along tight edges until nothing changes; the number of cells improved."""
-    reach = rules.reach
-    height = dist.shape[0] - 2 * reach
-    width = dist.shape[1] - 2 * reach
-    stride = dist.shape[1]
-    cost = np.empty(2, dist.dtype)
-    head = 0
-    improved = 0
-    while count:
-        cell = queue[head]
-        head += 1
-        if head == queue.size:
-            head = 0
-        count -= 1
-        y = cell // stride
-        x = cell - y * stride
-        queued[y, x] = False
-        label = labels[y, x]
-        hop = hops[y, x] + 1
-        start = dist[y, x]
-        for m in range(2 * rules.steps + 2):
-            v = y + MOVES[m, 0]
-            u = x + MOVES[m, 1]
-            if v < reach or v >= height + reach or u < reach or u >= width + reach:
+def _mark(dist, friction, elevation, rules, onward):
+    """Set bit m of a cell where its step by MOVES[m] attains the distance it leads to."""
+    height, width = dist.shape
+    f = friction.reshape(-1)
+    z = elevation.reshape(-1)
+    costs = np.empty((2, width), dist.dtype)
+    mean = np.empty(width)
+    length = np.empty(width, dist.dtype)
+    for y in range(height):
+        for edge in range(rules.steps + 1):
+            # to the cell itself (v) from one to the west, or in a row before (u)
+            dy = STEP_DY[edge - 1] if edge else 0
+            dx = STEP_DX[edge - 1] if edge else -1
+            if y < dy:
                 continue
-            if label > labels[v, u] or (label == labels[v, u] and hop >= hops[v, u]):
-                continue
-            edge(friction, elevation, y, x, MOVES[m, 0], MOVES[m, 1], rules, cost)
-            cost[1] = start + cost[0]
-            if cost[1] == dist[v, u] and cost[1] < rules.unreached:
-                labels[v, u] = label
-                hops[v, u] = hop
-                improved += 1
-                if not queued[v, u]:
-                    queued[v, u] = True
-                    tail = head + count
-                    queue[tail - queue.size if tail >= queue.size else tail] = v * stride + u
-                    count += 1
-    return improved
+            length[:] = rules.factors[_KIND[edge], y]
+            left = max(0, -dx)
+            count = width - abs(dx)
+            ahead, back = costs[0, :count], costs[0 if rules.symmetric else 1, :count]
+            there, here = (back, ahead) if rules.reverse else (ahead, back)
+            at = y * width + left
+            weigh_edges(
+                *(there, here, f, at, z, at, width, dy, dx),
+                *(length[:count], mean[:count], rules),
+            )
+            v = dist[y, left : left + count]
+            u = dist[y - dy, left + dx : left + dx + count]
+            from_u = onward[y - dy, left + dx : left + dx + count]
+            from_v = onward[y, left : left + count]
+            for x in range(count):
+                if u[x] + ahead[x] == v[x] and v[x] < rules.unreached:
+                    from_u[x] |= np.uint16(1 << (2 * edge))
+            for x in range(count):
+                if v[x] + back[x] == u[x] and u[x] < rules.unreached:
+                    from_v[x] |= np.uint16(2 << (2 * edge))
 
 
 @compiled
-def _directions(dist, friction, elevation, rules, labels, hops, codes):
+def _spread(onward, reach, pairs, cells, queue):
+    """Carry pairs along tight edges until nothing changes; the number of cells improved."""
+    height, width = onward.shape
+    flat = pairs.reshape(-1, 2)
+    steps_of = onward.reshape(-1)
+    both_of = pairs.reshape(-1)
+    given = 0
+    head = 0
+    tail = 0
+    while given < cells.size or head < tail:
+        take = head == tail
+        if not take and given < cells.size:
+            a, b = cells[given], queue[head]
+            take = flat[a, 0] < flat[b, 0] or (flat[a, 0] == flat[b, 0] and flat[a, 1] < flat[b, 1])
+        if take:
+            cell = cells[given]
+            given += 1
+        else:
+            cell = queue[head]
+            head += 1
+            if head + AHEAD < tail:
+                # cells of a front are far from one another in memory
+                next_cell = queue[head + AHEAD]
+                prefetch_line(steps_of, next_cell)
+                for row in range(-1, 2):
+                    prefetch_line(both_of, 2 * (next_cell + row * width))
+        y = cell // width
+        x = cell - y * width
+        label = pairs[y, x, 0]
+        hop = pairs[y, x, 1] + 1
+        steps = np.int64(onward[y, x])
+        while steps:
+            m = lowest_bit(steps)
+            steps &= steps - 1
+            v = y + MOVES[m, 0]
+            u = x + MOVES[m, 1]
+            if v < reach or v >= height - reach or u < reach or u >= width - reach:
+                continue
+            own = pairs[v, u]
+            if label < own[0] or (label == own[0] and hop < own[1]):
+                own[0] = label
+                own[1] = hop
+                queue[tail] = v * width + u
+                tail += 1
+    return tail
+
+
+@compiled
+def _directions(onward, reach, pairs, codes):
     """For each reached cell the least code by which it may have been reached; sources 0."""
-    reach = rules.reach
-    cost = np.empty(2, dist.dtype)
-    for y in range(reach, dist.shape[0] - reach):
-        for x in range(reach, dist.shape[1] - reach):
-            codes[y - reach, x - reach] = NO_DIRECTION
-            if labels[y, x] == NOBODY:
-                continue
-            if hops[y, x] == 0:
-                codes[y - reach, x - reach] = 0
-                continue
-            best = np.uint8(NO_DIRECTION)
-            for m in range(2 * rules.steps + 2):
+    height, width = codes.shape
+    inward = np.empty(width, np.uint16)  # bit q: a step arrives from where code number q leads
+    for y in range(height):
+        inward[:] = 0
+        for q in range(_BY_CODE.size):
+            m = _BY_CODE[q]
+            left = reach + MOVES[m, 1]
+            onward_there = onward[y + reach + MOVES[m, 0], left : left + width]
+            for x in range(width):
+                inward[x] |= np.uint16(((onward_there[x] >> np.uint16(m ^ 1)) & 1) << q)
+        for x in range(width):
+            label = pairs[y + reach, x + reach, 0]
+            hop = pairs[y + reach, x + reach, 1]
+            code = np.uint8(0 if hop == 0 else NO_DIRECTION)
+            steps = np.int64(0 if hop == 0 or label == NOBODY else inward[x])
+            while steps:
+                q = lowest_bit(steps)
+                steps &= steps - 1
+                m = _BY_CODE[q]
                 # the cell that the step came from lies where the step back leads to
-                v = y + MOVES[m, 0]
-                u = x + MOVES[m, 1]
-                if _CODE[m] > best or labels[v, u] != labels[y, x] or hops[v, u] + 1 != hops[y, x]:
-                    continue
-                edge(friction, elevation, v, u, -MOVES[m, 0], -MOVES[m, 1], rules, cost)
-                cost[1] = dist[v, u] + cost[0]
-                if cost[1] == dist[y, x]:
-                    best = _CODE[m]
-            codes[y - reach, x - reach] = best
+                there = pairs[y + reach + MOVES[m, 0], x + reach + MOVES[m, 1]]
+                if there[0] == label and there[1] + 1 == hop:
+                    code = _CODE[m]
+                    break
+            codes[y, x] = code
+
+
+def tight_steps(state: TileState) -> npt.NDArray[np.uint16]:
+    """Return for each cell the steps that attain the distance where they lead: bit m, `MOVES`[m].
+
+    Parameters
+    ----------
+    state : TileState
+        A tile whose distances, those of the halo too, are final.
+
+    Returns
+    -------
+    (h + 2 r, w + 2 r) uint16
+        One bit for each of up to 16 neighbours.
+    """
+    onward = np.zeros(state.dist.shape, np.uint16)
+    _mark(state.dist, state.friction, state.elevation, state.rules, onward)
+    return onward
 
 
 def spread_labels(
-    state: TileState,
-    labels: npt.NDArray[np.int64],
-    hops: npt.NDArray[np.int64],
+    onward: npt.NDArray[np.uint16],
+    reach: int,
+    pairs: npt.NDArray[np.int64],
     changed: npt.NDArray[np.bool_],
 ) -> int:
     """Bring a tile's pairs (label, hops) to their fixpoint.
 
     Parameters
     ----------
-    state : TileState
-        A tile whose distances, those of the halo too, are final.
-    labels, hops : (h + 2 r, w + 2 r) int64
-        Pairs known so far; ``NOBODY`` where there is none. Changed in place.
-    changed : the same shape, bool
+    onward : (h + 2 r, w + 2 r) uint16
+        The tight steps of the tile.
+    reach : int
+        r.
+    pairs : (h + 2 r, w + 2 r, 2) int64
+        Labels and hops known so far; ``NOBODY`` where there is none. Changed in place.
+    changed : (h + 2 r, w + 2 r) bool
         Cells (of the halo too) whose pairs are new; all False afterwards.
 
     Returns
     -------
     int
-        How often a cell was improved.
+        How many cells were improved.
     """
     cells = np.flatnonzero(changed)
+    changed.reshape(-1)[cells] = False
+    labels, hops = pairs.reshape(-1, 2)[cells].T
+    cells = cells[np.lexsort((hops, labels))]
     queue = np.empty(changed.size, np.int64)
-    queue[: cells.size] = cells
-    return int(
-        _spread(
-            state.dist,
-            state.friction,
-            state.elevation,
-            state.rules,
-            labels,
-            hops,
-            queue,
-            changed,
-            cells.size,
-        )
-    )
+    return int(_spread(onward, reach, pairs, cells, queue))
 
 
 def back_directions(
-    state: TileState, labels: npt.NDArray[np.int64], hops: npt.NDArray[np.int64]
+    onward: npt.NDArray[np.uint16], reach: int, pairs: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
     """The direction of the first step back to the source, for a tile at rest.
 
     Parameters
     ----------
-    state, labels, hops
+    onward, reach, pairs
         As `spread_labels` leaves them.
 
     Returns
@@ -164,9 +236,8 @@ def back_directions(
         (two columns east, one row south), then clockwise to 16. ``NO_DIRECTION`` where nothing
         has reached.
     """
-    reach = state.rules.reach
-    codes = np.empty(tuple(n - 2 * reach for n in state.dist.shape), np.uint8)
-    _directions(state.dist, state.friction, state.elevation, state.rules, labels, hops, codes)
+    codes = np.empty(tuple(n - 2 * reach for n in onward.shape), np.uint8)
+    _directions(onward, reach, pairs, codes)
     return codes
 
 
@@ -177,4 +248,5 @@ __all__: list[Any] = [
     "NO_DIRECTION",
     "back_directions",
     "spread_labels",
+    "tight_steps",
 ]

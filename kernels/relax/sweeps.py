@@ -1,6 +1,6 @@
 """A block of a tile, brought to its fixpoint by sweeps from row to row of vectors.
 
-A block is copied into a workspace in cache (laid out as relax_lanes.py says). Each sweep carries
+A block is copied into a workspace in cache (laid out as lanes.py says). Each sweep carries
 values down, up, right or left across the whole block, a row at a time in vector registers; for
 right and left the block is transposed. Only rows behind a lowered row are swept again, so a wave in
 a narrow corridor and a second visit for one better corner are cheap. Then the values on the block's
@@ -16,7 +16,10 @@ Numba compiles a function anew for each constant among its arguments: YES, NO an
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
@@ -36,6 +39,7 @@ from orograph.kernels.relax.lanes import (
     STEP_DX,
     STEP_DY,
     STRIDE,
+    WEIGHT_PLANES,
     address,
     at,
     borrowed,
@@ -47,22 +51,41 @@ from orograph.kernels.relax.lanes import (
     probe_forward,
     transpose,
 )
-from orograph.kernels.relax.row_costs import fill_lengths, weigh_rows
+from orograph.kernels.relax.models import Rules
+from orograph.kernels.relax.row_costs import (
+    NO,
+    YES,
+    fill_lengths,
+    is_quick,
+    weigh_block,
+    weigh_rows,
+)
 
-YES, NO = np.bool_(True), np.bool_(False)
+KEPT = 8  # blocks a side whose weights are kept: what a front crosses within a while
+Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 
 
+def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
+    """Return what a thread works in: planes of a block, scratch, and whose weights are kept.
+
+    Weights that take long to make are kept for ``KEPT`` x ``KEPT`` blocks, each in planes of its
+    own: a block is visited some times within a while. The memory is untouched until it is needed.
+    """
+    kept = 1 if is_quick(rules) else KEPT**2
+    size = (PLANES + (kept - 1) * WEIGHT_PLANES) * PLANE + STRIDE
+    # weights off the ends of a row are read, not made: they must be no less than 0
+    ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
+    return ws, np.empty(LANES), np.full(kept, -1)
+
+
 @compiled
-def make_workspace(like, rules):
-    """The planes of one block, at a cache line; distances unreached."""
-    buffer = np.empty(PLANES * PLANE + STRIDE + 64, like.dtype)
+def _lay_out(buffer, rules):
+    """Planes of a block, at a cache line; distances unreached."""
     start = (-address(buffer) % 64) // buffer.itemsize
-    ws = buffer[start : start + PLANES * PLANE + STRIDE]
+    ws = buffer[start : start + buffer.size - 64]
     ws[: 2 * PLANE] = rules.unreached
-    # edges off the ends of a row are read, not weighed: whatever is added to infinity lowers
-    # nothing, but whole numbers need a barrier there
-    ws[2 * PLANE : (PLANES if rules.integer else LENGTHS) * PLANE] = rules.barrier
+    ws[2 * PLANE : LENGTHS * PLANE] = rules.barrier
     if rules.uniform:
         fill_lengths(ws, NO, np.int64(0), rules)
         fill_lengths(ws, YES, np.int64(0), rules)
@@ -162,6 +185,7 @@ def _sweep(ws, transposed, forward, dirty, count, ready, mean, rules, place):
     weights = FORWARD_TRANSPOSED if transposed else FORWARD
     if not (forward or rules.symmetric):
         weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
+    weights += place[2]
     inside = ((np.int64(1) << count) - 1) << HALO
     rows = np.int64(0)
     lanes = np.int64(0)
@@ -227,11 +251,12 @@ def _probe_far(ws, transposed, forward, target, edge_row, source, nothing):
 
 
 @compiled
-def _probe_corner(ws, south, east, height, width, rules):
+def _probe_corner(ws, south, east, height, width, kept, rules):
     """The least value by which the block lowers the halo beyond one of its corners."""
     weights = FORWARD
     if not (south or rules.symmetric):
         weights = BACKWARD
+    weights += kept
     best = rules.unreached
     for ty in range(rules.reach):
         row = height + ty if south else -1 - ty
@@ -257,13 +282,13 @@ def _spare_corner(ws, first, width, reach):
 
 
 @compiled
-def _probe_side(ws, transposed, forward, count, rules):
+def _probe_side(ws, transposed, forward, count, kept, rules):
     """The least value by which the block lowers the halo along one of its sides.
 
     Every visit has swept inwards from all four sides, so the weights are there.
     """
     plane = DISTANCE + (1 if transposed else 0)
-    weights = FORWARD_TRANSPOSED if transposed else FORWARD
+    weights = kept + (FORWARD_TRANSPOSED if transposed else FORWARD)
     nothing = rules.unreached
     if forward:
         best = probe_forward(
@@ -274,7 +299,7 @@ def _probe_side(ws, transposed, forward, count, rules):
             best = min(best, _probe_far(ws, transposed, YES, row, (weights, row), row - 2, nothing))
         return best
     if not rules.symmetric:
-        weights = BACKWARD_TRANSPOSED if transposed else BACKWARD
+        weights = kept + (BACKWARD_TRANSPOSED if transposed else BACKWARD)
     best = probe_backward(ws, rules.steps, at(plane, -1), at(plane, 0), at(weights, 0), nothing)
     if rules.reach == 2:
         row = np.int64(-2)
@@ -309,9 +334,9 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
 
 
 @compiled
-def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
+def _sweep_block(ws, mean, top, height, width, kept, fresh, rules, tally):
     """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
-    place = (top + rules.reach, width)
+    place = (top + rules.reach, width, kept)
     one = np.int64(1)
     all_rows = ((one << height) - 1) << HALO
     all_columns = ((one << width) - 1) << HALO
@@ -326,8 +351,7 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
         up |= all_rows
         rightward |= all_columns
         leftward |= all_columns
-    ready = np.int64(0)
-    ready_transposed = np.int64(0)
+    ready = ready_transposed = np.int64(0 if is_quick(rules) else -1)
     while down | up | rightward | leftward:
         tally[1] += 1
         rows, columns, ready, down = _sweep_both_ways(
@@ -356,53 +380,62 @@ def _sweep_block(ws, mean, top, height, width, fresh, rules, tally):
 
 
 @compiled
-def _probe_border(ws, changed_rows, changed_columns, height, width, rules, keys):
+def _probe_border(ws, changed_rows, changed_columns, height, width, kept, rules, keys):
     """Set keys[0:8] to the least values that can lower cells of the blocks around this one."""
     keys[:] = rules.unreached
     reach = rules.reach
     edge_rows = (np.int64(1) << reach) - 1
     if changed_rows & (edge_rows << HALO):
-        keys[NORTH_WEST] = _probe_corner(ws, NO, NO, height, width, rules)
-        keys[NORTH_EAST] = _probe_corner(ws, NO, YES, height, width, rules)
+        keys[NORTH_WEST] = _probe_corner(ws, NO, NO, height, width, kept, rules)
+        keys[NORTH_EAST] = _probe_corner(ws, NO, YES, height, width, kept, rules)
         _spare_corner(ws, -reach, width, reach)
-        keys[NORTH] = _probe_side(ws, NO, NO, height, rules)
+        keys[NORTH] = _probe_side(ws, NO, NO, height, kept, rules)
     if changed_rows & (edge_rows << (HALO + height - reach)):
-        keys[SOUTH_WEST] = _probe_corner(ws, YES, NO, height, width, rules)
-        keys[SOUTH_EAST] = _probe_corner(ws, YES, YES, height, width, rules)
+        keys[SOUTH_WEST] = _probe_corner(ws, YES, NO, height, width, kept, rules)
+        keys[SOUTH_EAST] = _probe_corner(ws, YES, YES, height, width, kept, rules)
         _spare_corner(ws, height, width, reach)
-        keys[SOUTH] = _probe_side(ws, NO, YES, height, rules)
+        keys[SOUTH] = _probe_side(ws, NO, YES, height, kept, rules)
     if changed_columns & (edge_rows << HALO):
-        keys[WEST] = _probe_side(ws, YES, NO, width, rules)
+        keys[WEST] = _probe_side(ws, YES, NO, width, kept, rules)
     if changed_columns & (edge_rows << (HALO + width - reach)):
-        keys[EAST] = _probe_side(ws, YES, YES, width, rules)
+        keys[EAST] = _probe_side(ws, YES, YES, width, kept, rules)
 
 
 @compiled
-def solve_block(ws, mean, rasters, box, fresh, rules, keys, tally):
+def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
     """Bring a block to its fixpoint; keys[0:8]: by what that can lower the blocks around it.
 
-    rasters : padded distances, friction and elevation of the tile. box : top, left, height and
-    width of the block in it. fresh : whether cells were lowered before. tally : as in RelaxStats,
-    from visits on.
+    number : of the block, and of where its weights are kept. rasters : padded distances, friction
+    and elevation of the tile. box : top, left, height and width of the block in it. fresh : whether
+    cells were lowered before. tally : as in RelaxStats, from visits on.
 
     Returns which of the block's own rows and lanes changed, as masks.
     """
-    ws = borrowed(ws)
-    mean = borrowed(mean)
+    ws, mean, weighed = borrowed(workspace)
     rules = borrowed(rules)
     dist, friction, elevation = borrowed(rasters)
     top, left, height, width = box
     reach = rules.reach
+    block, place = number
+    kept = place * WEIGHT_PLANES
     _load(ws, np.int64(DISTANCE), dist, top, left, height, width, reach, rules.unreached)
-    if rules.has_friction:
-        _load(
-            ws, np.int64(FRICTION_PLANE), friction, top, left, height, width, reach, rules.barrier
-        )
-    if rules.has_elevation:
-        _load(ws, np.int64(ELEVATION), elevation, top, left, height, width, reach, rules.barrier)
-    if not rules.uniform:
-        fill_lengths(ws, YES, top + reach, rules)
-    swept = _sweep_block(ws, mean, top, height, width, fresh, rules, tally)
+    if weighed[place] != block:
+        weighed[place] = block
+        if rules.has_friction:
+            _load(
+                *(ws, np.int64(FRICTION_PLANE), friction),
+                *(top, left, height, width, reach, rules.barrier),
+            )
+        if rules.has_elevation:
+            _load(
+                *(ws, np.int64(ELEVATION), elevation),
+                *(top, left, height, width, reach, rules.barrier),
+            )
+        if not rules.uniform:
+            fill_lengths(ws, YES, top + reach, rules)
+        if not is_quick(rules):
+            weigh_block(ws, top + reach, height, width, kept, mean, rules)
+    swept = _sweep_block(ws, mean, top, height, width, kept, fresh, rules, tally)
     settled, found, rows, columns = _store(
         ws, dist, top + reach, left + reach, width, swept[0], reach, rules.limit, rules.unreached
     )
@@ -410,5 +443,5 @@ def solve_block(ws, mean, rasters, box, fresh, rules, keys, tally):
     tally[4] += found
     if fresh:
         rows, columns = swept
-    _probe_border(ws, rows, columns, height, width, rules, keys)
+    _probe_border(ws, rows, columns, height, width, kept, rules, keys)
     return rows, columns

@@ -313,9 +313,9 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     def work() -> Array:
         """Visit blocks until no thread does so any more; return the tally of this one."""
         rasters = state.dist, state.friction, state.elevation
-        ws, mean = make_workspace(state.dist, state.rules), np.empty(LANES)
+        workspace = make_workspace(state.dist, state.rules)
         tally = np.zeros(6, np.int64)
-        task = state.fresh, queue, ws, mean, state.block, state.rules, limit, tally
+        task = state.fresh, queue, workspace, state.block, state.rules, limit, tally
         while not visit_blocks(rasters, *task):
             time.sleep(IDLE_SECONDS)
         return tally

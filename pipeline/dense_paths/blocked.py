@@ -218,7 +218,7 @@ class Blocks:
         for j, (lengths, before) in enumerate(row):
             if i == j:
                 _clear_diagonal((lengths, before))
-            self.context.sink.write("distance", self.window(i, j), np.ascontiguousarray(lengths))
+            self.context.sink.write("distance", self.window(i, j), lengths)
             if self.traced:
                 tiles.append((lengths, before))
         if not self.traced:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ TILES_A_DEVICE = 8
 """Rows of tiles that a device has at least, if there are several: for less, one is as quick."""
 SHARE = 0.9
 """Of a device's free memory that is used."""
+STRIP = 2**20
+"""Lengths that a thread uploads at once."""
+WRITERS = 4
+"""Threads that download and write rows of tiles: each holds one, in page-locked memory."""
 
 
 def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int, int]]:
@@ -39,9 +44,8 @@ def divide_rows(blocks: Blocks, dtype: np.dtype[Any]) -> list[tuple[Device, int,
         used = devices[:count]
         tiles = [i * blocks.count // len(used) for i in range(len(used) + 1)]
         cuts = [min(i * blocks.side, blocks.n) for i in tiles]
-        # rows that are sent, copies of a step's rows or columns, and rows on their way from here
-        beside = 3 + max(blocks.context.threads, 1)
-        rows = max(last - first for first, last in pairwise(cuts)) + beside * blocks.side
+        # rows that are sent, copies of a step's rows or columns, and strips on their way from here
+        rows = max(last - first for first, last in pairwise(cuts)) + 4 * blocks.side
         needed = rows * blocks.n * (dtype.itemsize + 4 * blocks.traced)
         if all(needed <= SHARE * device.free_bytes() for device in used):
             return list(zip(used, cuts, cuts[1:], strict=False))
@@ -58,21 +62,23 @@ def solve_on_devices(
     with ThreadPoolExecutor(max(blocks.context.threads, 1)) as threads:
         held = [_hold(blocks, matrix, share, threads) for share in shares]
 
-        def next_step() -> None:
-            blocks.context.stop_if_cancelled()
-            step_done()
+    def next_step() -> None:
+        blocks.context.stop_if_cancelled()
+        step_done()
 
-        bad = close_rows(held, blocks.n, blocks.side, blocks.tolerance, blocks.signed, next_step)
-        if bad is not None:
-            return bad
+    bad = close_rows(held, blocks.n, blocks.side, blocks.tolerance, blocks.signed, next_step)
+    if bad is not None:
+        return bad
 
-        def write(rows: HeldRows, i: int) -> None:
-            blocks.context.stop_if_cancelled()
+    def write(rows: HeldRows, i: int) -> None:
+        blocks.context.stop_if_cancelled()
+        with get_backend(blocks.backend).array_memory():
             tiles = _download(blocks, rows, i)
-            blocks.write_row(i, tiles, lambda k, j: matrix.block(blocks.span(k), blocks.span(j)))
+        blocks.write_row(i, tiles, lambda k, j: matrix.block(blocks.span(k), blocks.span(j)))
 
+    with ThreadPoolExecutor(WRITERS) as threads:
         for rows in held:
-            list(threads.map(lambda i, rows=rows: write(rows, i), _tiles_of(blocks, rows[1:3])))
+            list(threads.map(partial(write, rows), _tiles_of(blocks, rows[1:3])))
     return None
 
 
@@ -87,16 +93,16 @@ def _hold(
     share: tuple[Device, int, int],
     threads: ThreadPoolExecutor,
 ) -> HeldRows:
-    """Upload rows of the matrix, a row of tiles at a time."""
+    """Upload rows of the matrix."""
     device, first, last = share
     n, xp = blocks.n, device.array_module
     with device.active():
         lengths = xp.empty((last - first, n), matrix.dtype)
         before = xp.empty(lengths.shape if blocks.traced else (0, 0), np.int32)
 
-    def upload(i: int) -> None:
+    def upload(begin: int) -> None:
         blocks.context.stop_if_cancelled()
-        span = blocks.span(i)
+        span = slice(begin, min(begin + strip, last))
         here = slice(span.start - first, span.stop - first)
         block = np.ascontiguousarray(matrix.block(span, slice(0, n)))
         with device.active():
@@ -107,7 +113,9 @@ def _hold(
                 edge = matrix.reach(lengths[here]) & (tail != vertex)
                 before[here] = xp.where(edge, tail, np.int32(NO_VERTEX))
 
-    list(threads.map(upload, _tiles_of(blocks, (first, last))))
+    # strips so small that the memory for one is used again for the next
+    strip = max(1, STRIP // n)
+    list(threads.map(upload, range(first, last, strip)))
     known = before.reshape(-1) if blocks.traced else None
     return HeldRows(device, first, last, lengths.reshape(-1), known)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.links import BACK_LINK, NO_LINK, TileLinks, link_table
+from orograph.distance.links import BACK_LINK, LINK_ENDS, NO_LINK, TileLinks, link_table
 from orograph.distance.problem import Distance
 from orograph.distance.sources import is_source
 from orograph.engines.frontier.driver import Frontier
@@ -33,6 +33,7 @@ from orograph.kernels.relax.shortest_path_tree import (
     NOBODY,
     back_directions,
     spread_labels,
+    tight_steps,
 )
 from orograph.kernels.relax.tile import TileState
 from orograph.tiles.errors import InputError
@@ -69,10 +70,21 @@ class State:
 
     place: Place
     tile: TileState
-    labels: npt.NDArray[np.int64]
-    hops: npt.NDArray[np.int64]
+    pairs: npt.NDArray[np.int64]
     changed: npt.NDArray[np.bool_]
+    onward: npt.NDArray[np.uint16]
+    """The steps that attain the distances."""
     links: LinkSteps | None = None
+
+    @property
+    def labels(self) -> npt.NDArray[np.int64]:
+        """The first of each pair."""
+        return self.pairs[..., 0]
+
+    @property
+    def hops(self) -> npt.NDArray[np.int64]:
+        """The second of each pair."""
+        return self.pairs[..., 1]
 
 
 @dataclass(frozen=True)
@@ -128,16 +140,15 @@ class AllocationProblem:
         y, x = frame.y - window.y + reach, frame.x - window.x + reach
         known = tile.dist[y : y + frame.height, x : x + frame.width]
         np.copyto(known, cost, where=(cost >= 0), casting="unsafe")
-        labels = np.full(tile.dist.shape, NOBODY)
-        hops = np.full(tile.dist.shape, NOBODY)
+        pairs = np.full((*tile.dist.shape, 2), NOBODY)
         changed = np.zeros(tile.dist.shape, np.bool_)
         rows, columns, values, own = self._sources_in(window, frame, surface)
         attained = tile.dist[rows + reach, columns + reach] == values
         rows, columns, own = rows[attained] + reach, columns[attained] + reach, own[attained]
-        np.minimum.at(labels, (rows, columns), own)
-        hops[rows, columns] = 0
+        np.minimum.at(pairs[..., 0], (rows, columns), own)
+        pairs[rows, columns, 1] = 0
         changed[rows, columns] = True
-        state = State(place, tile, labels, hops, changed)
+        state = State(place, tile, pairs, changed, tight_steps(tile))
         if self.links is not None:
             state.links = LinkSteps(TileLinks(self.links, window), state, self.distance.link_blank)
         return state
@@ -175,9 +186,9 @@ class AllocationProblem:
             return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
         if state.links is not None and links is not None:
             state.links.take(links)
-        settled = spread_labels(tile, state.labels, state.hops, state.changed)
+        settled = self._spread(state)
         while state.links is not None and state.links.spread():
-            settled += spread_labels(tile, state.labels, state.hops, state.changed)
+            settled += self._spread(state)
         labels, hops = inner_of(state.labels, reach), inner_of(state.hops, reach)
         border: Border = []
         outward = []
@@ -201,17 +212,26 @@ class AllocationProblem:
         reached = int(np.count_nonzero(labels < NOBODY))
         return Visit(math.inf, outward, border, settled, reached, links=news)
 
+    def _spread(self, state: State) -> int:
+        """Carry labels to their fixpoint within the tile; return how many cells were improved."""
+        return spread_labels(state.onward, self.halo_width, state.pairs, state.changed)
+
     def pack(self, state: State) -> Any:
         """Labels and hops; distances are read again."""
-        return state.labels, state.hops, state.changed
+        return state.pairs, state.changed
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put labels and hops back."""
-        state.labels[:], state.hops[:], state.changed[:] = packed
+        state.pairs[:], state.changed[:] = packed
 
     def size(self, state: State) -> int:
         """Bytes of a state."""
-        return state.labels.nbytes * 4 + state.tile.friction.nbytes + state.tile.elevation.nbytes
+        arrays = state.tile.dist, state.pairs, state.changed, state.onward
+        return (
+            sum(array.nbytes for array in arrays)
+            + state.tile.friction.nbytes
+            + state.tile.elevation.nbytes
+        )
 
     def memory(self) -> int | None:
         """Return the default memory of tile states."""
@@ -221,7 +241,7 @@ class AllocationProblem:
         """Return the outputs of a converged tile."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
-            codes = back_directions(state.tile, state.labels, state.hops)
+            codes = back_directions(state.onward, self.halo_width, state.pairs)
             outputs[BACK_DIRECTION.name] = codes
             if state.links is not None:
                 outputs[BACK_LINK.name] = state.links.mark(codes)
@@ -367,6 +387,11 @@ class DistanceAndAllocation:
         """What is written by both."""
         return self.distance.outputs + self.allocation.outputs
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table of links, if there is one."""
+        return LINK_ENDS if BACK_LINK in self.outputs else ()
+
 
 class DistanceThenAllocation:
     """An engine that runs the frontier twice: for distances, and for what follows from them."""
@@ -402,7 +427,7 @@ class DistanceThenAllocation:
 
     def table(self) -> Table:
         """Return where links lead, if back directions go along them."""
-        if all(v.name != BACK_LINK.name for v in self._problem.outputs):
+        if not self._problem.columns:
             return {}
         links = self._problem.distance.links
         assert links is not None

@@ -34,7 +34,7 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel
@@ -138,6 +138,7 @@ def cost_distance(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -210,7 +211,7 @@ def cost_distance(
     band, variable : int and str, optional
         Which raster of friction (of elevation, where friction is None), if it holds several: the
         number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -265,7 +266,9 @@ def cost_distance(
     dtype = check_dtype("dtype", dtype, DTYPES)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
@@ -337,5 +340,4 @@ def cost_distance(
             problem=both,
             compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)

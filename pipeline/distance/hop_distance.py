@@ -17,7 +17,7 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_numba
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
@@ -97,6 +97,7 @@ def hop_distance(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -119,7 +120,7 @@ def hop_distance(
         The value of nodata cells of the mask, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -150,7 +151,9 @@ def hop_distance(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     if isinstance(mask, Graph):
         from orograph.graphs.hops import hops_run
 
@@ -163,7 +166,13 @@ def hop_distance(
             "tile": tile,
             "shard": shard,
         }
-        refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
+        refuse_arguments(
+            "a graph",
+            of_rasters,
+            snap=bool(snap),
+            connectivity=connectivity != 8,
+            compute=not options.compute,
+        )
         run = hops_run(mask, sources, max_hops, predecessors, options)
         return run.result() if options.wait else run
     refuse_arguments("a raster", {}, predecessors=check_flag("predecessors", predecessors))
@@ -193,5 +202,4 @@ def hop_distance(
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
-    run = launch(replace(job, join_tiles=join_tiles), options)
-    return run.result() if options.wait else run
+    return begin(replace(job, join_tiles=join_tiles), options)

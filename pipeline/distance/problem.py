@@ -181,8 +181,11 @@ class Distance:
         neutral = MODELS[self.model.name].neutral_friction
         if neutral is not None:
             elevation = rasters["elevation"]
-            friction = rasters.setdefault("friction", np.full_like(elevation, neutral))
-            friction[np.isnan(elevation)] = np.nan
+            if "friction" in rasters:
+                rasters["friction"][np.isnan(elevation)] = np.nan
+            else:
+                rasters["friction"] = elevation - elevation  # 0 or NaN
+                rasters["friction"] += neutral
 
     def _costs(self, cells: Sequence[Array]) -> dict[str, Array]:
         """Return the cells of friction and elevation by name."""

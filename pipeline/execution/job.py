@@ -131,17 +131,43 @@ class DatasetJob(Job[xr.Dataset]):
         """Return arrays for all outputs."""
         return ArraySink({v.name: np.empty(self.shape, v.dtype) for v in self.outputs})
 
+    @property
+    def has_table(self) -> bool:
+        """Whether the result has columns too, as long as only the engine knows."""
+        return False
+
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Return the arrays and the table as a dataset."""
+        columns: dict[str, Any] = {}
+        for name, (dims, column) in engine.table().items():
+            pieces = list(column)
+            columns[name] = dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return self.dataset(sink.arrays, columns, attributes)
+
+    def dataset(
+        self, arrays: Mapping[str, Any], columns: Mapping[str, Any], attributes: Mapping[str, Any]
+    ) -> xr.Dataset:
+        """Return the result, given an array for each raster."""
         place = self.georeference
         dims = (place.y_name, place.x_name)
-        variables: dict[str, Any] = {
-            v.name: (dims, sink.arrays[v.name], _stated(v)) for v in self.outputs
-        }
-        for name, (table_dims, column) in engine.table().items():
-            pieces = list(column)
-            variables[name] = table_dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        return xr.Dataset(variables, coords=place.coords(), attrs={**self.header, **attributes})
+        variables = {v.name: (dims, arrays[v.name], _stated(v)) for v in self.outputs}
+        return xr.Dataset(
+            {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
+        )
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the first raster is of CuPy's arrays, so that a result in memory is too."""
+        return any(getattr(raster, "on_gpu", False) for raster in self.rasters[:1])
+
+    def to_gpu(self, result: xr.Dataset) -> xr.Dataset:
+        """Return a result in memory with its rasters as arrays of CuPy."""
+        import cupy
+
+        rasters = {v.name: result[v.name] for v in self.outputs}
+        return result.assign(
+            {name: raster.copy(data=cupy.asarray(raster.data)) for name, raster in rasters.items()}
+        )
 
     def create_result(self, result: Storage, token: str) -> None:
         """Lay out the empty store of the dataset."""
@@ -181,6 +207,11 @@ class RasterJob(DatasetJob):
         """What the problem writes."""
         outputs: tuple[Variable, ...] = self.problem.outputs
         return outputs
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the problem has columns."""
+        return bool(getattr(self.problem, "columns", None))
 
     @property
     def georeference(self) -> Georeference:

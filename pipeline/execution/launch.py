@@ -6,6 +6,7 @@ written: by the operation, which checks its arguments, and here.
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,18 +15,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dask.base import tokenize
 
 from orograph import __version__
+from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.clusters import LateClient
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.geotiff import check_place, file_target
-from orograph.execution.job import Engine, Job
+from orograph.execution.job import DatasetJob, Engine, Job
 from orograph.execution.options import (
     RunOptions,
     shard_level,
@@ -47,10 +49,12 @@ from orograph.tiles.store.create import add_table, update_attributes
 from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.overlap import refuse_overlap
+from orograph.tiles.store.publish import check_target
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Storage
+from orograph.tiles.store.storage import Storage, open_storage
 
 if TYPE_CHECKING:
+    import xarray as xr
     from distributed import Client
 
 T = TypeVar("T")
@@ -80,12 +84,85 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
 
         def work_and_release() -> T:
             with held:
-                return work()
+                result = work()
+            if options.out is None and isinstance(job, DatasetJob) and job.on_gpu:
+                return cast("T", job.to_gpu(cast("xr.Dataset", result)))
+            return result
 
         return Run(work_and_release, lambda: engines[0] if engines else None, cancelled, client)
     except BaseException:
         held.close()
         raise
+
+
+def begin(job: Job[T], options: RunOptions) -> T | Run[T]:
+    """Return the result of a job; or its run, or what computes it later, as the options say."""
+    if not options.compute:
+        return cast("T", _later(job, options))
+    run = launch(job, options)
+    return run.result() if options.wait else run
+
+
+def _later(job: Job[Any], options: RunOptions) -> Any:
+    """Return a Delayed that writes ``out``, or a Dataset of Dask arrays that all wait for one run.
+
+    Raises
+    ------
+    InputError
+        If the result has a table, whose length only the run can tell, and there is no ``out``.
+    StoreExistsError
+        If ``out`` exists, and is not to be replaced.
+    """
+    import dask.array as da
+    from dask.delayed import delayed
+
+    run = partial(_run_in_task, job, replace(options, compute=True))
+    token = tokenize("later", time.time_ns())  # two results are of two runs
+    name = Layers(job.identity()["operation"], token).name("run")
+    # nothing is traversed: a raster may be of Dask arrays, which the run reads by itself
+    result = delayed(run, name=f"{name}-function", traverse=False)(dask_key_name=name)
+    if options.out is not None:
+        for raster in job.rasters:
+            refuse_overlap(raster, options.out)
+        if file_target(job, options) is None:
+            check_target(open_storage(options.out), options.overwrite or options.resume)
+        return result
+    if not isinstance(job, DatasetJob) or job.has_table:
+        raise InputError(
+            "compute: False, but the result has a table, whose length is known at the end alone; "
+            "leave the table out of outputs=, or give a store, such as out='x.zarr'"
+        )
+    arrays = {
+        v.name: da.from_delayed(result[v.name].data, job.shape, v.dtype).rechunk(job.layout.shard)
+        for v in job.outputs
+    }
+    return job.dataset(arrays, {}, {})
+
+
+def _run_in_task(job: Job[T], options: RunOptions) -> T:
+    """Return the result of a run that is itself a task of Dask.
+
+    On a worker of a cluster it leaves its thread to other tasks, which may be those of the run.
+    """
+    if stays_in_memory(job.rasters, options) or not _is_task_of_cluster():
+        return launch(job, options).result()
+    from distributed import worker_client
+
+    with worker_client() as client:
+        return launch(job, replace(options, client=client)).result()
+
+
+def _is_task_of_cluster() -> bool:
+    """Return whether a worker of a cluster is running this thread."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def _prepare(

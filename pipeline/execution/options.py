@@ -10,6 +10,7 @@ from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.kernels.backends import BACKENDS
 from orograph.settings import check_settings
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.raster import ArrayRaster, Raster
@@ -43,6 +44,7 @@ class RunOptions:
     shard: int | None = None
     takeover: bool = False
     wait: bool = True
+    compute: bool = True
 
     def __post_init__(self) -> None:
         check_settings()
@@ -53,11 +55,19 @@ class RunOptions:
         if self.out is not None:
             # from its root: a change of the working directory does not move it
             object.__setattr__(self, "out", open_storage(self.out, "out"))
-        for name in ("overwrite", "resume", "takeover", "wait"):
+        for name in ("overwrite", "resume", "takeover", "wait", "compute"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         if self.backend is not None:
             check_choice("backend", self.backend, BACKENDS)
         check_client(self.client)
+        if not (self.compute or self.wait):
+            raise InputError(
+                "wait: of no use with compute=False, which begins no run; leave it out"
+            )
+        if not self.compute and self.client is not None:
+            raise InputError(
+                "client: of no use with compute=False, where Dask chooses the workers; leave it out"
+            )
 
 
 class RunKeywords(TypedDict, total=False):
@@ -69,6 +79,7 @@ class RunKeywords(TypedDict, total=False):
     overwrite: bool
     resume: bool
     takeover: bool
+    compute: bool
     backend: str | None
     client: Client | None
 

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.index.arguments import BLOCK, LEVELS, BuildSpec, check_form, wanted_index
-from orograph.index.build import warm_up
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form, encode_block, encode_record
 from orograph.index.store import IndexStore
@@ -154,7 +153,6 @@ def bytes_on_disk(wanted: BuildSpec) -> int:
             form = replace(form, levels=form.levels - 1)
         else:
             form = replace(form, block=-(-form.block // 2))
-    warm_up(wanted.problem, len(wanted.rasters), form.sparsify)
     most = max(4, min(LOOKED_AT, CELLS_LOOKED_AT // form.side**2))
     looks = [_look(wanted, form, n, i < TILES) for i, n in zip(range(most), _scattered(form))]
     worth = sum(look.worth for look in looks) / sum(look.numbers for look in looks)

@@ -44,12 +44,47 @@ PAIRS_A_TASK = 16
 
 
 @dataclass(frozen=True)
+class EndSets:
+    """The two ends of each pair, sets of cells, of which one is enough to begin or to end at."""
+
+    cells: Cells
+    """Rows and columns of one set after the other, shape (m, 2)."""
+    first: Cells
+    """Where each set begins, and where the last one ends."""
+    pairs: Cells
+    """The set of s and that of t, shape (n, 2)."""
+
+    @classmethod
+    def single(cls, cells: Cells) -> EndSets:
+        """Return ends of a cell each, given row and column of s, row and column of t: (n, 4)."""
+        count = len(cells)
+        pairs = np.arange(2 * count).reshape(count, 2)
+        return cls(cells.reshape(-1, 2), np.arange(2 * count + 1), pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def places(self, pair: int, side: int) -> slice:
+        """Return which of the cells are an end of a pair."""
+        at = int(self.pairs[pair, side])
+        return slice(int(self.first[at]), int(self.first[at + 1]))
+
+    def joined_by(self, labels: Cells) -> npt.NDArray[np.bool_]:
+        """Return whether the two ends of each pair have a label in common, given one a cell."""
+        one, other = labels[self.first[self.pairs]].T
+        joined: npt.NDArray[np.bool_] = one == other
+        for pair in np.flatnonzero((np.diff(self.first)[self.pairs] > 1).any(axis=1)).tolist():
+            first, second = (labels[self.places(pair, side)] for side in (0, 1))
+            joined[pair] = np.isin(first, second).any()
+        return joined
+
+
+@dataclass(frozen=True)
 class Query:
     """Everything that a task needs to search for pairs."""
 
     mask: MaskRaster
-    ends: Cells
-    """Row and column of s, row and column of t, shape (n, 4)."""
+    ends: EndSets
     connectivity: int
     hops: bool
     path: bool
@@ -57,7 +92,9 @@ class Query:
 
     def tasks(self, pair: int) -> BidirectionalTasks:
         """Return what tasks must know of the search for one pair, with states of its own."""
-        first, second = (self._hops_from(*self.ends[pair, i : i + 2]) for i in (0, 2))
+        first, second = (
+            self._hops_from(self.ends.cells[self.ends.places(pair, side)]) for side in (0, 1)
+        )
         context = self.context.part(f"pair-{pair}")
         return BidirectionalTasks(EndPair((first, second)), (self.mask_of(pair),), context)
 
@@ -65,8 +102,9 @@ class Query:
         """Return where the paths of a pair may lie."""
         return self.mask
 
-    def _hops_from(self, row: int, column: int) -> Hops:
-        end = Sources(np.array([row]), np.array([column]), np.zeros(1), np.ones(1, np.int64))
+    def _hops_from(self, cells: Cells) -> Hops:
+        count = len(cells)
+        end = Sources(cells[:, 0], cells[:, 1], np.zeros(count), np.ones(count, np.int64))
         nodata = {"friction": self.mask.nodata}
         return Hops.on_mask(self.context.quadtree.shape, nodata, self.connectivity, sources=end)
 
@@ -165,10 +203,10 @@ class PointLabels(Components):
         return np.flatnonzero(inside)
 
 
-def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cells:
-    """Return the components of both ends of each pair, shape (2, n)."""
+def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> npt.NDArray[np.bool_]:
+    """Return whether the ends of each pair have cells in one component."""
     compile_kernels(query.mask.dtype)
-    rows, columns = query.ends[:, [0, 2]].T.ravel(), query.ends[:, [1, 3]].T.ravel()
+    rows, columns = query.ends.cells.T
     problem = PointLabels(
         None, query.connectivity, 1, "numba", point_rows=rows, point_columns=columns
     )
@@ -178,10 +216,10 @@ def labels_of_ends(query: Query, client: Client | None, cancelled: Event) -> Cel
     labels = np.empty(rows.size, np.int64)
     for table in run.rows_of(run.shards):
         labels[table["point"]] = table["label"]
-    return labels.reshape(2, -1)
+    return query.ends.joined_by(labels)
 
 
 def _warm_up(query: Query) -> None:
     """Compile what a search needs, so that workers find it in the cache."""
-    warm_up(query._hops_from(0, 0), [query.mask.dtype])
+    warm_up(query._hops_from(np.zeros((1, 2), np.int64)), [query.mask.dtype])
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)

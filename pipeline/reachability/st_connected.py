@@ -22,17 +22,26 @@ from orograph.execution.job import Job, Table
 from orograph.execution.launch import launch
 from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress, Run
-from orograph.reachability.pairs import Query, labels_of_ends, search_all
+from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import setting
 from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
+from orograph.tiles.grid.points import (
+    as_points,
+    cells_of,
+    coordinates_of,
+    is_point,
+    snap_to_valid,
+)
+from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.sink import ArraySink
+from orograph.tiles.vector.burn import burn
+from orograph.tiles.vector.layer import VectorLayer, read_layer
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -147,9 +156,11 @@ def st_connected(
     mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
         is as for `minimum_spanning_forest`.
-    s, t : points
+    s, t : points or vector layer
         From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or a
-        vector layer of points, brought to the CRS of the mask. One point may be paired with many.
+        vector layer, brought to the CRS of the mask. A line, an area or a multipoint is an end as
+        a whole: a way may begin or end at any passable cell of it, as burnt by `rasterize`. One
+        end may be paired with many.
     connectivity : {8, 4}
         8 or 4 neighbours.
     hops : bool
@@ -256,7 +267,7 @@ def _of_graph(
 class ReachJob(Job[Reach]):
     """Search for some pairs, whose result is no store."""
 
-    ends: Cells
+    ends: EndSets
     connectivity: int
     hops: bool
     path: bool
@@ -303,8 +314,7 @@ class _PairSearch:
         query = self.query
         connected = np.ones(len(query.ends), np.bool_)
         if len(query.ends) > 1:
-            labels = labels_of_ends(query, client, cancelled)
-            connected = labels[0] == labels[1]
+            connected = connected_pairs(query, client, cancelled)
         self.connected = connected
         if len(query.ends) == 1 or query.hops:
             search_all(query, np.flatnonzero(connected), client, cancelled, self.found)
@@ -339,19 +349,44 @@ class _PairSearch:
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
-def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> Cells:
-    """Rows and columns of the pairs, shape (n, 4)."""
-    reach = snap_cells(snap)
-    points = {name: as_points(p, name, raster.georeference) for name, p in (("s", s), ("t", t))}
-    counts = {name: len(given) for name, given in points.items()}
-    if 1 not in counts.values() and counts["s"] != counts["t"]:
+def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
+    """Return the cells of both ends of each pair."""
+    mask, radius = MaskRaster(raster), snap_cells(snap)
+    sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
+    counts = [len(cells) for cells in sets]
+    if 1 not in counts and counts[0] != counts[1]:
         raise InputError(
-            f"s, t: {counts['s']} and {counts['t']} points; give as many of each, or one of one"
+            f"s, t: {counts[0]} and {counts[1]} points; give as many of each, or one of one"
         )
-    mask = MaskRaster(raster)
-    columns = []
-    for name, where in points.items():
-        cells = cells_of(where, raster.georeference, raster.shape, name)
-        on_cells = snap_to_valid(*cells, mask, where, reach, name, "cells that are not passable")
-        columns += [np.broadcast_to(axis, max(counts.values())) for axis in on_cells]
-    return np.stack(columns, axis=1)
+    first = np.cumsum([0, *(len(cells) for some in sets for cells in some)])
+    numbers = (np.arange(counts[0]), np.arange(counts[1]) + counts[0])
+    pairs = np.stack([np.broadcast_to(n, max(counts)) for n in numbers], axis=1)
+    return EndSets(np.concatenate([cells for some in sets for cells in some]), first, pairs)
+
+
+def _sets(mask: MaskRaster, given: Any, name: str, radius: int) -> list[Cells]:
+    """Return rows and columns of each end: the cell of a point, or those of another geometry."""
+    layer = read_layer(given, name)
+    if layer is not None and not all(map(is_point, layer.geometry)):
+        return _cells_of_geometries(mask, layer, name)
+    points = as_points(given if layer is None else layer, name, mask.georeference)
+    cells = cells_of(points, mask.georeference, mask.shape, name)
+    on_cells = snap_to_valid(*cells, mask, points, radius, name, "cells that are not passable")
+    return list(np.stack(on_cells, axis=1)[:, None])
+
+
+def _cells_of_geometries(mask: MaskRaster, layer: VectorLayer, name: str) -> list[Cells]:
+    """Return the passable cells that each geometry covers."""
+    place = mask.georeference
+    spans = burn(layer.on_grid(place, name), place, mask.shape, False, name)
+    sets: list[list[Cells]] = [[] for _ in layer.geometry]
+    for row, start, stop, number in np.stack(spans, axis=1)[np.argsort(spans.row)].tolist():
+        (there,) = np.nonzero(mask.read(Window(row, start, 1, stop - start))[0])
+        sets[number].append(np.stack([np.full(there.size, row), there + start], axis=1))
+    found = [np.unique(np.concatenate(parts), axis=0) for parts in sets]
+    for number, cells in enumerate(found):
+        if not cells.size:
+            raise InputError(
+                f"{name}: geometry {number} covers no passable cell; move it, or leave it out"
+            )
+    return found

@@ -295,6 +295,7 @@ def depressions(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -319,7 +320,7 @@ def depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -371,7 +372,9 @@ def depressions(
     least = check_number("min_depth", min_depth, 0), check_number("min_area", min_area, 0)
     labels = check_flag("labels", labels)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     chosen = choose_backend("tile_basins", (raster,), options)
     place = raster.georeference
     degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None

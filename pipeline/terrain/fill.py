@@ -70,6 +70,7 @@ def fill_depressions(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -95,7 +96,7 @@ def fill_depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -146,7 +147,9 @@ def fill_depressions(
     if outlets is not None:
         points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     problem = WaterLevel(
         raster.nodata,
         connectivity,

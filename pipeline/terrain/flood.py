@@ -63,6 +63,7 @@ def flood_level(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -86,7 +87,7 @@ def flood_level(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -128,7 +129,9 @@ def flood_level(
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     points, marked, targets = parse_sources(sources, raster, 0, snap, None)
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     dry = raster.nodata
     if dry is None:
         dry = np.nan if raster.dtype.kind == "f" else int(np.iinfo(raster.dtype).max)

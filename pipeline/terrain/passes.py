@@ -120,7 +120,7 @@ class PassSweep(QuadtreePass):
     def _search(self, client: Client | None, cancelled: Event) -> None:
         """Find the paths."""
         # other runs need no search
-        from orograph.reachability.pairs import search_all
+        from orograph.reachability.pairs import EndSets, search_all
         from orograph.terrain.pass_paths import PassQuery
 
         tree, problem = self.found, cast(Any, self.problem)
@@ -131,7 +131,7 @@ class PassSweep(QuadtreePass):
         both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
         query = PassQuery(
             MaskRaster(self.rasters[0]),
-            both,
+            EndSets.single(both),
             problem.connectivity,
             True,
             True,
@@ -302,6 +302,7 @@ def pass_elevation(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -328,7 +329,7 @@ def pass_elevation(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -385,7 +386,9 @@ def pass_elevation(
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     problem = Passes(
         raster.nodata,
         connectivity,

@@ -159,6 +159,7 @@ def peaks(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -178,7 +179,7 @@ def peaks(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, backend, client
+    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
         As for `minimum_spanning_forest`.
 
     Returns
@@ -223,7 +224,9 @@ def peaks(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     least = check_number("min_prominence", min_prominence, 0)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
-    options = RunOptions(tile, out, overwrite, resume, client, backend, shard, takeover, wait)
+    options = RunOptions(
+        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
+    )
     chosen = choose_backend("tile_basins", (raster,), options)
     problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
     parameters = {"min_prominence": repr(problem.min_prominence)}

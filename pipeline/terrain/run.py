@@ -11,7 +11,7 @@ import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.job import Engine, RasterJob, raster_job
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions
 from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.tiles.grid.georeference import Georeference
@@ -31,6 +31,11 @@ class TableJob(RasterJob):
 
     coordinates: ClassVar[tuple[str, ...]] = ()
     """Which columns they are."""
+
+    @property
+    def has_table(self) -> bool:
+        """Always."""
+        return True
 
     @property
     def georeference(self) -> Georeference:
@@ -71,8 +76,7 @@ def run_on_terrain(
     }
     warm_up = partial(compile_kernels, rasters[0].dtype)
     job = raster_job(engine, problem, rasters, decisive, warm_up, options, kind=kind)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:

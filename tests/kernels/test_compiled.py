@@ -5,13 +5,18 @@ Everything runs on a copy of the folders, in processes of their own.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numba.core import codegen, event
+
+from orograph.kernels.compiled import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -162,3 +167,52 @@ def test_compiled_functions_keep_to_the_order_written_and_let_others_run() -> No
         assert options["nogil"]
         assert options["error_model"] == model
         assert not options.keys() & {"fastmath", "parallel"}
+
+
+def fresh(text: str) -> dict[str, Any]:
+    """Compiled functions that no cache on disk can hold, since no file does."""
+    names: dict[str, Any] = {"compiled": compiled}
+    exec(text, names)
+    return names
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_compiling_leaves_the_collection_of_cycles_as_it_was(collects: bool) -> None:
+    seen = []
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            seen.append(gc.isenabled())
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with event.install_listener("numba:compile", Listener()):
+            assert fresh("@compiled\ndef f(x):\n    return x + 1\n")["f"](1) == 2
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [False]
+
+
+def test_what_compiled_code_alone_calls_is_optimised_there_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    optimised = []
+    optimise = codegen.JITCodeLibrary._optimize_final_module
+
+    def noted(library: codegen.JITCodeLibrary) -> None:
+        optimised.append(library.name)
+        optimise(library)
+
+    monkeypatch.setattr(codegen.JITCodeLibrary, "_optimize_final_module", noted)
+    inner, middle = "def inner(x):\n    return x + 1\n", "def middle(x):\n    return inner(x)\n"
+    outer = "def outer(x):\n    return middle(x) * inner(x)\n"
+    made = fresh("".join(f"@compiled\n{text}" for text in (inner, middle, outer)))
+    assert made["outer"](1) == 4
+    assert optimised == ["outer"]
+    assert made["inner"](1) == 2
+    assert optimised == ["outer", "inner"]

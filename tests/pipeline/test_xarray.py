@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -191,6 +193,9 @@ def test_the_accessor_calls_the_functions() -> None:
     forest = raster.orograph.minimum_spanning_forest(weight="mean")
     assert forest.attrs["weight"] == "mean"
     assert len(forest.orograph.forest_lines()) == 299
+    assert raster.orograph.fill_depressions().equals(og.fill_depressions(raster))
+    result = raster.orograph.cost_distance(START)
+    assert result.orograph.corridor(result).equals(og.corridor(result, result))
     assert "cost_distance" in dir(raster.orograph)
     assert "least cost" in raster.orograph.cost_distance.__doc__
     with pytest.raises(AttributeError, match="orograph has no 'fly' here; it has"):
@@ -264,6 +269,110 @@ class Elsewhere(Tensor):
 
     def __dlpack__(self, **options: Any) -> Any:
         raise BufferError("it is on a GPU")
+
+
+class OnDevice(Tensor):
+    """A tensor on a GPU, which copies itself to where it is asked for."""
+
+    def __dlpack__(self, *, dl_device: Any = None, copy: Any = None, **options: Any) -> Any:
+        if dl_device != (1, 0):
+            raise BufferError("it is on a GPU")
+        return self.cells.copy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+
+class Bare:
+    """A device's array without DLPack."""
+
+    __cuda_array_interface__: ClassVar[Any] = {}
+
+    def __init__(self, cells: np.ndarray) -> None:
+        self.cells = cells
+
+
+class Plain(Bare):
+    """The same, as Numba has it."""
+
+    def copy_to_host(self) -> np.ndarray:
+        return self.cells
+
+
+class CuPyArray:
+    """What this package, and xarray, ask of an array of CuPy."""
+
+    __cuda_array_interface__: ClassVar[Any] = {}
+
+    def __init__(self, cells: np.ndarray) -> None:
+        self.cells = cells
+        self.shape, self.ndim, self.dtype = cells.shape, cells.ndim, cells.dtype
+
+    def get(self) -> np.ndarray:
+        return self.cells
+
+    def __getitem__(self, key: Any) -> CuPyArray:
+        return CuPyArray(self.cells[key])
+
+    def __array__(self, *given: Any, **named: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+    def __array_function__(self, *given: Any) -> Any:
+        return NotImplemented
+
+    def __array_ufunc__(self, *given: Any, **named: Any) -> Any:
+        return NotImplemented
+
+
+CuPyArray.__module__ = "cupy"
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """CuPy, as far as this package uses it outside the kernels."""
+
+    def asarray(cells: Any) -> CuPyArray:
+        return CuPyArray(cells)
+
+    module = SimpleNamespace(asarray=asarray)
+    monkeypatch.setitem(sys.modules, "cupy", module)  # type: ignore[arg-type]
+    return module
+
+
+CUPY_CALLS: dict[str, Callable[..., xr.Dataset]] = {
+    "cost_distance": lambda raster, **o: og.cost_distance(raster, [(0, 0)], cell_size=1, **o),
+    "components": lambda raster, **o: og.connected_components(raster, **o),
+    "fill_depressions": lambda raster, **o: og.fill_depressions(raster, **o),
+}
+
+
+@pytest.mark.parametrize("name", CUPY_CALLS)
+def test_what_came_as_cupy_goes_as_cupy(name: str, cupy: Any, tmp_path: Path) -> None:
+    cells = heights().values
+    expected = CUPY_CALLS[name](cells, backend="numba")
+    given = cupy.asarray(cells)
+    found = CUPY_CALLS[name](given, backend="numba")
+    wrapped = CUPY_CALLS[name](xr.DataArray(given, dims=("y", "x")), backend="numba")
+    for result in (found, wrapped):
+        for variable, array in expected.data_vars.items():
+            assert isinstance(result[variable].data, CuPyArray)
+            assert np.array_equal(result[variable].data.get(), array)
+        assert result.attrs == expected.attrs
+    stored = CUPY_CALLS[name](given, backend="numba", out=tmp_path / "r.zarr")
+    xr.testing.assert_equal(stored, expected)
+    run = og.connected_components(found[next(iter(found))], wait=False, backend="numba")
+    assert isinstance(run.result()["labels"].data, CuPyArray)
+
+
+def test_an_array_of_a_device_is_a_raster() -> None:
+    cells = heights().values
+    expected = og.connected_components(cells)["labels"]
+    for array in (OnDevice(cells), Plain(cells)):
+        made = og.connected_components(array)["labels"]
+        assert isinstance(made.data, np.ndarray)
+        assert np.array_equal(made, expected)
+    with pytest.raises(og.InputError, match=r"classes: Bare, whose memory.*copy it to the CPU"):
+        og.connected_components(Bare(cells))
 
 
 def test_tensors_are_rasters() -> None:

@@ -70,14 +70,20 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     return array
 
 
+def is_point(geometry: Any) -> bool:
+    """Return whether a geometry is one point, be it a multipoint."""
+    kind = geometry.geom_type
+    return bool(kind == "Point" or (kind == "MultiPoint" and len(geometry.geoms) == 1))
+
+
 def _points_of(layer: VectorLayer, name: str) -> Coordinates:
     """Return the coordinates of a layer of points; raise InputError if a geometry is no point."""
     for number, geometry in enumerate(layer.geometry):
-        kind = geometry.geom_type
-        if kind != "Point" and (kind != "MultiPoint" or len(geometry.geoms) != 1):
+        if not is_point(geometry):
             raise InputError(
-                f"{name}: geometry {number} is a {kind}; give points, such as .explode() or "
-                ".representative_point() makes; where sources are taken, areas and lines are too"
+                f"{name}: geometry {number} is a {geometry.geom_type}; give points, such as "
+                ".explode() or .representative_point() makes; where sources are taken, areas and "
+                "lines are too"
             )
     return layer.points()[0]
 

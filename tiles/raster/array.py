@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -18,11 +19,43 @@ from orograph.tiles.raster.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 
+def is_cupy(cells: Any) -> bool:
+    """Return whether an array is CuPy's, or a Dask array is made of such."""
+    return type(getattr(cells, "_meta", cells)).__module__.partition(".")[0] == "cupy"
+
+
 def to_host(cells: Any) -> NDArray[Any]:
     """Return ``cells`` as a NumPy array; copy them if they are on a GPU."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
     return np.asarray(cells)
+
+
+def from_elsewhere(cells: Any) -> NDArray[Any]:
+    """Return the cells of another library's array, by DLPack, or from Numba's device arrays.
+
+    Memory of this process is shared, that of a device copied.
+
+    Raises
+    ------
+    InputError
+        If NumPy cannot have them.
+    """
+    if not hasattr(cells, "__dlpack__"):
+        if hasattr(cells, "copy_to_host"):
+            return np.asarray(cells.copy_to_host())
+        reason = "it has no __dlpack__"
+    else:
+        try:
+            return np.from_dlpack(cells)
+        except (BufferError, RuntimeError, TypeError) as error:
+            reason = str(error)
+        with suppress(BufferError, RuntimeError, TypeError):
+            return np.from_dlpack(cells, device="cpu", copy=True)
+    raise InputError(
+        f"{type(cells).__name__}, whose memory NumPy cannot share ({reason}); copy it to the CPU "
+        "first"
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +86,8 @@ class ArrayRaster:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     tile: int | None = None
     shard: int | None = None
+    on_gpu: bool = False
+    """Whether it was an array of CuPy, so that results in memory are such too."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -102,6 +137,8 @@ class LazyRaster:
     path: str = ""
     tile: int | None = None
     shard: int | None = None
+    on_gpu: bool = False
+    """Whether its chunks are arrays of CuPy."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
 from orograph.tiles.integrity.metadata import is_store
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, to_host
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
 from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.version import absolute, is_remote
 from orograph.tiles.store.raster import StoreRaster, choose_step
@@ -99,7 +99,7 @@ def from_array(source: Any, band: int | None, nodata: float | None) -> Raster:
     if isinstance(source, np.ma.MaskedArray):
         cells, value = fill_masked(source, dtype, value, "masked array")
         return ArrayRaster(cells, dtype, value)
-    return ArrayRaster(to_host(source), dtype, value)
+    return ArrayRaster(to_host(source), dtype, value, on_gpu=is_cupy(source))
 
 
 def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None) -> Raster:
@@ -138,11 +138,13 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
         )
     held = source.variable._in_memory or hasattr(source.variable._data, "__cuda_array_interface__")
     if held:
-        return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs)
+        on_gpu = is_cupy(source.data)
+        return ArrayRaster(to_host(source.data), dtype, value, place, name, attrs, on_gpu=on_gpu)
     file = source.encoding.get("source")
     known = isinstance(file, str) and (is_remote(file) or os.path.exists(file))
     path = absolute(str(file)) if known else ""
-    return LazyRaster(source.variable, dtype, value, place, name, attrs, path=path)
+    on_gpu = is_cupy(source.variable._data)
+    return LazyRaster(source.variable, dtype, value, place, name, attrs, path=path, on_gpu=on_gpu)
 
 
 def _dimension_of_layers(source: xr.DataArray) -> Hashable:

@@ -17,7 +17,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.integrity.metadata import is_store
-from orograph.tiles.raster.array import ArrayRaster, LazyRaster
+from orograph.tiles.raster.array import ArrayRaster, LazyRaster, from_elsewhere
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
     choose_variable,
@@ -149,27 +149,17 @@ def _open(source: Any, band: int | None, nodata: float | None, variable: str | N
         return from_dataset(source, "Dataset", band, nodata, variable)
     if isinstance(source, xr.DataArray):
         return from_dataarray(source, band, nodata)
-    if isinstance(source, np.ndarray) or hasattr(source, "__cuda_array_interface__"):
-        return from_array(source, band, nodata)
     if hasattr(source, "dask") and hasattr(source, "chunks"):
         return from_dataarray(xr.DataArray(source), band, nodata)
-    if hasattr(source, "__dlpack__"):
-        return from_array(_by_dlpack(source), band, nodata)
+    on_device = hasattr(source, "__cuda_array_interface__")
+    if isinstance(source, np.ndarray) or (on_device and hasattr(source, "get")):  # CuPy
+        return from_array(source, band, nodata)
+    if on_device or hasattr(source, "__dlpack__"):
+        return from_array(from_elsewhere(source), band, nodata)
     raise InputError(
         f"{shown(source)} is of type {type(source).__name__}; it must be a DataArray, a NumPy "
         "array, or the path of a store or of a raster file"
     )
-
-
-def _by_dlpack(source: Any) -> NDArray[Any]:
-    """Return the cells of a tensor in this process's memory."""
-    try:
-        return np.from_dlpack(source)
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise InputError(
-            f"{type(source).__name__}, whose memory NumPy cannot share ({error}); copy it "
-            "to the CPU first"
-        ) from None
 
 
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:

@@ -87,7 +87,7 @@ def _refuse_lost(
     if intersects(in_cells[number], box(0, 0, shape[1], shape[0])):
         raise InputError(
             f"{name}: geometry {number}, a {geometry.geom_type} of {where}, covers the centre of "
-            f"no cell{more}; pass all_touched=True"
+            f"no cell{more}; pass all_touched=True, or give a point of it"
         )
     raise InputError(
         f"{name}: geometry {number}, a {geometry.geom_type} of {where}, lies outside the grid"

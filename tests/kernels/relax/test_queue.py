@@ -11,7 +11,6 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from orograph.kernels.relax import tile as module
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.queue import ACTIVE, COUNTS, WAITING, fill, visit_blocks
 from orograph.kernels.relax.sweeps import make_workspace
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
@@ -70,7 +69,7 @@ def test_a_thread_leaves_an_empty_queue_that_others_may_fill() -> None:
     queue = *places, state.keys.reshape(-1), counts
     work = (
         *((state.dist, state.friction, state.elevation), state.fresh, queue),
-        *(make_workspace(state.dist, state.rules), np.empty(LANES), state.block, state.rules),
+        *(make_workspace(state.dist, state.rules), state.block, state.rules),
         *(state.unreached, np.zeros(6, np.int64)),
     )
     fill(queue, state.unreached)

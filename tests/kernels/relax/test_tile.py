@@ -447,6 +447,15 @@ def test_slopes_in_both_directions(name: str, connectivity: int, with_friction: 
     assert_allclose(back[20, 18], fields[1][far], rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["tobler", "walk"])
+def test_weights_are_those_of_the_block_whoever_had_their_place_before(name: str) -> None:
+    heights = np.random.default_rng(5).uniform(0, 3, (20, 330))  # 42 blocks of 8 in a row
+    arguments = {"elevation": heights, "model": SLOPES[name]}
+    sources = {(0, 0): 0.0, (9, 64): 0.0, (19, 128): 0.0, (5, 320): 0.0}
+    expected = solve(heights.shape, sources, **arguments)
+    assert_array_equal(solve(heights.shape, sources, block=8, **arguments), expected)
+
+
 def geographic(rows: int, reach: int) -> Array:
     """Lengths that differ from row to row, and between the classes, beyond any symmetry."""
     return np.random.default_rng(9).uniform(0.5, 2, (5, rows + 2 * reach))

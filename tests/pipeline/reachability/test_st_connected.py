@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import oracle_reach as oracle
 import pytest
+import shapely
 import xarray as xr
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
@@ -397,3 +398,84 @@ def test_states_that_do_not_fit_memory_are_spilled_and_read_again(
     with og.config.set(scratch=str(tmp_path)):
         assert_is(search(tmp_path / "mask.zarr", s, t), mask, s, t, 8)
     assert [path.name for path in tmp_path.iterdir()] == ["mask.zarr"]
+
+
+# --- sets of cells ----------------------------------------------------------------------------
+
+SETS = np.random.default_rng(8).random((40, 50)) > 0.38
+SQUARES = [shapely.box(x - 0.4, y - 0.4, x + 5.4, y + 3.4) for x, y in ((2, 3), (40, 30), (20, 10))]
+RIVER = shapely.LineString([(0, 38), (22, 33), (49, 39)])
+ISLANDS = shapely.MultiPoint([(1, 1), (25, 20), (48, 2)])
+ENDS = {
+    "an area and a line": ([SQUARES[0]], [RIVER]),
+    "an area and itself": ([SQUARES[0]], [SQUARES[0]]),
+    "one area and many": ([SQUARES[0]], [*SQUARES[1:], RIVER]),
+    "a multipoint and areas": ([ISLANDS], SQUARES),
+    "pairs": ([SQUARES[0], RIVER], [SQUARES[1], ISLANDS]),
+}
+
+
+def cells_of_set(geometry: Any) -> np.ndarray:
+    """Whether each passable cell is of a geometry."""
+    if geometry is ISLANDS:
+        inside = np.zeros(SETS.shape, bool)
+        for point in ISLANDS.geoms:
+            inside[int(point.y), int(point.x)] = True
+    else:
+        inside = og.rasterize([geometry], SETS).values >= 0
+    found: np.ndarray = inside & SETS
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ends_of_multipoints() -> None:
+    for point in ISLANDS.geoms:
+        SETS[int(point.y), int(point.x)] = True
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_lines_and_areas_are_ends_as_wholes(name: str) -> None:
+    s, t = ENDS[name]
+    reaches = [og.st_connected(SETS, s, t, tile=tile) for tile in (7, 64)]
+    count = max(len(s), len(t))
+    for pair, (one, other) in enumerate(zip(s * (count // len(s)), t * (count // len(t)))):
+        start, end = cells_of_set(one), cells_of_set(other)
+        hops = og.hop_distance(SETS, start)["hops"].values[end]
+        expected = int(hops[hops >= 0].min()) if (hops >= 0).any() else -1
+        for reach in reaches:
+            assert reach.hops is not None
+            assert reach.hops[pair] == expected
+            assert reach.connected[pair] == (expected >= 0)
+            assert reach.paths is not None
+            path = reach.paths[pair]
+            assert (path is not None) == (expected >= 0)
+            if path is not None:
+                cells = path.cells
+                assert start[tuple(cells[0])]
+                assert end[tuple(cells[-1])]
+                assert SETS[tuple(cells.T)].all()
+                assert len(cells) == expected + 1
+                assert (np.abs(np.diff(cells, axis=0)).max(axis=1) == 1).all()
+                first = reaches[0].paths
+                assert first is not None
+                assert path == first[pair]
+
+
+def test_sets_that_no_way_joins() -> None:
+    mask = np.ones((6, 9), bool)
+    mask[:, 4] = False
+    left, right = shapely.box(0, 0, 3.4, 3.4), shapely.box(6, 0, 8, 3)
+    assert og.st_connected(mask, left, right).hops.tolist() == [-1]
+    assert og.st_connected(mask, left, [right, shapely.box(2, 2, 8, 3)]).hops.tolist() == [-1, 0]
+    both = og.st_connected(mask, left, [right, shapely.box(2, 2, 8, 3)], hops=False)
+    assert both.connected.tolist() == [False, True]
+
+
+def test_a_set_without_a_passable_cell_is_refused() -> None:
+    mask = np.ones((6, 9), bool)
+    mask[:, 4] = False
+    wall = shapely.box(3.6, 0, 4.4, 5)
+    with pytest.raises(og.InputError, match="t: geometry 1 covers no passable cell"):
+        og.st_connected(mask, (0, 0), [shapely.box(0, 0, 2, 2), wall])
+    with pytest.raises(og.InputError, match=r"s: geometry 0, .* lies outside"):
+        og.st_connected(mask, shapely.box(20, 20, 22, 22), (0, 0))

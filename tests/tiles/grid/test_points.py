@@ -158,8 +158,8 @@ NO_POINTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", NO_POINTS)
 def test_no_points(case: str) -> None:
     given, says = NO_POINTS[case]
-    with pytest.raises(og.InputError, match=f"s: .*{says}"):
-        og.st_connected(np.ones(SHAPE), given, (0, 0))
+    with pytest.raises(og.InputError, match=f"points: .*{says}"):
+        og.pass_elevation(np.ones(SHAPE), given)
 
 
 def test_a_point_may_be_a_multipoint_of_one() -> None:

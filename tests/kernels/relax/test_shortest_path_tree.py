@@ -1,0 +1,114 @@
+"""Pairs (label, hops) along the steps that attain distances, against plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from orograph.kernels.relax.edge_costs import edge
+from orograph.kernels.relax.lanes import MOVES
+from orograph.kernels.relax.models import CostModel, edge_lengths
+from orograph.kernels.relax.shortest_path_tree import (
+    CODES,
+    NO_DIRECTION,
+    NOBODY,
+    back_directions,
+    spread_labels,
+    tight_steps,
+)
+from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
+
+SOURCES = ((3, 4, 7), (20, 40, 2), (29, 0, 5))
+
+
+def solved(model: CostModel, connectivity: int, dtype: Any) -> TileState:
+    """A tile with plains of cost zero, relaxed from three sources."""
+    rng = np.random.default_rng(0)
+    reach = 2 if connectivity == 16 else 1
+    shape = 30 + 2 * reach, 44 + 2 * reach
+    outside = 2**60 if dtype is np.int64 else np.nan
+    rasters = {}
+    for name in ("friction", "elevation"):
+        cells = rng.integers(0, 3, (30, 44))
+        raster = np.pad(cells.astype(dtype), reach, constant_values=outside)
+        raster[8, 3:30] = outside
+        rasters[name] = raster
+    state = tile_state(
+        np.full(shape, 2**60 if dtype is np.int64 else np.inf, dtype),
+        model=model,
+        connectivity=connectivity,
+        lengths=edge_lengths(shape[0], 1, 1).round(),
+        **rasters,
+    )
+    rows, columns, _ = np.array(SOURCES).T
+    seed(state, rows, columns)
+    relax(state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("name", "connectivity", "dtype", "reverse"),
+    [
+        ("friction", 8, np.float64, False),
+        ("friction", 16, np.float32, False),
+        ("friction", 4, np.int64, False),
+        ("absolute_difference", 16, np.float64, False),
+        ("tobler", 8, np.float32, True),
+        ("walk", 16, np.float64, True),
+        ("walk", 8, np.float64, False),
+    ],
+)
+def test_pairs_are_the_least_and_each_cell_is_improved_once(
+    name: str, connectivity: int, dtype: Any, reverse: bool
+) -> None:
+    state = solved(CostModel(name, reverse), connectivity, dtype)
+    reach, dist, rules = state.rules.reach, state.dist, state.rules
+    moves = MOVES[: 2 * rules.steps + 2].tolist()
+    tight = np.zeros(dist.shape, np.uint16)
+    cost = np.empty(2, dist.dtype)
+    for y, x in np.argwhere(dist < rules.unreached).tolist():
+        for m, (dy, dx) in enumerate(moves):
+            edge(state.friction, state.elevation, y, x, dy, dx, rules, cost)
+            cost[1] = dist[y, x] + cost[0]
+            tight[y, x] |= (cost[1] == dist[y + dy, x + dx] < rules.unreached) << m
+    onward = tight_steps(state)
+    assert_array_equal(onward, tight)
+
+    pairs = np.full((*dist.shape, 2), NOBODY)
+    changed = np.zeros(dist.shape, np.bool_)
+    for row, column, label in SOURCES:
+        pairs[row + reach, column + reach] = label, 0
+        changed[row + reach, column + reach] = True
+    expected = pairs.copy()
+    while True:
+        before = expected.copy()
+        for y, x in np.argwhere(expected[..., 0] < NOBODY).tolist():
+            for m, (dy, dx) in enumerate(moves):
+                if tight[y, x] >> m & 1:
+                    label, hops = expected[y, x].tolist()
+                    there = expected[y + dy, x + dx]
+                    there[:] = min(there.tolist(), [label, hops + 1])
+        if (before == expected).all():
+            break
+    improved = spread_labels(onward, reach, pairs, changed)
+    assert_array_equal(pairs, expected)
+    assert not changed.any()
+    reached = int((pairs[..., 0] < NOBODY).sum())
+    assert reached > 1000
+    assert improved == reached - len(SOURCES)
+
+    codes = np.full(dist.shape, NO_DIRECTION)
+    for y, x in np.argwhere(pairs[..., 0] < NOBODY).tolist():
+        label, hops = pairs[y, x].tolist()
+        ways = [
+            CODES[-dy, -dx]
+            for m, (dy, dx) in enumerate(moves)
+            if tight[y - dy, x - dx] >> m & 1
+            and pairs[y - dy, x - dx].tolist() == [label, hops - 1]
+        ]
+        codes[y, x] = min(ways) if hops else 0
+    inner = slice(reach, -reach)
+    assert_array_equal(back_directions(onward, reach, pairs), codes[inner, inner])

@@ -1,0 +1,178 @@
+"""Results that Dask computes later: `compute=False` of every operation that makes rasters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.array
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+import rasterio
+import rioxarray  # noqa: F401  (adds .rio)
+import xarray as xr
+from dask.delayed import Delayed
+
+import orograph as og
+from orograph.execution import launch
+
+GRID = np.random.default_rng(3).integers(1, 9, (24, 20)).astype(np.float32)
+AXES = {"y": 5_000_000 - 10.0 * np.arange(24), "x": 500_000 + 10.0 * np.arange(20)}
+RASTER = xr.DataArray(GRID, AXES, ("y", "x")).rio.write_crs("EPSG:32633")
+START = [(500_000, 5_000_000)]
+EDGE = pd.DataFrame({"source": [0], "target": [30], "weight": [1.0]})
+CUT = {"tile": 4, "shard": 8}
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "forest": lambda raster, **o: og.minimum_spanning_forest(raster, **CUT, **o),
+    "components": lambda raster, **o: og.connected_components(raster > 2, **CUT, **o),
+    "cost": lambda raster, **o: og.cost_distance(
+        raster, START, outputs=("cost", "back_direction", "allocation"), **CUT, **o
+    ),
+    "hops": lambda raster, **o: og.hop_distance(raster > 0, START, **CUT, **o),
+    "filling": lambda raster, **o: og.fill_depressions(
+        raster, outputs=("filled", "depth"), **CUT, **o
+    ),
+    "flood": lambda raster, **o: og.flood_level(raster, START, **CUT, **o),
+}
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The runs that have begun in this process."""
+    runs: list[Any] = []
+
+    class Noted(og.Run[Any]):
+        def __init__(self, *given: Any) -> None:
+            runs.append(self)
+            super().__init__(*given)
+
+    monkeypatch.setattr(launch, "Run", Noted)
+    return runs
+
+
+@pytest.mark.parametrize("kind", ["NumPy", "Dask"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_nothing_runs_until_it_is_computed_and_then_once(
+    name: str, kind: str, begun: list[Any]
+) -> None:
+    raster = RASTER if kind == "NumPy" else RASTER.chunk(7)
+    expected = OPERATIONS[name](raster)
+    begun.clear()
+    later = OPERATIONS[name](raster, compute=False)
+    assert not begun
+    for variable in later.data_vars.values():
+        assert variable.chunks == ((8, 8, 8), (8, 8, 4))
+        assert variable.dtype == expected[variable.name].dtype
+    found = later.compute()
+    assert len(begun) == 1
+    assert found.attrs.items() <= expected.attrs.items()
+    expected.attrs = found.attrs
+    xr.testing.assert_identical(found, expected)
+
+
+def test_what_follows_is_lazy_too(begun: list[Any], tmp_path: Path) -> None:
+    later = OPERATIONS["cost"](RASTER, compute=False)
+    far = later["cost"].max()
+    assert dask.is_dask_collection(far)
+    writing = later.to_zarr(tmp_path / "r.zarr", consolidated=False, compute=False)
+    assert not begun
+    dask.compute(far, writing)
+    assert len(begun) == 1
+    expected = OPERATIONS["cost"](RASTER)
+    with xr.open_zarr(tmp_path / "r.zarr", consolidated=False) as back:
+        assert np.array_equal(back["cost"], expected["cost"])
+        end = [(500_150, 4_999_800)]
+        assert og.least_cost_path(back, end) == og.least_cost_path(expected, end)
+    assert og.least_cost_path(later, end) == og.least_cost_path(expected, end)
+
+
+@pytest.mark.parametrize("name", [*OPERATIONS, "peaks", "depressions", "passes"])
+def test_with_out_it_is_written_later(name: str, begun: list[Any], tmp_path: Path) -> None:
+    operations = {
+        **OPERATIONS,
+        "peaks": lambda raster, **o: og.peaks(raster, **o),
+        "depressions": lambda raster, **o: og.depressions(raster, labels=True, **o),
+        "passes": lambda raster, **o: og.pass_elevation(
+            raster, [*START, (500_150, 4_999_800)], **o
+        ),
+    }
+    out = tmp_path / "r.zarr"
+    later = operations[name](RASTER, out=out, compute=False)
+    assert isinstance(later, Delayed)
+    assert not begun
+    assert not list(tmp_path.iterdir())
+    found = later.compute()
+    assert len(begun) == 1
+    expected = operations[name](RASTER)
+    xr.testing.assert_equal(found, expected)
+    assert found.attrs == expected.attrs
+    with pytest.raises(og.StoreExistsError, match="overwrite=True"):
+        operations[name](RASTER, out=out, compute=False)
+
+
+def test_a_geotiff_is_written_later(tmp_path: Path) -> None:
+    later = og.cost_distance(RASTER, START, out=tmp_path / "c.tif", compute=False)
+    assert not list(tmp_path.iterdir())
+    expected = og.cost_distance(RASTER, START)["cost"]
+    assert np.array_equal(dask.compute(later)[0]["cost"], expected)
+    with rasterio.open(tmp_path / "c.tif") as written:
+        assert np.array_equal(written.read(1), expected)
+    with pytest.raises(og.StoreExistsError, match="overwrite=True"):
+        og.cost_distance(RASTER, START, out=tmp_path / "c.tif", compute=False)
+
+
+@pytest.mark.parametrize("where", ["in memory", "in a store"])
+def test_a_cluster_of_one_thread_computes_it(where: str, tmp_path: Path) -> None:
+    """The run is a task, and has tasks of its own, which wait for no thread that it holds."""
+    raster: Any = RASTER
+    if where == "in a store":
+        raster = og.ingest(RASTER, tmp_path / "dem.zarr", tile=8)
+    with distributed.Client(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
+    ):
+        later = og.cost_distance(raster, START, compute=False)
+        found = later["cost"].compute()
+    assert np.array_equal(found, og.cost_distance(RASTER, START)["cost"])
+
+
+REFUSED: dict[str, Callable[..., Any]] = {
+    "component_size": lambda: og.connected_components(
+        RASTER > 2, outputs=("labels", "component_size"), compute=False
+    ),
+    "peaks": lambda: og.peaks(RASTER, compute=False),
+    "passes": lambda: og.pass_elevation(RASTER, START, compute=False),
+    "depressions": lambda: og.depressions(RASTER, labels=True, compute=False),
+    "links": lambda: og.cost_distance(
+        RASTER,
+        START,
+        links=og.read_graph(EDGE, directed=False),
+        outputs=("cost", "back_direction"),
+        compute=False,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_tables_are_not_lazy(what: str) -> None:
+    with pytest.raises(og.InputError, match=r"compute: False, but the result has a table.*out="):
+        REFUSED[what]()
+
+
+def test_what_is_of_no_use_with_it_is_refused() -> None:
+    with pytest.raises(og.InputError, match="wait: of no use with compute=False"):
+        og.connected_components(GRID, wait=False, compute=False)
+    graph = og.read_graph(EDGE, directed=False)
+    with pytest.raises(og.InputError, match="compute: of no use for a graph"):
+        og.connected_components(graph, compute=False)
+    with (
+        distributed.Client(n_workers=1, processes=False, dashboard_address=None) as client,
+        pytest.raises(og.InputError, match="client: of no use with compute=False"),
+    ):
+        og.connected_components(GRID, client=client, compute=False)
+    with pytest.raises(og.InputError, match=r"folder .* does not exist"):
+        og.connected_components(GRID, out="nowhere/c.zarr", compute=False)

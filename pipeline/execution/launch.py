@@ -38,6 +38,7 @@ from orograph.execution.options import (
 from orograph.execution.run import Run
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
+from orograph.kernels.backends import may_use_numba
 from orograph.settings import setting, thread_count
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
@@ -199,7 +200,7 @@ def _in_memory(
     token = tokenize("memory", time.time_ns())
     context = RunContext(
         *(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled),
-        gpus=int(job.backend == "cuda"),
+        gpus=0 if may_use_numba(job.backend) else 1,
     )
     engine = job.engine(job.rasters, context, job.backend)
     engines.append(engine)
@@ -268,7 +269,7 @@ def _on_disk(
             tokenize(space.token, time.time_ns()),
             0 if client else thread_count(),
             None if client else cancelled,
-            gpus=_workers(client) if backend == "cuda" else 0,
+            gpus=0 if may_use_numba(backend) else _workers(client),
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)

@@ -200,11 +200,15 @@ class CupyDevice:
 
     def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Return a function that launches what ``launches`` does, as a CUDA graph."""
-        stream = self._cupy.cuda.Stream(non_blocking=True)  # the one in use may be none to capture
-        with stream:
+        before = self._cupy.cuda.get_current_stream()
+        stream = self._cupy.cuda.Stream(non_blocking=True)  # the default one cannot be captured
+        stream.use()  # leaving a `with` would bring back the default stream, not the thread's own
+        try:
             stream.begin_capture()
             launches()
             graph = stream.end_capture()
+        finally:
+            before.use()
         launch: Callable[[], None] = graph.launch
         return launch
 

@@ -10,9 +10,11 @@ import time
 from typing import Any
 
 import numpy as np
+from device_time import TimedDevice
 from relax_kernel import GRIDS
 from terrain import fractal
 
+import orograph as og
 from orograph.kernels import device as cuda
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile
@@ -130,7 +132,9 @@ def speed(side: int) -> None:
 
 
 def run(side: int) -> None:
-    """A tile from and to the host, on both backends."""
+    """A tile from and to the host, on both backends; whole runs; and what tunables do."""
+    whole_runs(4 * side, min(side, 4096))
+    tunables(side)
     side = min(side, 4096)
     grid = GRIDS["slopes"](side)
     for name, work in (("numba", relax), ("cuda", relax_cuda.relax)):
@@ -143,3 +147,56 @@ def run(side: int) -> None:
         seconds = statistics.median(spent)
         rate = side**2 / seconds / 1e6
         print(f"slopes {side}^2 float32, {name}: {seconds:.3f} s, {rate:.0f} Mcell/s", flush=True)
+
+
+def whole_runs(side: int, tile: int) -> None:
+    """Arrays in memory to arrays in memory, over tiles as given and over joined ones.
+
+    Seconds are the best of two; those of kernels are from a run of its own, summed over streams.
+    """
+    patch = GRIDS["slopes"](tile).astype(np.float32)
+    rows = np.concatenate([patch, patch[::-1]])
+    grid = np.tile(np.concatenate([rows, rows[:, ::-1]], 1), (side // (2 * tile),) * 2)
+    device = TimedDevice()
+    before, cuda._gpu = cuda._gpu, lambda: device
+
+    def call() -> float:
+        begin = time.perf_counter()
+        og.cost_distance(
+            *(grid, [(side // 2, side // 2)]),
+            **{"cell_size": 1, "dtype": "float32", "tile": tile, "backend": "cuda"},
+        )
+        return time.perf_counter() - begin
+
+    try:
+        for field in (0, 2048, 4096):
+            with og.config.set(field=field, threads=4):
+                first, *others = (call() for _ in range(3))
+                what = f"whole run, slopes {side}^2 float32, tile {tile}, field {field}"
+                rate = side**2 / min(others) / 1e9
+                print(f"{what}: {min(others):.2f} s, {rate:.2f} Gcell/s (first {first:.2f} s)")
+                with device.by_kernel("    kernels"):
+                    call()
+    finally:
+        cuda._gpu = before
+
+
+def tunables(side: int) -> None:
+    """The device alone, with other numbers than the usual ones."""
+    states = {
+        f"{name} {n}^2": seeded_tile(GRIDS[name](n), None, "friction", "float32", 8)
+        for name, n in (("random", side), ("smooth", side // 2), ("serpentine", side // 4))
+    }
+    target, usual = relax_cuda.TARGET, relax_cuda.definitions
+    cases: list[tuple[int, dict[str, object]]] = [
+        *((n, {}) for n in (target, target // 2, 3 * target // 2, 2 * target)),
+        *((target, {"ROWS_A_VISIT": n}) for n in (96, 448)),
+        *((target, {"GROUP": n}) for n in (2, 8)),
+    ]
+    try:
+        for relax_cuda.TARGET, defines in cases:
+            relax_cuda.definitions = lambda rules, more=defines: {**usual(rules), **more}
+            for what, state in states.items():
+                report(f"target {relax_cuda.TARGET} {defines}, {what}", state)
+    finally:
+        relax_cuda.TARGET, relax_cuda.definitions = target, usual

@@ -11,7 +11,7 @@ to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -93,6 +93,13 @@ class Device(Protocol):
             Names to define for the preprocessor: element types and tunables.
         shared : int
             Bytes of dynamic shared memory.
+        """
+
+    def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that launches, with the same arguments, what ``launches`` does.
+
+        ``launches`` does nothing else with the device, and its kernels have been launched before.
+        One call of what is returned has to be done before the next.
         """
 
 
@@ -190,6 +197,20 @@ class CupyDevice:
         # CuPy would pass None as the address of an argument, not as an argument.
         passed = tuple(np.uint64(0) if value is None else value for value in arguments)
         function(tuple(grid), tuple(block), passed, shared_mem=shared)
+
+    def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that launches what ``launches`` does, as a CUDA graph."""
+        before = self._cupy.cuda.get_current_stream()
+        stream = self._cupy.cuda.Stream(non_blocking=True)  # the default one cannot be captured
+        stream.use()  # leaving a `with` would bring back the default stream, not the thread's own
+        try:
+            stream.begin_capture()
+            launches()
+            graph = stream.end_capture()
+        finally:
+            before.use()
+        launch: Callable[[], None] = graph.launch
+        return launch
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 A `DeviceTile` keeps a tile's costs and distances in the device's memory from visit to visit:
 the neighbours' borders go up, its own border and the keys come down, and the whole tile once, at
 the end. `relax`, `wake` and `probe_border` are the Numba functions of these names, done there and
-back, with the same distances to the bit. A tile's rounds are launched in batches; the host waits
-once a batch.
+back, with the same distances to the bit. A tile's rounds are launched in batches, all
+but the first recorded, so that a launch costs the host little; it waits once for some batches.
 
 Pending keys are those of the Numba counterpart where both have converged, and bounds as good
 elsewhere.
@@ -13,6 +13,7 @@ elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,15 @@ SOURCE = "relax/relax.cu"
 THREADS = 128
 MOST_WARPS = {4: 2112, 8: 1320}  # by the bytes of a value: as many as an H200 can hold
 TARGET = 1056  # blocks of the tile worked on in a round, where there are more
-FIRST_BATCH, LAST_BATCH = 8, 64  # rounds between two looks at the counters
+FIRST_BATCH = 9  # rounds before the first look at the counters
+BATCH = 21  # rounds that are recorded together; lists are taken in turn by threes
+MOST_BATCHES = 3  # between two looks at the counters
 SHARE = 0.5  # of the memory that is free when a run begins
 
 
 # control words of relax.cu
-_COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS = 0, 3, 9, 10, 14, 15, 16
-_WORDS = 20
+_COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS, _BOUND = 0, 3, 9, 10, 14, 15, 16, 20
+_WORDS = 21
 
 
 class DeviceTile:
@@ -86,6 +89,8 @@ class DeviceTile:
         costs = (raster if raster.size else self._dist for raster in (friction, elevation))
         self._costs = *costs, lengths, device.upload(coefficients)
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
+        self._control = device.array_module.empty(_WORDS, np.uint64)
+        self._launch_batch: Callable[[], None] | None = None
         self.reached = self._count_reached()
         """Cells that hold a value."""
         shapes = [strip.shape for strip in halo_strips(state.dist, rules.reach)]
@@ -167,7 +172,8 @@ class DeviceTile:
         state, device = self._given, self._device
         rules = state.rules
         limit = _first_kept(bound, state)
-        control = device.upload(self._fresh_control())
+        control = self._control
+        control[...] = device.upload(self._fresh_control(limit))
         blocks = state.keys.size
         device.launch(
             SOURCE,
@@ -177,35 +183,44 @@ class DeviceTile:
             (self._keys, np.int32(blocks), self._lists, control),
             defines=self._defines,
         )
-        warps = int(str(self._defines["WARPS"]))
-        grid = cuda.blocks_for(min(MOST_WARPS[state.dist.itemsize], blocks), warps)
-        tail = (self._value(limit), self._value(rules.limit))
-        tail += self._ints(rules.reverse, TARGET)
-        shared = warps * warp_bytes(rules)
-        rounds, batch = 0, FIRST_BATCH
+        batches = 0
         while True:
-            for _ in range(batch):
-                self._launch(
-                    "relax_blocks",
-                    grid,
-                    (LANES, warps),
-                    (self._keys, self._fresh, self._lists, control),
-                    (*tail, np.int32(rounds)),
-                    block=True,
-                    shared=shared,
-                )
-                rounds = (rounds + 1) % 3
+            self._launch_rounds(batches)
+            batches = min(batches + 1, MOST_BATCHES)
             words = device.download(control)
-            waiting = int(words[_COUNT + rounds])
-            least = self._from_bits(words[_PENDING if waiting == 0 else _LEAST + rounds])
+            waiting = int(words[_COUNT])
+            least = self._from_bits(words[_PENDING if waiting == 0 else _LEAST])
             if waiting == 0 or least >= limit:
                 break
-            batch = min(2 * batch, LAST_BATCH)
         self.rounds = int(words[_ROUNDS])
         self.reached += int(words[_FOUND])
         tally = [int(n) for n in words[_VISITS : _SIDES + 1]]
         pending = math.inf if least >= rules.unreached else float(least)
         return RelaxStats(pending, *tally)
+
+    def _launch_rounds(self, batches: int) -> None:
+        """Launch some batches of rounds; at first fewer rounds, one by one."""
+        if batches == 0:
+            self._launch_each(FIRST_BATCH)
+            return
+        if self._launch_batch is None:
+            self._launch_batch = self._device.repeatable(lambda: self._launch_each(BATCH))
+        for _ in range(batches):
+            self._launch_batch()
+
+    def _launch_each(self, rounds: int) -> None:
+        rules, itemsize = self._given.rules, self._given.dist.itemsize
+        warps = int(str(self._defines["WARPS"]))
+        for number in range(rounds):
+            self._launch(
+                "relax_blocks",
+                cuda.blocks_for(min(MOST_WARPS[itemsize], self._given.keys.size), warps),
+                (LANES, warps),
+                (self._keys, self._fresh, self._lists, self._control),
+                (self._value(rules.limit), *self._ints(rules.reverse, TARGET, number % 3)),
+                block=True,
+                shared=warps * warp_bytes(rules),
+            )
 
     def improve(self, bound: float = math.inf) -> tuple[RelaxStats, int]:
         """As `relax`, and how many cells hold less than before.
@@ -312,10 +327,10 @@ class DeviceTile:
             shared=shared,
         )
 
-    def _fresh_control(self) -> npt.NDArray[np.uint64]:
+    def _fresh_control(self, bound: Any) -> npt.NDArray[np.uint64]:
         words = np.zeros(_WORDS, np.uint64)
-        unreached = np.array([self._given.unreached], self._given.dist.dtype)
-        bits = unreached.view(f"u{unreached.itemsize}")[0]
+        values = np.array([self._given.unreached, bound], self._given.dist.dtype)
+        bits, words[_BOUND] = values.view(f"u{values.itemsize}")
         words[_LEAST : _LEAST + 3] = bits
         words[_PENDING] = bits
         return words

@@ -17,7 +17,7 @@
 //
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
 // a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); lists three
-// times as many block numbers; control 20 words, see below. Cells are counted in 32 bits: a tile
+// times as many block numbers; control 21 words, see below. Cells are counted in 32 bits: a tile
 // has fewer than 2**29.
 //
 // Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
@@ -90,6 +90,7 @@ enum {
   SIDES = 15,
   ROUNDS = 16,
   TAKEN = 17,    // how much of the list has been looked at, if it is long; three, as above
+  BOUND = 20,    // bits of the bound; here, so that rounds can be launched again with another
 };
 
 // Values as unsigned integers in the same order: none is negative.
@@ -511,13 +512,13 @@ __device__ __forceinline__ int take_next(Word* taken) {
 extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
     const double* coefficients, VALUE* keys, unsigned char* fresh, int* lists, Word* control,
-    int height, int width, int block, VALUE bound, VALUE limit, int reverse, int target,
-    int round) {
+    int height, int width, int block, VALUE limit, int reverse, int target, int round) {
   extern __shared__ unsigned char dynamic_shared[];
   const int now = round % 3, next = (round + 1) % 3, after = (round + 2) % 3;
   const int count = int(control[COUNT + now]);
   const Word least = control[LEAST + now], greatest = control[GREATEST + now];
   const int lane = threadIdx.x;
+  const VALUE bound = value_of(Bits(control[BOUND]));
   const bool rest = count == 0 || least >= bits_of(bound);
   if (blockIdx.x == 0 && threadIdx.y == 0 && lane == 0) {
     control[COUNT + after] = 0;

@@ -335,6 +335,8 @@ def cost_distance(
         job = replace(
             job,
             make_engine=DistanceThenAllocation,
+            # allocation is the CPUs' work
+            join_tiles=lambda context: join_tiles(replace(context, gpus=0)),
             problem=both,
             compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
         )

@@ -9,7 +9,8 @@ from dask.base import tokenize
 
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.errors import Cancelled
-from orograph.tiles.grid.quadtree import Quadtree, Tree
+from orograph.tiles.grid.quadtree import Node, Quadtree, Tree
+from orograph.tiles.grid.window import Window
 from orograph.tiles.store.sink import Sink
 
 
@@ -31,6 +32,10 @@ class RunContext:
     """Threads of this process that do the work; 0: the workers of a cluster."""
     cancelled: Event | None = field(default=None, compare=False)
     """Set when the run is to stop; None on the workers of a cluster."""
+    gpus: int = 0
+    """GPUs that do the work; 0: the run is on CPUs."""
+    shard: int = 0
+    """Cells a side of a shard, where a tile is larger than one; 0: see ``shard_level``."""
 
     @property
     def quadtree(self) -> Quadtree:
@@ -43,6 +48,17 @@ class RunContext:
         return replace(
             self, checkpoints=self.checkpoints.part(name), token=tokenize(self.token, name)
         )
+
+    def shards(self, node: Node) -> list[Window]:
+        """Return the shards of a node of ``shard_level``: itself, or those that its tile covers."""
+        whole = self.tree.window(node)
+        if not self.shard:
+            return [whole]
+        return [
+            Window(y, x, self.shard, self.shard).clip(self.quadtree.shape)
+            for y in range(whole.y, whole.y + whole.height, self.shard)
+            for x in range(whole.x, whole.x + whole.width, self.shard)
+        ]
 
     def stop_if_cancelled(self) -> None:
         """Raise `Cancelled` if the run is to stop."""

@@ -38,6 +38,7 @@ from orograph.execution.options import (
 from orograph.execution.run import Run
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
+from orograph.kernels.backends import may_use_numba
 from orograph.settings import setting, thread_count
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
@@ -197,7 +198,10 @@ def _in_memory(
     tree = Quadtree(job.shape, job.layout.tile)
     level = task_level(tree) if options.shard is None else shard_level(job.layout)
     token = tokenize("memory", time.time_ns())
-    context = RunContext(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled)
+    context = RunContext(
+        *(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled),
+        gpus=0 if may_use_numba(job.backend) else 1,
+    )
     engine = job.engine(job.rasters, context, job.backend)
     engines.append(engine)
 
@@ -206,6 +210,13 @@ def _in_memory(
         return job.collect(engine, sink, engine.run(None, engine, cancelled))
 
     return work
+
+
+def _workers(client: Client | None) -> int:
+    """Return how many processes do the work."""
+    if client is None:
+        return 1
+    return max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
 
 
 def _on_disk(
@@ -258,6 +269,7 @@ def _on_disk(
             tokenize(space.token, time.time_ns()),
             0 if client else thread_count(),
             None if client else cancelled,
+            gpus=0 if may_use_numba(backend) else _workers(client),
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)

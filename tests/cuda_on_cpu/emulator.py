@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -227,11 +227,26 @@ class Emulator:
         self._order = ORDERS.index(order)
         self._seed = seed
         self.launches = 0
+        self._recorded = threading.local()
 
     @property
     def array_module(self) -> Any:
         """NumPy."""
         return np
+
+    def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that does what a GPU would record now and do later."""
+        self._recorded.launches = recorded = []
+        try:
+            launches()
+        finally:
+            self._recorded.launches = None
+
+        def again() -> None:
+            for launch in recorded:
+                launch()
+
+        return again
 
     def use_own_stream(self) -> None:
         """Launches are done when they return: there is nothing that could run beside them."""
@@ -296,9 +311,17 @@ class Emulator:
             for k, (parameter, value) in enumerate(zip(parameters, arguments))
         ]
         addresses = (ctypes.c_void_p * len(passed))(*(address for _, address in passed))
-        with _one_launch:
-            seed = (self._seed * 1_000_003 + self.launches) % 2**64
-            self.launches += 1
-            said = launch(blocks, threads, shared, self._order, seed, addresses, _stack_address)
-        if said is not None:
-            raise EmulatorError(f"{kernel}: {said.decode(errors='replace')}")
+
+        def go(held: object = passed) -> None:  # the addresses are of what it holds
+            with _one_launch:
+                seed = (self._seed * 1_000_003 + self.launches) % 2**64
+                self.launches += 1
+                said = launch(blocks, threads, shared, self._order, seed, addresses, _stack_address)
+            if said is not None:
+                raise EmulatorError(f"{kernel}: {said.decode(errors='replace')}")
+
+        recorded = getattr(self._recorded, "launches", None)
+        if recorded is None:
+            go()
+        else:
+            recorded.append(go)

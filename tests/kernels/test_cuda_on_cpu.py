@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cuda_on_cpu.emulator import Emulator, EmulatorError, find_compiler
+
+from orograph.kernels.device import CupyDevice
+from orograph.tiles.errors import BackendError
 
 PROBES = str(Path(__file__).parents[1] / "cuda_on_cpu" / "probes.cu")
 
@@ -255,3 +259,62 @@ def test_mistakes_in_a_file_are_told(tmp_path: Path) -> None:
     source.write_text('extern "C" __global__ void broken(int* out) { out[0] = missing; }\n')
     with pytest.raises(EmulatorError, match=r"(?s)does not compile.*broken\.cu:1.*missing"):
         Emulator().launch(str(source), "broken", (1,), (1,), (np.zeros(1, np.int32),))
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["recorded", "a launch fails"])
+def test_a_thread_goes_on_with_its_own_stream_after_recording(fails: bool) -> None:
+    done: list[str] = []
+
+    class Stream:
+        def __init__(self, name: str = "recorded", non_blocking: bool = False) -> None:
+            self.name = name
+
+        def use(self) -> None:
+            done.append(f"use {self.name}")
+
+        def begin_capture(self) -> None:
+            done.append("begin")
+
+        def end_capture(self) -> SimpleNamespace:
+            done.append("end")
+            return SimpleNamespace(launch=lambda: done.append("again"))
+
+    def launches() -> None:
+        done.append("launch")
+        if fails:
+            raise BackendError("no kernel")
+
+    device = CupyDevice.__new__(CupyDevice)
+    own = Stream("own")
+    device._cupy = SimpleNamespace(
+        cuda=SimpleNamespace(Stream=Stream, get_current_stream=lambda: own)
+    )
+    if fails:
+        with pytest.raises(BackendError, match="no kernel"):
+            device.repeatable(launches)
+        assert done[-1] == "use own"
+        return
+    device.repeatable(launches)()
+    assert done == ["use recorded", "begin", "launch", "end", "use own", "again"]
+
+
+def test_the_emulator_records_arguments_as_a_gpu_does() -> None:
+    device, values = Emulator(), [np.full(4, np.inf)]
+    launched = device.launches
+    number = np.int32(4)
+
+    def launches() -> None:
+        blocks, lists = number, np.zeros(12, np.int32)
+        device.launch(
+            "relax/relax.cu", "list_blocks", (1,), (32,), (values[0], blocks, lists, control)
+        )
+
+    control = np.zeros(21, np.uint64)
+    again = device.repeatable(launches)
+    assert device.launches == launched
+    values[0][:2] = 1.0  # the array is the recorded one, the number what it was
+    number = np.int32(1)
+    again()
+    again()
+    assert device.launches == launched + 2
+    assert control[0] == 4  # two blocks, listed twice

@@ -100,14 +100,18 @@ def finish_shard(handle: Any, node: Node, requests: Sequence[Request]) -> dict[s
 
 def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
     problem, context, states = run.problem, run.context, run.states
-    whole = context.tree.window(node)
+    shards = context.shards(node)
     known: dict[str, float] | None = context.checkpoints.load("done", node)
     outputs = problem.outputs
     tabulated = problem if isinstance(problem, Tabulated) else None
     there = tabulated is None or context.checkpoints.load("rows", node) is not None
-    if known is not None and there and all(context.sink.intact(v.name, whole) for v in outputs):
+    if (
+        known is not None
+        and there
+        and all(context.sink.intact(v.name, shard) for v in outputs for shard in shards)
+    ):
         return known
-    writers = {v.name: context.sink.writer(v.name, whole) for v in outputs}
+    writers = {(v.name, n): context.sink.writer(v.name, n) for v in outputs for n in shards}
     counts: dict[str, float] = {}
     tables: list[Table] = []
     for request in requests:
@@ -121,7 +125,10 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
             )
         blocks, own = problem.finish(state)
         for name, block in blocks.items():
-            writers[name].put(states.place(tile).window, block)
+            window = states.place(tile).window
+            for shard in shards:
+                part = shard if context.shard else window
+                writers[name, shard].put(part, block[part.within(window)])
         for name, count in own.items():
             counts[name] = counts.get(name, 0) + count
         if tabulated is not None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cuda_on_cpu.emulator import Emulator
 from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.field import join_tiles
+from orograph.engines.tile_states import TileStates
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.threads import use_threads
@@ -30,10 +32,11 @@ def context_of(
     out: Path | None = None,
     level: int = 2,
     checkpoints: CheckpointStore | None = None,
+    gpus: int = 0,
 ) -> RunContext:
     sink = ArraySink({}) if out is None else StoreSink(out)
     checkpoints = MemoryCheckpoints() if checkpoints is None else checkpoints
-    return RunContext(Quadtree(shape, tile), level, checkpoints, sink, "token", threads)
+    return RunContext(Quadtree(shape, tile), level, checkpoints, sink, "token", threads, gpus=gpus)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,56 @@ def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:
         joined = join_tiles(context_of((SIDE, SIDE), 8, out=tmp_path / "out.zarr"))
     assert joined.tree == Quadtree((SIDE, SIDE), 32)
     assert joined.shard_level == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "threads", "gpus", "expected"),
+    [
+        (SIDE, 0, 1, 64),  # four tiles for the threads of a worker
+        (SIDE, 16, 1, 64),
+        (SIDE, 0, 8, 8),  # sixteen for eight workers
+        (4, 0, 1, 16),  # GPU_FIELD times four
+        (0, 0, 1, 8),
+    ],
+)
+def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
+    tmp_path: Path, field: int, threads: int, gpus: int, expected: int
+) -> None:
+    with og.config.set(field=field):
+        context = context_of((SIDE, SIDE), 8, threads, tmp_path / "out.zarr", 1, gpus=gpus)
+        joined = join_tiles(context)
+    assert joined.tree == Quadtree((SIDE, SIDE), expected)
+    assert joined.shard == (16 if expected > 16 else 0)
+    found = [
+        shard for node in joined.tree.nodes(joined.shard_level) for shard in joined.shards(node)
+    ]
+    expected_shards = map(context.tree.window, context.tree.nodes(context.shard_level))
+    assert sorted(found) == sorted(expected_shards)
+
+
+@pytest.mark.parametrize("out", [None, "out.zarr"], ids=["memory", "store"])
+def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
+    tmp_path: Path, out: str | None, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    friction = np.random.default_rng(5).uniform(1, 9, (75, 90))
+    where = None if out is None else tmp_path / out
+    arguments = {"sources": [(30.0, 40.0)], "tile": 8, "shard": 16}
+    expected = og.cost_distance(friction, backend="numba", **arguments)
+    sides = set()
+    finish = worker.FrontierTasks.states.fget
+
+    def noted(run: worker.FrontierTasks) -> TileStates:
+        sides.add(run.context.quadtree.tile)
+        return finish(run)
+
+    monkeypatch.setattr(worker.FrontierTasks, "states", property(noted))
+    with og.config.set(field=SIDE):
+        found = og.cost_distance(friction, backend="cuda", out=where, **arguments)
+    assert sides == {64}
+    assert emulated_gpu.launches > 0
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+    if where is not None:
+        assert og.verify(where).ok
 
 
 def test_a_run_keeps_its_tiles_whoever_goes_on_with_it() -> None:

@@ -64,7 +64,7 @@ def calls(cells: np.ndarray) -> Iterator[tuple[str, Callable[..., Any]]]:
     valid = np.isfinite(cells)
     classes = np.where(valid, np.where(valid, cells, 0).astype(np.int32) // 8 * 2 + 1, 0)
     yield "components", lambda **how: og.connected_components(classes, tile=TILE, **how)
-    yield "hops", lambda **how: og.hop_distance(classes, centre, snap=1e9, tile=TILE, **how)
+    yield "hops", lambda **how: og.hop_distance(classes, centre, snap=True, tile=TILE, **how)
     friction = np.where(np.isfinite(cells) & (cells >= 0), cells, np.nan)
     for dtype in ("float64", "float32"):
         for connectivity in (4, 8, 16):

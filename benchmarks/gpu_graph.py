@@ -88,7 +88,8 @@ def bits(side: int) -> None:
         start = np.array([rows.indptr.size // 2])
         cost, found = costs(rows, start[0]), costs(rows, start[0])
         nothing, width = spread.unreached(cost.dtype), cost.dtype.type(3 * rows.weight.mean())
-        near_far.near_far(*rows[:3], start, width, nothing, nothing, cost)
+        far = np.full(cost.size + 1, start[0], rows.indices.dtype)
+        near_far.near_far(*rows[:3], far, 1, width, nothing, nothing, nothing, cost)
         if not spread_cuda.spread(rows[:3], start, found, "active", cost.size):
             raise AssertionError("the search does not end")
         same("costs", found, cost)

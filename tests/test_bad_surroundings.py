@@ -169,7 +169,7 @@ def _identity(monkeypatch: pytest.MonkeyPatch, place: str, call: Callable[[], An
         jobs.append(job)
         raise Launched
 
-    monkeypatch.setattr(f"{place}.launch", launch)
+    monkeypatch.setattr(place, launch)
     with pytest.raises(Launched):
         call()
     return jobs[0].identity()
@@ -177,7 +177,7 @@ def _identity(monkeypatch: pytest.MonkeyPatch, place: str, call: Callable[[], An
 
 SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "forest": (
-        "orograph.forest",
+        "orograph.forest.begin",
         CALLS["minimum_spanning_forest"],
         {
             "connectivity": (8, np.int64(8), np.uint8(8)),
@@ -188,12 +188,12 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "components": (
-        "orograph.components",
+        "orograph.components.begin",
         CALLS["connected_components"],
         {"connectivity": (4, np.int64(4)), "min_size": (2, np.uint16(2))},
     ),
     "cost": (
-        "orograph.distance.cost_distance",
+        "orograph.distance.cost_distance.begin",
         CALLS["cost_distance"],
         {
             "connectivity": (16, np.int64(16)),
@@ -206,12 +206,12 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "hops": (
-        "orograph.distance.hop_distance",
+        "orograph.distance.hop_distance.begin",
         CALLS["hop_distance"],
         {"connectivity": (8, np.int64(8)), "max_hops": (3, np.int64(3), np.uint8(3))},
     ),
     "targets": (
-        "orograph.distance.hop_distance",
+        "orograph.distance.hop_distance.begin",
         lambda **given: og.hop_distance(GRID, GRID.astype(np.int16), **given),
         {
             "target_values": (
@@ -224,7 +224,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "all pairs": (
-        "orograph.dense_paths.all_pairs",
+        "orograph.dense_paths.all_pairs.launch",
         CALLS["all_pairs"],
         {
             "dtype": ("float32", np.float32, np.dtype("float32"), "f4"),
@@ -234,7 +234,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "index": (
-        "orograph.index.distance_index",
+        "orograph.index.distance_index.launch",
         lambda **given: og.DistanceIndex.build(GRID, "unwritten.zarr", **given),
         {
             "dtype": ("float32", np.float32, "f4"),

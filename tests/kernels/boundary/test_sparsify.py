@@ -23,8 +23,12 @@ def nothing(dtype: np.dtype[Any]) -> Any:
 
 
 def product(a: Array) -> Array:
-    """The min-plus product of a matrix with itself, by NumPy; no way plus anything is no way."""
+    """The min-plus product of a matrix with itself, by NumPy; no way plus anything is no way.
+
+    -0.0 counts as 0.0, as in the kernels.
+    """
     n, none = len(a), nothing(a.dtype)
+    a = np.where(a == 0, a.dtype.type(0), a)
     out = np.full((n, n), none, a.dtype)
     for k in range(n):
         through = a[:, k, None] + a[None, k, :]

@@ -148,6 +148,8 @@ def _directions(onward, reach, pairs, codes):
         inward[:] = 0
         for q in range(_BY_CODE.size):
             m = _BY_CODE[q]
+            if max(abs(MOVES[m, 0]), abs(MOVES[m, 1])) > reach:
+                continue  # there are no such steps, and it would be beyond the halo
             left = reach + MOVES[m, 1]
             onward_there = onward[y + reach + MOVES[m, 0], left : left + width]
             for x in range(width):

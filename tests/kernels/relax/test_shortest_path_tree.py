@@ -112,3 +112,13 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
         codes[y, x] = min(ways) if hops else 0
     inner = slice(reach, -reach)
     assert_array_equal(back_directions(onward, reach, pairs), codes[inner, inner])
+
+
+def test_no_step_is_longer_than_the_halo_is_wide() -> None:
+    """Cells that only a link reaches have no direction, whatever lies beside the tile in memory."""
+    every_step = np.full((10, 6), 0xFFFF, np.uint16)
+    pairs = np.zeros((10, 6, 2), np.int64)  # their hops are 0
+    onward, near = every_step[2:8], pairs[2:8]
+    onward[...] = 0
+    near[..., 1] = 1
+    assert (back_directions(onward, 1, near) == NO_DIRECTION).all()

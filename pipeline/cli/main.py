@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         "minimum_spanning_forest", aliases=["mst"], help="minimum spanning forest"
     )
     mst.add_argument("elevation", help="store or raster file")
-    mst.add_argument("out", help="Zarr store to write")
+    mst.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
     mst.add_argument("--weight", choices=WEIGHTS, default="max")
     mst.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     mst.add_argument("--nodata", type=float, default=None)
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "cost_distance", aliases=["cost"], help="least-cost distance from sources"
     )
     cost.add_argument("friction", help="store or raster file; '-' for models that go without")
-    cost.add_argument("out", help="Zarr store to write, or a GeoTIFF with --outputs cost")
+    cost.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
     add_sources(cost)
     cost.add_argument("--elevation", help="store or raster file")
     cost.add_argument(
@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "connected_components", aliases=["components"], help="connected components"
     )
     components.add_argument("classes", help="store or raster file")
-    components.add_argument("out", help="Zarr store to write")
+    components.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
     components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
     components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
     components.add_argument(

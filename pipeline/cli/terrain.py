@@ -8,6 +8,9 @@ from typing import Any
 
 import orograph as og
 
+RASTER = "Zarr store to write, or a GeoTIFF if it ends in .tif"
+TABLE = "Zarr store to write"
+
 
 def add_terrain(
     commands: Any,
@@ -16,11 +19,11 @@ def add_terrain(
 ) -> None:
     """Add the commands; ``run`` runs an operation on a cluster and watches it."""
 
-    def command(name: str, help_text: str, out: bool = True) -> argparse.ArgumentParser:
+    def command(name: str, help_text: str, out: str = RASTER) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = commands.add_parser(name, help=help_text)
         parser.add_argument("elevation", help="store or raster file")
         if out:
-            parser.add_argument("out", help="Zarr store to write")
+            parser.add_argument("out", help=out)
             add_run_options(parser)
         else:
             parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
@@ -68,7 +71,7 @@ def add_terrain(
 
     flood.set_defaults(command=do_flood)
 
-    peaks = command("peaks", "peaks with prominences and key cols")
+    peaks = command("peaks", "peaks with prominences and key cols", out=TABLE)
     peaks.add_argument("--min-prominence", type=float, default=0.0)
 
     def do_peaks(options: argparse.Namespace) -> None:
@@ -84,7 +87,9 @@ def add_terrain(
 
     peaks.set_defaults(command=do_peaks)
 
-    depressions = command("depressions", "the hierarchy of depressions, with areas and volumes")
+    depressions = command(
+        "depressions", "the hierarchy of depressions, with areas and volumes", out=TABLE
+    )
     depressions.add_argument("--min-depth", type=float, default=0.0)
     depressions.add_argument("--min-area", type=float, default=0.0)
     depressions.add_argument("--labels", action="store_true", help="write a raster of them too")
@@ -104,7 +109,7 @@ def add_terrain(
 
     depressions.set_defaults(command=do_depressions)
 
-    passes = command("passes", "the lowest pass between each two points", out=False)
+    passes = command("passes", "the lowest pass between each two points", out="")
     for name, help_text, required in (
         ("point", "give it again for more points", True),
         ("target", "where to; default: the points", False),

@@ -96,6 +96,10 @@ def check_settings() -> None:
 
 
 def thread_count() -> int:
-    """Return the number of threads of a run without a cluster."""
-    count: int = setting("threads") or os.cpu_count() or 1
+    """Return the number of threads of a run without a cluster.
+
+    By default one for each core that this process may use: a scheduler of jobs or ``taskset`` may
+    give it some of the machine's.
+    """
+    count: int = setting("threads") or len(os.sched_getaffinity(0))
     return count

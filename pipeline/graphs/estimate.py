@@ -57,7 +57,7 @@ def estimate_paths(
         return _by_parts("shortest_paths", graph, workers, sources, 8 * sources * n)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
-    searches = min(os.cpu_count() or 1, sources)
+    searches = min(len(os.sched_getaffinity(0)), sources)
     # cost, place in a heap or in two lists, and what has gone into the result twice
     own = arcs + 25 * n * searches + 2 * sources * n * 8 * (1 + traced)
     return _in_this_process("shortest_paths", graph, workers, own, sources * n * 8 * (1 + traced))

@@ -260,7 +260,7 @@ class PathSearch:
         if starts.size == 1:
             one(0)
         else:
-            with ThreadPoolExecutor(min(os.cpu_count() or 1, starts.size)) as threads:
+            with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
         columns: Columns = {
             **vertex_columns(graph, starts.tolist()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +30,7 @@ from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
-from orograph.settings import setting
+from orograph.settings import thread_count
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import Window
@@ -78,7 +77,7 @@ class QueryContext:
 
 
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(setting("threads") or os.cpu_count(), "orograph-index")
+    return ThreadPoolExecutor(thread_count(), "orograph-index")
 
 
 def _version(store: IndexStore) -> State | None:

@@ -15,6 +15,9 @@ SHORT = {
     "hops": "hop_distance",
     "components": "connected_components",
     "reach": "st_connected",
+    "fill": "fill_depressions",
+    "flood": "flood_level",
+    "passes": "pass_elevation",
     "index": "distance_index",
     "paths": "shortest_paths",
 }

@@ -40,6 +40,22 @@ def orograph(*arguments: object, folder: Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.parametrize(
+    ("command", "operation"),
+    [
+        ("mst", "minimum_spanning_forest"),
+        ("fill", "fill_depressions"),
+        ("flood", "flood_level"),
+        ("passes", "pass_elevation"),
+    ],
+)
+def test_an_operation_is_planned_by_the_name_of_its_command(
+    command: str, operation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["plan", command, "--shape", "500", "600"])
+    assert capsys.readouterr().out.startswith(f"{operation} of 500 x 600 cells")
+
+
 def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:
     ingested = orograph("ingest", dem, "dem.zarr", "--tile", 8, folder=tmp_path)
     assert ingested.returncode == 0, ingested.stderr

@@ -202,7 +202,7 @@ def test_a_run_that_has_no_worker_says_so_once_and_goes_on_when_one_comes(
     with in_process(0) as (cluster, client), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
-        wait_until(lambda: run.progress().waiting, lambda: run.status == "running")
+        wait_until(lambda: "no worker" in str(run.progress()), lambda: run.status == "running")
         assert "waiting: the cluster has no worker; start one" in str(run.progress())
         cluster.scale(1)
         run.result(timeout=500)
@@ -244,7 +244,7 @@ def test_a_run_whose_workers_are_all_paused_says_so_once(operation: str, tmp_pat
         warnings.simplefilter("always")
         client.run(become, Status.paused)
         run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
-        wait_until(lambda: run.progress().waiting, lambda: run.status == "running")
+        wait_until(lambda: "paused" in str(run.progress()), lambda: run.status == "running")
         assert "waiting: all workers (2) are paused: their memory is full" in str(run.progress())
         client.run(become, Status.running)
         run.result(timeout=500)

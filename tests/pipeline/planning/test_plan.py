@@ -339,6 +339,7 @@ PLAN_ALL = """
 import numpy as np
 import orograph as og
 from numba.core import event
+from orograph.kernels.relax.edge_costs import exponential
 from orograph.planning.plan import ESTIMATES
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
@@ -346,7 +347,7 @@ with event.install_recorder("numba:compile") as compiled:
     for operation in ESTIMATES:
         og.plan(operation, cells.shape if operation == "distance_index" else cells)
     assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
-    og.connected_components(cells)
+    exponential(1.0)
     assert compiled.buffer
 """
 

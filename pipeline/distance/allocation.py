@@ -407,6 +407,11 @@ class DistanceAndAllocation:
         return self.distance.outputs + self.allocation.outputs
 
     @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return self.distance.known_attributes
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the table of links, if there is one."""
         return LINK_ENDS if BACK_LINK in self.outputs else ()

@@ -56,7 +56,7 @@ _KIND = np.array(
 # that leads back
 _BY_CODE = np.argsort([CODES[int(dy), int(dx)] for dy, dx in MOVES])
 _BIT = np.array([CODES[int(-dy), int(-dx)] - 1 for dy, dx in MOVES])
-STEPS = 0xFFFF  # bit q: a step arrives from where code number q leads
+ARRIVING = 0xFFFF  # bit q: a step arrives from where code number q leads
 LEVEL, RESOLVED = 1 << 16, 1 << 17  # one of them costs nothing; the cell's pair is known
 
 
@@ -149,7 +149,7 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                 label = pair_of[2 * cell]
                 hops = pair_of[2 * cell + 1]
                 lower = False
-                ways = word & STEPS
+                ways = word & ARRIVING
                 while ways:
                     other = cell + offset[lowest_bit(ways)]
                     if word & LEVEL and not dist_of[other] < dist_of[cell]:
@@ -179,7 +179,7 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                 while top >= 0:
                     cell = stack[top]
                     word = np.int64(step_of[cell])
-                    ways = word & STEPS
+                    ways = word & ARRIVING
                     if word & LEVEL or ways & (ways - 1):
                         break
                     top -= 1
@@ -201,7 +201,7 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
         for x in range(reach, width - reach):
             cell = y * width + x
             ways = np.int64(step_of[cell])
-            ways = ways & STEPS if ways & LEVEL else 0
+            ways = ways & ARRIVING if ways & LEVEL else 0
             while ways:
                 other = cell + offset[lowest_bit(ways)]
                 ways &= ways - 1
@@ -275,7 +275,7 @@ def _directions(steps, reach, pairs, linked, codes):
             label = pair_of[2 * cell]
             before = pair_of[2 * cell + 1] - 1
             code = 0 if before < 0 else NO_DIRECTION
-            ways = np.int64(step_of[cell]) & STEPS
+            ways = np.int64(step_of[cell]) & ARRIVING
             if before < 0 or label == NOBODY:
                 ways = np.int64(0)
             elif ways and not (linked or ways & (ways - 1)):

@@ -319,6 +319,11 @@ class Distance:
                 f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
             )
 
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return self.attributes({})
+
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the arguments, and the numbers of cells reached, unreached and impassable."""
         dx, dy = self.lengths[:2, 0].tolist()

@@ -29,7 +29,7 @@ _OF_EDGE_LISTS = {
 }
 
 
-def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dataset]:
+def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     """Start the components of a graph: ``labels`` (vertex), ``component_size`` (component).
 
     Components are numbered from 1 by their first vertex in the source.

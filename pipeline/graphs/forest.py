@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orograph.execution.run import Run
 
 
-def forest_run(graph: Graph, options: RunOptions) -> Run[xr.Dataset]:
+def forest_run(graph: Graph, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     """Start the forest of a graph: ``in_forest`` (edge), bool.
 
     Edges are ordered by weight, then by their number in the source, so the forest is unique.

@@ -26,7 +26,7 @@ NO_VERTEX = -9999
 
 def hops_run(
     graph: Graph, sources: Any, most: int | None, traced: bool, options: RunOptions
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start the hops from the nearest of some vertices: ``hops`` (vertex)[, ``predecessor``]."""
     graph = graph.joined()
     starts = graph.vertices(sources, "sources")

@@ -21,7 +21,7 @@ from xarray.indexes import PandasIndex
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Engine, Table
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress, Run
 from orograph.graphs.parts import GraphParts
@@ -148,8 +148,8 @@ def _coordinates(named: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Co
 def _checksum(values: Any) -> int:
     """Return the checksum of an array in memory or stored, which is read a piece at a time."""
     total = 0
-    for begin in range(0, values.shape[0], PIECE):
-        total = crc32(np.ascontiguousarray(values[begin : begin + PIECE]).data, total)
+    for first in range(0, values.shape[0], PIECE):
+        total = crc32(np.ascontiguousarray(values[first : first + PIECE]).data, total)
     return total
 
 
@@ -160,7 +160,7 @@ def graph_run(
     backend: str,
     options: RunOptions,
     solve: Callable[[str], tuple[dict[str, Any], Columns]],
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start an operation on a graph; ``solve`` is called with the backend and does it all."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -171,7 +171,7 @@ def graph_run(
 
 def sweep_run(
     graph: Graph, problem: Any, parameters: Mapping[str, Any], options: RunOptions
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start a problem of the quadtree sweep on the parts of a graph."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -189,7 +189,7 @@ def parts_run(
     problem: Any,
     engine: Callable[..., Engine],
     rasters: tuple[Any, ...],
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start a problem of the frontier engine on the parts of a graph, in a grid of one column."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -199,10 +199,10 @@ def parts_run(
     return _start(replace(job, shape=(graph.part_count, 1)), options)
 
 
-def _start(job: GraphJob, options: RunOptions) -> Run[xr.Dataset]:
+def _start(job: GraphJob, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     if options.out is not None:
         refuse_overlap(None, options.out, job.graph)
-    return launch(job, options)
+    return begin(job, options)
 
 
 def _job(

@@ -275,6 +275,18 @@ def wake(state: TileState, sides: int = 15) -> float:
     return state.pending
 
 
+def limit_of(bound: float, state: TileState) -> Any:
+    """Return a bound in the state's dtype, not below it: blocks with lesser keys are visited."""
+    kind, unreached = state.dist.dtype.type, state.rules.unreached
+    if not bound < unreached:
+        return unreached
+    if state.rules.integer:
+        return kind(math.ceil(bound))
+    limit = kind(bound)
+    # rounded down, maybe to the least key itself
+    return limit if float(limit) >= bound else np.nextafter(limit, unreached)
+
+
 def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     """Work on the tile until nothing below a bound can improve in it.
 
@@ -295,11 +307,7 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     -------
     RelaxStats
     """
-    limit = state.rules.unreached
-    if bound < limit:
-        limit = state.dist.dtype.type(math.ceil(bound) if state.rules.integer else bound)
-        if float(limit) < bound:  # rounded down, maybe to the least key itself
-            limit = np.nextafter(limit, state.rules.unreached)
+    limit = limit_of(bound, state)
     if state.keys.min() >= limit:
         return RelaxStats(state.pending, 0, 0, 0, 0, 0, 0)
     queue = (

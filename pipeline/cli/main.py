@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def _line(error: Exception, parser: Parser) -> str:
     return f"orograph: {parser.in_shell(' '.join(str(error).split()))}"
 
 
+@cache
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."

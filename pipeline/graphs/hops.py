@@ -35,7 +35,8 @@ def hops_run(
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         found = get_backend(backend).graph_hops(graph.rows, starts, limit)
-        columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), found[graph.stored])}
+        hops = np.take(found, graph.stored, mode="clip")  # without a copy
+        columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), hops)}
         if traced:
             before = np.full(found.size, NO_VERTEX, np.int64)
             level_predecessors(*graph.rows[:2], graph.position, found, before)

@@ -14,7 +14,9 @@ from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
+from xarray.indexes import PandasIndex
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.context import RunContext
@@ -87,12 +89,14 @@ class GraphJob(DatasetJob):
             )
         }
         labels = self.graph.ids
+        named = {}
         for name in ("vertex", "source", "target"):
-            if name in variables and labels.dtype.kind not in "iu":  # they are places so far
-                variables[name] = (name,), labels[variables[name][1]]
-        coordinates = {name: variables[name] for name in ("vertex", *self.graph.coordinates)
-                       if name in variables}  # fmt: skip
-        return xr.Dataset(variables, attrs=attributes).set_coords(list(coordinates))
+            if name in variables:
+                _, named[name] = variables.pop(name)
+                if labels.dtype.kind not in "iu":  # they are places so far
+                    named[name] = labels[named[name]]
+        known = {name: variables.pop(name) for name in self.graph.coordinates if name in variables}
+        return xr.Dataset(variables, _coordinates(named, known), attributes)
 
     def open(self, out: Any) -> xr.Dataset:
         """Open the dataset lazily."""
@@ -128,6 +132,17 @@ class WholeGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # no task has need of it
+
+
+def _coordinates(named: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
+    """Return coordinates with an index of each of some dimensions, which are not copied."""
+    variables, indexes = dict(others), {}
+    for name, labels in named.items():
+        view = labels.view()
+        view.setflags(write=False)
+        indexes[name] = PandasIndex(pd.Index(view, dtype=view.dtype, copy=False), name)
+        variables |= indexes[name].create_variables()
+    return xr.Coordinates(variables, indexes)
 
 
 def _checksum(values: Any) -> int:

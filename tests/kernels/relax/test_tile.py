@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import dijkstra
 from orograph.kernels.relax.edge_costs import exponential
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, BY_FRICTION, CostModel, edge_lengths
-from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
+from orograph.kernels.relax.tile import TileState, limit_of, relax, seed, tile_state, wake
 
 Array = np.ndarray[Any, Any]
 KING = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
@@ -648,6 +648,18 @@ def test_bounds_are_not_rounded_to_the_key() -> None:
     seed(state, [0], [0], 1e10)
     assert relax(state, 1e10 + 0.5).visits == 1
     assert state.pending == math.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_bounds_are_of_the_tile_s_dtype(dtype: Any) -> None:
+    """A bound of another dtype would have the kernels compiled once more."""
+    dist = np.full((6, 6), unreached_of(dtype), dtype)
+    state = tile_state(dist, friction=np.ones((6, 6), dtype), connectivity=4)
+    for bound in (0.5, 7, 2**53 + 1, 2**70, math.inf):
+        limit = limit_of(bound, state)
+        assert type(limit) is dtype
+        assert limit >= min(bound, state.unreached)
+    assert dtype is not np.int64 or limit_of(2**53 + 1, state) == 2**53 + 1
 
 
 def test_values_above_max_cost_wake_nobody_for_ever() -> None:

@@ -27,7 +27,7 @@ from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
-ALLOCATION_BYTES = 19  # of a cell in its state beside the distance: label, hops, marks, steps
+ALLOCATION_BYTES = 21  # of a cell in its state beside the distance: label, hops, marks, steps
 
 
 def estimate_cost(

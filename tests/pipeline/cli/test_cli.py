@@ -18,7 +18,7 @@ from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
-from orograph.cli.main import main
+from orograph.cli.main import _watch, main
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +73,17 @@ def test_an_operation_is_planned_by_the_name_of_its_command(
 ) -> None:
     main(["plan", command, "--shape", "500", "600"])
     assert capsys.readouterr().out.startswith(f"{operation} of 500 x 600 cells")
+
+
+@pytest.mark.parametrize(("silence", "shown"), [(3600.0, False), (0.0, True)])
+def test_a_bar_is_for_what_takes_long(
+    silence: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("orograph.cli.main.SECONDS_OF_SILENCE", silence)
+    _watch(og.minimum_spanning_forest(np.ones((4, 4)), wait=False), "the name")
+    said = capsys.readouterr().err
+    assert "dashboard: " in said
+    assert ("the name" in said) is shown
 
 
 def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:

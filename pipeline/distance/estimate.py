@@ -12,7 +12,6 @@ from orograph.distance.arguments import DTYPES, check_outputs
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
-from orograph.execution.options import shard_level
 from orograph.kernels.relax.models import MODELS
 from orograph.planning.plan import (
     CLIENT_BYTES,
@@ -87,16 +86,16 @@ def _estimate(
     """Return what the frontier takes at the least: each tile visited once, by a task a shard.
 
     A worker keeps the states of tiles, ``state`` bytes a cell, in up to half of the memory it may
-    use, and puts what is more on disk: more memory saves reading and is not needed. ``threads`` of
-    one process, where there are no workers, work on tiles that are joined.
+    use, and puts what is more on disk: more memory saves reading and is not needed. Tiles are
+    joined as workers join them, or ``threads`` of one process where there are none.
     """
-    tree = grid.tree
-    if threads:
-        nothing: Any = None  # no run, so no result: it would lie in a store
-        context = RunContext(
-            tree, shard_level(grid.layout), MemoryCheckpoints(), nothing, "", threads
-        )
-        tree = join_tiles(context).quadtree
+    nothing: Any = None  # no run, so no result: it would lie in a store
+    context = RunContext(
+        *(grid.tree, grid.shard_level, MemoryCheckpoints(), nothing, "", threads),
+        cluster_threads=0 if threads else workers,
+        worker_memory=0 if threads else limit,
+    )
+    tree = join_tiles(context).quadtree
     tile_cells = min(tree.tile, grid.shape[0]) * min(tree.tile, grid.shape[1])
     borders = tree.count(0) * 4 * tree.tile * 8
     # a tile's home is that of its shard

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from numba.core import caching, codegen, compiler
 from numba.core.registry import CPUDispatcher
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -89,7 +89,7 @@ def pad_costs(
                 there &= known != 0
             costs: Array = there.astype(dtype) if mask else known.astype(dtype)
             if not there.all():
-                np.putmask(costs, ~there, barrier)
+                _blank_out(costs, there, barrier)
             inside[band] = costs
     return padded
 
@@ -105,7 +105,9 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
         least, greatest = np.fmin.reduce(known, None), np.fmax.reduce(known, None)
         if least >= 0 and float(greatest) <= most:
             continue
-        outside = (known < 0) | (known.astype(np.float64) > most)
+        outside = known < 0
+        if not float(greatest) <= most:
+            outside |= known.astype(np.float64) > most
         if stated:
             outside &= known != nothing
         if outside.any():
@@ -140,16 +142,16 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
             dist, *costs = (raster[band] for raster in inner)
             there = dist < state.unreached
             values[band] = dist // per if per > 1 else dist
-            found = np.count_nonzero(there)
+            found = int(np.count_nonzero(there))
             if found < there.size:
-                np.putmask(values[band], ~there, dtype.type(blank))
+                _blank_out(values[band], there, dtype.type(blank))
             passable = np.ones(there.shape, np.bool_)
             for cost in costs:
                 passable &= cost < BARRIER if state.rules.integer else np.isfinite(cost)
             reached += found
-            barriers += there.size - np.count_nonzero(passable)
-            cut_off += np.count_nonzero(passable & ~there) if found < there.size else 0
-    return ReadOut(values, int(reached), int(cut_off), int(barriers))
+            barriers += there.size - int(np.count_nonzero(passable))
+            cut_off += int(np.count_nonzero(passable & ~there)) if found < there.size else 0
+    return ReadOut(values, reached, cut_off, barriers)
 
 
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -157,6 +159,15 @@ def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
     rows = max(CELLS_A_BAND // max(shape[1], 1), 1)
     for start in range(0, shape[0], rows):
         yield slice(start, start + rows)
+
+
+def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
+    """Set what is not there to a blank: by its bits, which takes half the time of a mask."""
+    word = np.dtype(f"i{values.itemsize}")
+    keep = (-there.view(np.int8)).astype(word)
+    bits = values.view(word)
+    bits &= keep
+    bits |= ~keep & blank.view(word)
 
 
 def _nodata(cells: Array, nodata: float | None) -> tuple[bool, Any]:

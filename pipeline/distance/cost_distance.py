@@ -330,7 +330,7 @@ def cost_distance(
     )
     job = replace(job, join_tiles=join_tiles)
     if max(job.shape) > job.layout.tile and job.compile_kernels is not None:
-        job = replace(job, compile_kernels=partial(job.compile_kernels, neighbours=True))
+        job = replace(job, compile_kernels=partial(warm_up, on_cpu, dtypes, neighbours=True))
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         both = DistanceAndAllocation(problem, allocation, problem.backend)

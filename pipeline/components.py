@@ -293,16 +293,17 @@ class Components:
             counts.append(children[left][1].starts[rows])
         return np.concatenate(counts)
 
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return {"connectivity": self.connectivity, "min_size": self.min_size}
+
     def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """Return the number of the first component of each row of the grid."""
         before = np.cumsum(summary.starts) - summary.starts
         count = int(summary.starts.sum())
         check_labels_fit(count, self.dtype)
-        attributes = {
-            "connectivity": self.connectivity,
-            "min_size": self.min_size,
-            "component_count": count,
-        }
+        attributes = {**self.known_attributes, "component_count": count}
         return Message(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
 
     def down(
@@ -670,10 +671,8 @@ def connected_components(
             min_size=min_size != 1,
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
-            compute=not options.compute,
         )
-        run = components_run(classes, method, options)
-        return run.result() if options.wait else run
+        return components_run(classes, method, options)
     check_choice("method", method, METHODS)
     refuse_arguments("a raster", {}, method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")

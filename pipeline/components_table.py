@@ -67,17 +67,21 @@ def component_table(
     import pandas as pd
 
     dataset: Any = as_dataset(result, "connected_components")
-    if "labels" not in dataset.data_vars or "component_count" not in dataset.attrs:
+    if "labels" not in dataset.data_vars or dataset["labels"].dtype.kind != "i":
         raise InputError(
-            "result: it has no labels, or no attribute component_count; give what "
-            "connected_components has returned with 'labels' among its outputs"
+            "result: it has no labels; give what connected_components has returned with 'labels' "
+            "among its outputs"
         )
-    labels = open_raster(dataset["labels"])
+    numbered, count = dataset["labels"], dataset.attrs.get("component_count")
+    if count is None:  # of compute=False, or lost on the way
+        numbered = numbered.compute()
+        count = max(int(numbered.max()), 0)
+    labels = open_raster(numbered)
     place, (height, width) = labels.georeference, labels.shape
     given = None if classes is None else open_raster(classes, argument="classes")
     if given is not None:
         check_same_grid("classes", given, labels)
-    count = int(dataset.attrs["component_count"])
+    count = int(count)
     cells = np.zeros(count + 1, np.int64)
     starts = np.full((2, count + 1), max(height, width))
     stops = np.zeros((2, count + 1), np.int64)

@@ -207,11 +207,15 @@ class Forest:
         saved = MergeState(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
         return summary, saved
 
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return {"weight": self.weight, "connectivity": self.connectivity}
+
     def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
         """Return an empty message, since all edges are decided, and the attributes."""
         attributes = {
-            "weight": self.weight,
-            "connectivity": self.connectivity,
+            **self.known_attributes,
             "total_weight": exact_float(summary.total),
             "vertex_count": summary.vertex_count,
             "edge_count": summary.edge_count,
@@ -372,8 +376,10 @@ def minimum_spanning_forest(
         False returns at once, with a `Run` to watch, wait for or cancel.
     compute
         False begins nothing yet. The result is a Dataset of Dask arrays, all of which one run makes
-        when they are computed; what is counted on the way is not among its attributes. With ``out``
-        it is a ``Delayed``, whose ``compute()`` writes the result and opens it.
+        when they are computed. Its attributes are those that the arguments decide; what is counted
+        on the way, such as ``edge_count`` here, is not among them. With ``out`` it is a
+        ``Delayed``, whose ``compute()`` writes the result, with all attributes, and opens it. A
+        result with a table needs ``out``.
     backend
         ``"numba"``, ``"cuda"`` or ``"auto"``; by default ``config["backend"]``.
     client
@@ -447,10 +453,8 @@ def minimum_spanning_forest(
             of_rasters,
             weight=weight != "max",
             connectivity=connectivity != 8,
-            compute=not options.compute,
         )
-        run = forest_run(elevation, options)
-        return run.result() if options.wait else run
+        return forest_run(elevation, options)
     raster = open_raster(
         elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
     )

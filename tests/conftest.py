@@ -6,8 +6,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import dask
 import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
+from distributed.utils import get_mp_context
+from programs import IMPORTED
 from watched_raster import Gate
 
 from orograph.settings import config
@@ -15,6 +18,7 @@ from orograph.tiles import patience
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["MPLBACKEND"] = "agg"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,6 +53,18 @@ def tiles_of_their_own() -> Iterator[None]:
         del os.environ["OROGRAPH_FIELD"]
     else:
         os.environ["OROGRAPH_FIELD"] = before
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_workers() -> Iterator[None]:
+    """Fork workers from a process that has imported all: to start one anew takes seconds.
+
+    Sessions that tests start in processes of their own start workers as they do elsewhere.
+    """
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        # the first call sets a list of its own; the process starts with the first cluster
+        get_mp_context().set_forkserver_preload(list(IMPORTED))
+        yield
 
 
 @pytest.fixture(params=ORDERS)

@@ -45,9 +45,8 @@ def in_memory(weight: str) -> Any:
 
 def warm_up() -> None:
     """Import what every child would import; Zarr's threads must not be there when it forks."""
-    importlib.import_module("zarr.codecs")
-    importlib.import_module("rioxarray")
-    importlib.import_module("rasterio.shutil")
+    for name in ("distributed", "zarr.codecs", "rioxarray", "rasterio.shutil"):
+        importlib.import_module(name)
     xr.backends.list_engines()
 
 

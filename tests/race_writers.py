@@ -14,6 +14,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -247,12 +248,13 @@ def trials(name: str, races: int, kills: int) -> dict[str, Any]:
         found["refused"] += refused
         found["wrong"] += [f"race {trial}: {line}" for line in wrong]
     chance = random.Random(5)
-    for trial in range(4 * kills):  # some have ended before they are killed
-        if found["killed"] == kills:
+    for trial in count():
+        if found["killed"] == kills:  # some have ended before they are killed
             break
         killed, wrong = kill(writer, folder, 2 + trial % 2, chance.uniform(0, seconds))
         found["killed"] += killed
         found["wrong"] += [f"kill {trial}: {line}" for line in wrong]
+        print(f"{name}: {found['killed']} killed of {trial + 1}", file=sys.stderr, flush=True)
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import xarray as xr
 from scipy import ndimage
 
 import orograph as og
+from orograph.cli.main import main
 
 geopandas = pytest.importorskip("geopandas", reason="GeoPandas is not installed: orograph[vector]")
 pytest.importorskip("pyogrio", reason="pyogrio is not installed: orograph[vector]")
@@ -182,13 +181,18 @@ def test_9_a_variable_of_a_climate_file_to_hops_and_back_to_netcdf(tmp_path: Pat
         assert np.array_equal(back["lat"], lat)
 
 
-def test_10_the_same_from_the_shell(resistance: xr.DataArray, cores: Any, tmp_path: Path) -> None:
+def test_10_the_same_from_the_shell(
+    resistance: xr.DataArray,
+    cores: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def orograph(*arguments: object) -> str:
-        command = [sys.executable, "-m", "orograph", *map(str, arguments)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert main([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out
 
+    monkeypatch.chdir(tmp_path)
     resistance.rio.to_raster(tmp_path / "resistance.tif")
     cores.to_file(tmp_path / "cores.gpkg")
     ends = cores.set_geometry(cores.to_crs(resistance.rio.crs).representative_point())

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from programs import run_program
 
 import orograph as og
 
@@ -23,16 +21,7 @@ GALLERY = sorted((EXAMPLES / "gallery").glob("*.py"))
 
 @pytest.mark.parametrize("script", GALLERY, ids=lambda path: path.stem)
 def test_the_gallery_runs(script: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    run_program(script.read_text(encoding="utf-8"), script, tmp_path)
 
 
 def test_the_habitat_network(shared_data: Path, tmp_path: Path) -> None:
@@ -40,14 +29,10 @@ def test_the_habitat_network(shared_data: Path, tmp_path: Path) -> None:
     resistances = shared_data / "friction/lm_resistances.tif"
     shapes = shared_data / "friction/lm_cores.shp"
     network, picture = tmp_path / "network.gpkg", tmp_path / "network.png"
-    words = [EXAMPLES / "habitat_network.py", resistances, shapes, "core_id", network, picture]
-    environment = {**os.environ, "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, *words], check=True, capture_output=True, text=True, env=environment
-    )
-    links = [
-        tuple(map(int, link)) for link in re.findall(r"core (\d) to core (\d): (\d+)", done.stdout)
-    ]
+    script = EXAMPLES / "habitat_network.py"
+    words = (resistances, shapes, "core_id", network, picture)
+    said = run_program(script.read_text(encoding="utf-8"), script, tmp_path, *words)
+    links = [tuple(map(int, link)) for link in re.findall(r"core (\d) to core (\d): (\d+)", said)]
     assert len(links) == 5
     cores = geopandas.read_file(shapes).set_index("core_id")
     assert {core for a, b, _ in links for core in (a, b)} == set(cores.index)

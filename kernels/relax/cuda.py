@@ -34,7 +34,7 @@ from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.pad import ReadOut
 from orograph.kernels.relax.pad_cuda import read_out
 from orograph.kernels.relax.resident import Exchange, next_above
-from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds
+from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds, limit_of
 
 Array = npt.NDArray[Any]
 
@@ -171,7 +171,7 @@ class DeviceTile:
         """As `orograph.kernels.relax.tile.relax`, but the state is not changed."""
         state, device = self._given, self._device
         rules = state.rules
-        limit = _first_kept(bound, state)
+        limit = max(limit_of(bound, state), state.dist.dtype.type(0))
         control = self._control
         control[...] = device.upload(self._fresh_control(limit))
         blocks = state.keys.size
@@ -350,16 +350,6 @@ class DeviceTile:
 def memory_for_tiles(device: cuda.Device | None = None) -> int:
     """Bytes of a device that the tiles of a run may keep between visits."""
     return int(SHARE * (device or cuda.current_device()).free_bytes())
-
-
-def _first_kept(bound: float, state: TileState) -> Any:
-    """The bound in the state's dtype, as `orograph.kernels.relax.tile.relax` takes it."""
-    limit = state.rules.unreached
-    if bound < limit:
-        limit = state.dist.dtype.type(math.ceil(bound) if state.rules.integer else bound)
-        if float(limit) < bound:  # rounded down, maybe to the least key itself
-            limit = np.nextafter(limit, state.rules.unreached)
-    return max(limit, state.dist.dtype.type(0))
 
 
 def pack_strips(strips: list[Array]) -> Array:

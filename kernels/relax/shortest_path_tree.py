@@ -6,11 +6,15 @@ that source the one of fewest steps. A step always adds a hop, so the pairs of a
 one it came from differ, and following them back ends at a source, on flat ground of cost zero too,
 where "any neighbour that fits" can go round in circles.
 
-*Method.* `tight_steps` marks the tight edges, each weighed once, a row of cells at a time. Cells
-whose pairs are new then pass them on in the order of pairs, from two queues that are in that order:
-the cells given, sorted, and the cells lowered, first in, first out, since a step adds one hop. So a
-cell is lowered at most once a call. The least fixpoint is unique: tiles and their order do not
-change it. Serial. The edge costs are those of `orograph.kernels.relax.tile`.
+*Method.* `tight_steps` marks the tight edges, each weighed once, a row of cells at a time. Those
+along which the distance grows cannot go in circles: `resolve_labels` gives each cell the least pair
+of the cells before it, once these have theirs. It walks back until it meets cells that have, and so
+keeps to cells that lie together. What is left are steps of no cost, and pairs that come later from
+other tiles or along links: then `spread_labels` has cells whose pairs are new pass them on in the
+order of pairs, from two queues that are in that order: the cells given, sorted, and the cells
+lowered, first in, first out, since a step adds one hop. So a cell is lowered at most once a call.
+The least fixpoint is unique: tiles and their order do not change it. Serial. The edge costs are
+those of `orograph.kernels.relax.tile`.
 """
 
 from __future__ import annotations
@@ -48,14 +52,17 @@ CODES = {
 _KIND = np.array(
     [EAST_WEST, NORTH_SOUTH, DIAGONAL, DIAGONAL, TWO_COLUMNS, TWO_COLUMNS, TWO_ROWS, TWO_ROWS]
 )
-# The steps from a cell by the directions of their codes
+# The steps from a cell by the directions of their codes, and for each step the bit of the direction
+# that leads back
 _BY_CODE = np.argsort([CODES[int(dy), int(dx)] for dy, dx in MOVES])
-_CODE = np.array([CODES[int(dy), int(dx)] for dy, dx in MOVES], np.uint8)
+_BIT = np.array([CODES[int(-dy), int(-dx)] - 1 for dy, dx in MOVES])
+STEPS = 0xFFFF  # bit q: a step arrives from where code number q leads
+LEVEL, RESOLVED = 1 << 16, 1 << 17  # one of them costs nothing; the cell's pair is known
 
 
 @compiled
-def _mark(dist, friction, elevation, rules, onward):
-    """Set bit m of a cell where its step by MOVES[m] attains the distance it leads to."""
+def _mark(dist, friction, elevation, rules, steps):
+    """Set the bit of each step that attains the distance of the cell where it arrives."""
     height, width = dist.shape
     f = friction.reshape(-1)
     z = elevation.reshape(-1)
@@ -81,31 +88,122 @@ def _mark(dist, friction, elevation, rules, onward):
             )
             v = dist[y, left : left + count]
             u = dist[y - dy, left + dx : left + dx + count]
-            from_u = onward[y - dy, left + dx : left + dx + count]
-            from_v = onward[y, left : left + count]
-            for x in range(count):
-                if u[x] + ahead[x] == v[x] and v[x] < rules.unreached:
-                    from_u[x] |= np.uint16(1 << (2 * edge))
-            for x in range(count):
-                if v[x] + back[x] == u[x] and u[x] < rules.unreached:
-                    from_v[x] |= np.uint16(2 << (2 * edge))
+            into_u = steps[y - dy, left + dx : left + dx + count]
+            into_v = steps[y, left : left + count]
+            _mark_row(u, ahead, v, rules.unreached, np.uint32(1 << _BIT[2 * edge]), into_v)
+            _mark_row(v, back, u, rules.unreached, np.uint32(1 << _BIT[2 * edge + 1]), into_u)
 
 
 @compiled
-def _spread(onward, reach, pairs, cells, queue):
+def _mark_row(start, cost, end, unreached, bit, steps):
+    level = np.uint32(bit | LEVEL)
+    none = np.uint32(0)
+    for x in range(steps.size):
+        tight = (start[x] + cost[x] == end[x]) & (end[x] < unreached)
+        found = level if start[x] == end[x] else bit
+        steps[x] |= found if tight else none
+
+
+@compiled
+def _resolve(dist, reach, steps, pairs, changed, start, stack):
+    """Give each cell the least pair of those before it; how many are improved.
+
+    Row ``start`` comes first, so that ways back are short. Cells that are to pass their pairs on
+    along steps of no cost are marked as changed.
+    """
+    height, width = dist.shape
+    step_of = steps.reshape(-1)
+    dist_of = dist.reshape(-1)
+    pair_of = pairs.reshape(-1)
+    change_of = changed.reshape(-1)
+    offset = np.empty(_BY_CODE.size, np.int64)
+    for q in range(_BY_CODE.size):
+        offset[q] = MOVES[_BY_CODE[q], 0] * width + MOVES[_BY_CODE[q], 1]
+    # the halo's pairs are the neighbours' business
+    for y in range(height):
+        inside = reach <= y < height - reach
+        for x in range(width):
+            if not inside or x < reach or x >= width - reach:
+                steps[y, x] |= np.uint32(RESOLVED)
+    improved = 0
+    level = False
+    for row in range(reach, height - reach):
+        # rows from the first down, then those above it, up
+        y = row + start - reach
+        if y >= height - reach:
+            y = height - reach - 1 - row + reach
+        for x in range(reach, width - reach):
+            stack[0] = y * width + x
+            top = 0
+            while top >= 0:
+                cell = stack[top]
+                word = np.int64(step_of[cell])
+                if word & RESOLVED:
+                    top -= 1
+                    continue
+                level |= word & LEVEL != 0
+                label = pair_of[2 * cell]
+                hops = pair_of[2 * cell + 1]
+                lower = False
+                ways = word & STEPS
+                while ways:
+                    other = cell + offset[lowest_bit(ways)]
+                    if word & LEVEL and not dist_of[other] < dist_of[cell]:
+                        ways &= ways - 1
+                        continue
+                    if not np.int64(step_of[other]) & RESOLVED:
+                        break
+                    ways &= ways - 1
+                    a = pair_of[2 * other]
+                    b = pair_of[2 * other + 1] + 1
+                    if a < label or (a == label and b < hops):
+                        label = a
+                        hops = b
+                        lower = True
+                if ways:
+                    top += 1
+                    stack[top] = other
+                    continue
+                if lower:
+                    pair_of[2 * cell] = label
+                    pair_of[2 * cell + 1] = hops
+                    improved += 1
+                step_of[cell] = np.uint32(word | RESOLVED)
+                top -= 1
+    if not level:
+        return improved
+    for y in range(reach, height - reach):
+        for x in range(reach, width - reach):
+            cell = y * width + x
+            ways = np.int64(step_of[cell])
+            ways = ways & STEPS if ways & LEVEL else 0
+            while ways:
+                other = cell + offset[lowest_bit(ways)]
+                ways &= ways - 1
+                a = pair_of[2 * other]
+                b = pair_of[2 * other + 1] + 1
+                if a < pair_of[2 * cell] or (a == pair_of[2 * cell] and b < pair_of[2 * cell + 1]):
+                    change_of[other] = True
+    return improved
+
+
+@compiled
+def _spread(steps, reach, pairs, cells, queue):
     """Carry pairs along tight edges until nothing changes; the number of cells improved."""
-    height, width = onward.shape
-    flat = pairs.reshape(-1, 2)
-    steps_of = onward.reshape(-1)
-    both_of = pairs.reshape(-1)
+    height, width = steps.shape
+    # single numbers: a view of a pair would be counted as a reference, each time
+    step_of = steps.reshape(-1)
+    pair_of = pairs.reshape(-1)
+    count = 8 if reach == 1 else 16
     given = 0
     head = 0
     tail = 0
     while given < cells.size or head < tail:
         take = head == tail
         if not take and given < cells.size:
-            a, b = cells[given], queue[head]
-            take = flat[a, 0] < flat[b, 0] or (flat[a, 0] == flat[b, 0] and flat[a, 1] < flat[b, 1])
+            a, b = 2 * cells[given], 2 * queue[head]
+            take = pair_of[a] < pair_of[b]
+            take |= pair_of[a] == pair_of[b] and pair_of[a + 1] < pair_of[b + 1]
         if take:
             cell = cells[given]
             given += 1
@@ -115,64 +213,72 @@ def _spread(onward, reach, pairs, cells, queue):
             if head + AHEAD < tail:
                 # cells of a front are far from one another in memory
                 next_cell = queue[head + AHEAD]
-                prefetch_line(steps_of, next_cell)
                 for row in range(-1, 2):
-                    prefetch_line(both_of, 2 * (next_cell + row * width))
+                    prefetch_line(step_of, next_cell + row * width)
+                    prefetch_line(pair_of, 2 * (next_cell + row * width))
         y = cell // width
         x = cell - y * width
-        label = pairs[y, x, 0]
-        hop = pairs[y, x, 1] + 1
-        steps = np.int64(onward[y, x])
-        while steps:
-            m = lowest_bit(steps)
-            steps &= steps - 1
+        label = pair_of[2 * cell]
+        hop = pair_of[2 * cell + 1] + 1
+        for m in range(count):
             v = y + MOVES[m, 0]
             u = x + MOVES[m, 1]
             if v < reach or v >= height - reach or u < reach or u >= width - reach:
                 continue
-            own = pairs[v, u]
-            if label < own[0] or (label == own[0] and hop < own[1]):
-                own[0] = label
-                own[1] = hop
-                queue[tail] = v * width + u
+            other = v * width + u
+            if not (np.int64(step_of[other]) >> _BIT[m]) & 1:
+                continue
+            own = pair_of[2 * other]
+            if label < own or (label == own and hop < pair_of[2 * other + 1]):
+                pair_of[2 * other] = label
+                pair_of[2 * other + 1] = hop
+                queue[tail] = other
                 tail += 1
     return tail
 
 
 @compiled
-def _directions(onward, reach, pairs, codes):
+def _directions(steps, reach, pairs, linked, codes):
     """For each reached cell the least code by which it may have been reached; sources 0."""
     height, width = codes.shape
-    inward = np.empty(width, np.uint16)  # bit q: a step arrives from where code number q leads
+    stride = steps.shape[1]
+    step_of = steps.reshape(-1)
+    pair_of = pairs.reshape(-1)
     for y in range(height):
-        inward[:] = 0
-        for q in range(_BY_CODE.size):
-            m = _BY_CODE[q]
-            if max(abs(MOVES[m, 0]), abs(MOVES[m, 1])) > reach:
-                continue  # there are no such steps, and it would be beyond the halo
-            left = reach + MOVES[m, 1]
-            onward_there = onward[y + reach + MOVES[m, 0], left : left + width]
-            for x in range(width):
-                inward[x] |= np.uint16(((onward_there[x] >> np.uint16(m ^ 1)) & 1) << q)
         for x in range(width):
-            label = pairs[y + reach, x + reach, 0]
-            hop = pairs[y + reach, x + reach, 1]
-            code = np.uint8(0 if hop == 0 else NO_DIRECTION)
-            steps = np.int64(0 if hop == 0 or label == NOBODY else inward[x])
-            while steps:
-                q = lowest_bit(steps)
-                steps &= steps - 1
-                m = _BY_CODE[q]
+            cell = (y + reach) * stride + x + reach
+            label = pair_of[2 * cell]
+            before = pair_of[2 * cell + 1] - 1
+            code = 0 if before < 0 else NO_DIRECTION
+            ways = np.int64(step_of[cell]) & STEPS
+            if before < 0 or label == NOBODY:
+                ways = np.int64(0)
+            elif ways and not (linked or ways & (ways - 1)):
+                code = lowest_bit(ways) + 1  # there is no other
+                ways = np.int64(0)
+            while ways:
+                q = lowest_bit(ways)
+                ways &= ways - 1
                 # the cell that the step came from lies where the step back leads to
-                there = pairs[y + reach + MOVES[m, 0], x + reach + MOVES[m, 1]]
-                if there[0] == label and there[1] + 1 == hop:
-                    code = _CODE[m]
+                m = _BY_CODE[q]
+                other = cell + MOVES[m, 0] * stride + MOVES[m, 1]
+                if pair_of[2 * other] == label and pair_of[2 * other + 1] == before:
+                    code = q + 1
                     break
             codes[y, x] = code
 
 
-def tight_steps(state: TileState) -> npt.NDArray[np.uint16]:
-    """Return for each cell the steps that attain the distance where they lead: bit m, `MOVES`[m].
+@compiled
+def _labels(pairs, reach, nobody, labels):
+    height, width = labels.shape
+    for y in range(height):
+        for x in range(width):
+            label = pairs[y + reach, x + reach, 0]
+            labels[y, x] = nobody if label == NOBODY else label
+
+
+def tight_steps(state: TileState) -> npt.NDArray[np.uint32]:
+    """Return for each cell the steps that attain its distance, by where they come from.
 
     Parameters
     ----------
@@ -181,16 +287,51 @@ def tight_steps(state: TileState) -> npt.NDArray[np.uint16]:
 
     Returns
     -------
-    (h + 2 r, w + 2 r) uint16
-        One bit for each of up to 16 neighbours.
+    (h + 2 r, w + 2 r) uint32
+        Bit q: a step arrives from where Esri's code q + 1 leads (see `CODES`); ``LEVEL``: one of
+        them costs nothing, or too little to tell.
     """
-    onward = np.zeros(state.dist.shape, np.uint16)
-    _mark(state.dist, state.friction, state.elevation, state.rules, onward)
-    return onward
+    steps = np.zeros(state.dist.shape, np.uint32)
+    _mark(state.dist, state.friction, state.elevation, state.rules, steps)
+    return steps
+
+
+def resolve_labels(
+    state: TileState,
+    steps: npt.NDArray[np.uint32],
+    pairs: npt.NDArray[np.int64],
+    changed: npt.NDArray[np.bool_],
+) -> int:
+    """Bring a tile's pairs (label, hops) to their fixpoint along steps that cost something, once.
+
+    Parameters
+    ----------
+    state : TileState
+        As `tight_steps` took it.
+    steps : (h + 2 r, w + 2 r) uint32
+        What it returned. Changed in place: another call finds nothing to do.
+    pairs, changed
+        As for `spread_labels`, except that cells that have to pass their pairs on along steps of no
+        cost are True afterwards.
+
+    Returns
+    -------
+    int
+        How many cells were improved.
+    """
+    reach = state.rules.reach
+    cells = np.flatnonzero(changed)
+    changed.reshape(-1)[cells] = False
+    start = reach
+    if cells.size:
+        nearest = cells[state.dist.reshape(-1)[cells].argmin()]
+        start = min(max(int(nearest) // changed.shape[1], reach), changed.shape[0] - reach - 1)
+    stack = np.empty(changed.size, np.int64)
+    return int(_resolve(state.dist, reach, steps, pairs, changed, start, stack))
 
 
 def spread_labels(
-    onward: npt.NDArray[np.uint16],
+    steps: npt.NDArray[np.uint32],
     reach: int,
     pairs: npt.NDArray[np.int64],
     changed: npt.NDArray[np.bool_],
@@ -199,8 +340,8 @@ def spread_labels(
 
     Parameters
     ----------
-    onward : (h + 2 r, w + 2 r) uint16
-        The tight steps of the tile.
+    steps : (h + 2 r, w + 2 r) uint32
+        As `tight_steps` returns them.
     reach : int
         r.
     pairs : (h + 2 r, w + 2 r, 2) int64
@@ -218,18 +359,20 @@ def spread_labels(
     labels, hops = pairs.reshape(-1, 2)[cells].T
     cells = cells[np.lexsort((hops, labels))]
     queue = np.empty(changed.size, np.int64)
-    return int(_spread(onward, reach, pairs, cells, queue))
+    return int(_spread(steps, reach, pairs, cells, queue))
 
 
 def back_directions(
-    onward: npt.NDArray[np.uint16], reach: int, pairs: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.uint32], reach: int, pairs: npt.NDArray[np.int64], linked: bool
 ) -> npt.NDArray[np.uint8]:
     """The direction of the first step back to the source, for a tile at rest.
 
     Parameters
     ----------
-    onward, reach, pairs
+    steps, reach, pairs
         As `spread_labels` leaves them.
+    linked : bool
+        Whether a pair may have come along a link, by no step.
 
     Returns
     -------
@@ -238,9 +381,16 @@ def back_directions(
         (two columns east, one row south), then clockwise to 16. ``NO_DIRECTION`` where nothing
         has reached.
     """
-    codes = np.empty(tuple(n - 2 * reach for n in onward.shape), np.uint8)
-    _directions(onward, reach, pairs, codes)
+    codes = np.empty(tuple(n - 2 * reach for n in steps.shape), np.uint8)
+    _directions(steps, reach, pairs, linked, codes)
     return codes
+
+
+def labels_of(pairs: npt.NDArray[np.int64], reach: int, nobody: int) -> npt.NDArray[np.int64]:
+    """Return the labels (h, w) of a tile at rest, ``nobody`` where nothing has reached."""
+    labels = np.empty(tuple(n - 2 * reach for n in pairs.shape[:2]), np.int64)
+    _labels(pairs, reach, nobody, labels)
+    return labels
 
 
 __all__: list[Any] = [
@@ -249,6 +399,8 @@ __all__: list[Any] = [
     "NOBODY",
     "NO_DIRECTION",
     "back_directions",
+    "labels_of",
+    "resolve_labels",
     "spread_labels",
     "tight_steps",
 ]

@@ -15,7 +15,7 @@ import orograph as og
 from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.tiles.arguments import check_path
-from orograph.tiles.store.export import check_file
+from orograph.tiles.store.export import check_file, file_path
 from orograph.tiles.store.publish import check_target
 from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import check_vector_target
@@ -177,7 +177,7 @@ def read_matrix(path: str) -> Any:
 def check_raster_target(out: str, overwrite: bool) -> None:
     """Raise the error that `store_raster` would end in, before anything is computed."""
     if out.lower().endswith((".tif", ".tiff")):
-        check_file(Path(check_path("out", out)), overwrite)
+        check_file(file_path("out", out), overwrite)
     else:
         check_target(open_storage(out, "out"), overwrite)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +33,7 @@ from orograph.dense_paths.on_devices import divide_rows, solve_on_devices
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions, stays_in_memory
 from orograph.execution.run import Progress
 from orograph.kernels.backends import may_use_numba
@@ -75,6 +75,7 @@ def all_pairs(
     resume: bool = ...,
     takeover: bool = ...,
     wait: Literal[True] = ...,
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> xr.Dataset: ...
@@ -96,6 +97,7 @@ def all_pairs(
     resume: bool = ...,
     takeover: bool = ...,
     wait: Literal[False],
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> Run[xr.Dataset]: ...
@@ -116,6 +118,7 @@ def all_pairs(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -153,9 +156,10 @@ def all_pairs(
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, takeover, wait, backend, client
+    out, overwrite, resume, takeover, wait, compute, backend, client
         As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
-        be larger than memory. ``dijkstra`` has no CUDA kernel.
+        be larger than memory. ``dijkstra`` has no CUDA kernel. With ``sources`` ``compute=False``
+        needs ``out``.
 
     Returns
     -------
@@ -203,7 +207,7 @@ def all_pairs(
     negative_cycles = check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
     predecessors = check_flag("predecessors", predecessors)
     options = RunOptions(
-        tile, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+        *(tile, out, overwrite, resume, client, backend, None, takeover, wait, compute)
     )
     if options.out is not None:
         refuse_overlap(None, options.out, graph)
@@ -212,8 +216,7 @@ def all_pairs(
         from orograph.dense_paths.rows import RowsOfPairs
 
         rows = RowsOfPairs(graph, labels, dtype, no_edge, predecessors, method, negative_cycles)
-        run = rows.run(sources, options)
-        return run.result() if options.wait else run
+        return rows.run(sources, options)
     matrix = open_edges(graph, dtype, no_edge)
     masked = None
     if negative_cycles == "mask":
@@ -230,8 +233,7 @@ def all_pairs(
         refuse_large_table(matrix, predecessors)
     layout = Layout(side, side)
     job = MatrixJob((), shape, layout, chosen, matrix, method, predecessors, labels, masked)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)
 
 
 def usual_tile(n: int, method: str) -> int:
@@ -302,8 +304,8 @@ class MatrixJob(DatasetJob):
         return (distance, predecessor) if self.traced else (distance,)
 
     @property
-    def attributes(self) -> dict[str, Any]:
-        """The attributes of the result."""
+    def known_attributes(self) -> dict[str, Any]:
+        """The attributes of the result, all of them."""
         return {
             "method": self.method,
             "tile": self.layout.tile,
@@ -316,17 +318,23 @@ class MatrixJob(DatasetJob):
         stats = self.matrix.statistics
         return {
             "operation": "all-pairs",
-            **self.attributes,
+            **self.known_attributes,
             "dtype": str(self.matrix.dtype),
             "predecessors": self.traced,
             "input": [stats.least, stats.greatest, stats.checksum],
         }
 
     def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
-        """Return the arrays under the vertices' labels, with the pairs masked that are to be."""
+        """Return the arrays with the pairs masked that are to be."""
         if self.masked is not None:
             self.masked.apply(**sink.arrays)
-        found = super().collect(engine, sink, attributes)
+        return super().collect(engine, sink, attributes)
+
+    def dataset(
+        self, arrays: Mapping[str, Any], columns: Mapping[str, Any], attributes: Mapping[str, Any]
+    ) -> xr.Dataset:
+        """Return the arrays under the vertices' labels."""
+        found = super().dataset(arrays, columns, attributes)
         if self.labels is None:
             return found
         return found.assign_coords(source=self.labels, target=self.labels)
@@ -385,7 +393,7 @@ class _MatrixEngine:
         if isinstance(work, Sources):
             work.begin(matrix)
             from_sources(steps)
-            return self.job.attributes
+            return self.job.known_attributes
         whole = work.whole_generation(work.count + 64) >= 0
         here = replace(work, context=replace(work.context, cancelled=cancelled))
         shares = []
@@ -408,7 +416,7 @@ class _MatrixEngine:
             steps.count_one()
         else:
             write(steps, generation)
-        return self.job.attributes
+        return self.job.known_attributes
 
     def table(self) -> Table:
         """There is none."""

@@ -37,8 +37,8 @@ class RowsOfPairs:
     method: str
     negative_cycles: str
 
-    def run(self, sources: Any, options: RunOptions) -> Run[xr.Dataset]:
-        """Start the searches from the sources."""
+    def run(self, sources: Any, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
+        """Return the result of the searches from the sources, or their run."""
         if self.negative_cycles != "raise":
             raise InputError("negative_cycles: 'mask' is for all rows; leave sources= away")
         check_choice("method", self.method, METHODS)

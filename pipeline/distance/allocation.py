@@ -32,6 +32,8 @@ from orograph.kernels.relax.shortest_path_tree import (
     NO_DIRECTION,
     NOBODY,
     back_directions,
+    labels_of,
+    resolve_labels,
     spread_labels,
     tight_steps,
 )
@@ -72,8 +74,12 @@ class State:
     tile: TileState
     pairs: npt.NDArray[np.int64]
     changed: npt.NDArray[np.bool_]
-    onward: npt.NDArray[np.uint16]
+    steps: npt.NDArray[np.uint32]
     """The steps that attain the distances."""
+    resolved: bool = False
+    """Whether labels have been carried along them once."""
+    reached: int = -1
+    """How many cells have a label; -1 before they are counted."""
     links: LinkSteps | None = None
 
     @property
@@ -139,7 +145,10 @@ class AllocationProblem:
         window = place.window
         y, x = frame.y - window.y + reach, frame.x - window.x + reach
         known = tile.dist[y : y + frame.height, x : x + frame.width]
-        np.copyto(known, cost, where=(cost >= 0), casting="unsafe")
+        if cost.dtype.kind == "f":
+            np.fmin(known, cost, out=known)  # NaN where there is none
+        else:
+            np.copyto(known, cost, where=cost >= 0)
         pairs = np.full((*tile.dist.shape, 2), NOBODY)
         changed = np.zeros(tile.dist.shape, np.bool_)
         rows, columns, values, own = self._sources_in(window, frame, surface)
@@ -209,12 +218,17 @@ class AllocationProblem:
         news = None
         if state.links is not None and links is not None:
             news = state.links.news(links.sent)
-        reached = int(np.count_nonzero(labels < NOBODY))
-        return Visit(math.inf, outward, border, settled, reached, links=news)
+        if settled or state.reached < 0:
+            state.reached = int(np.count_nonzero(labels < NOBODY))
+        return Visit(math.inf, outward, border, settled, state.reached, links=news)
 
     def _spread(self, state: State) -> int:
         """Carry labels to their fixpoint within the tile; return how many cells were improved."""
-        return spread_labels(state.onward, self.halo_width, state.pairs, state.changed)
+        settled = 0
+        if not state.resolved:
+            state.resolved = True
+            settled = resolve_labels(state.tile, state.steps, state.pairs, state.changed)
+        return settled + spread_labels(state.steps, self.halo_width, state.pairs, state.changed)
 
     def pack(self, state: State) -> Any:
         """Labels and hops; distances are read again."""
@@ -226,7 +240,7 @@ class AllocationProblem:
 
     def size(self, state: State) -> int:
         """Bytes of a state."""
-        arrays = state.tile.dist, state.pairs, state.changed, state.onward
+        arrays = state.tile.dist, state.pairs, state.changed, state.steps
         return (
             sum(array.nbytes for array in arrays)
             + state.tile.friction.nbytes
@@ -241,13 +255,13 @@ class AllocationProblem:
         """Return the outputs of a converged tile."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
-            codes = back_directions(state.onward, self.halo_width, state.pairs)
+            linked = state.links is not None
+            codes = back_directions(state.steps, self.halo_width, state.pairs, linked)
             outputs[BACK_DIRECTION.name] = codes
             if state.links is not None:
                 outputs[BACK_LINK.name] = state.links.mark(codes)
         if ALLOCATION.name in self.wanted:
-            labels = inner_of(state.labels, self.halo_width)
-            outputs[ALLOCATION.name] = np.where(labels == NOBODY, NO_SOURCE, labels)
+            outputs[ALLOCATION.name] = labels_of(state.pairs, self.halo_width, NO_SOURCE)
         return outputs, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
@@ -386,6 +400,11 @@ class DistanceAndAllocation:
     def outputs(self) -> tuple[Variable, ...]:
         """What is written by both."""
         return self.distance.outputs + self.allocation.outputs
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return self.distance.known_attributes
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy.typing as npt
 
+from orograph.engines.frontier.field import level_on_workers
 from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Plan, limit_of_worker, open_grid
+from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 STATE_BYTES = 16  # of a cell in the state of a tile: its distance, and its friction as one
@@ -47,6 +49,8 @@ def _estimate(
 ) -> Plan:
     """Return what the frontier takes at the least: each tile visited once, by a task a shard.
 
+    Tiles are joined as workers of a cluster join them.
+
     A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
     more on disk: more memory saves reading and is not needed.
     """
@@ -57,10 +61,12 @@ def _estimate(
     states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * STATE_BYTES
     kept = min(limit // 2, states)
     reading = 2 * grid.dtype.itemsize + 48
-    working = grid.tile_cells * reading + grid.shard_cells * 3 * itemsize
+    level = level_on_workers(grid.tree, grid.shard_level, workers, limit)
+    tile_cells = grid.tree.window(Node(level, 0)).size
+    working = tile_cells * reading + grid.shard_cells * 3 * itemsize
     if kept == states:
         # that of the tile that is visited is among them, and writing gives back more than it takes
-        working = grid.tile_cells * (reading - STATE_BYTES)
+        working = tile_cells * (reading - STATE_BYTES)
     return Plan(
         operation=operation,
         shape=grid.shape,

@@ -171,10 +171,8 @@ def hop_distance(
             of_rasters,
             snap=bool(snap),
             connectivity=connectivity != 8,
-            compute=not options.compute,
         )
-        run = hops_run(mask, sources, max_hops, predecessors, options)
-        return run.result() if options.wait else run
+        return hops_run(mask, sources, max_hops, predecessors, options)
     refuse_arguments("a raster", {}, predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"

@@ -319,6 +319,11 @@ class Distance:
                 f"{window.y + row + dy}, column {window.x + column + dx}{heights}; {NEXT_STEP}"
             )
 
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return self.attributes({})
+
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the arguments, and the numbers of cells reached, unreached and impassable."""
         dx, dy = self.lengths[:2, 0].tolist()
@@ -343,7 +348,8 @@ def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = Fa
     those of the rasters. ``neighbours``: the run has several tiles, and so kernels for borders.
     """
     window = Window(0, 0, 4, 4)
-    frame = Window(0, 0, 6, 6) if neighbours else window
+    side = 4 + problem.halo_width
+    frame = Window(0, 0, side, side) if neighbours else window
     place = Place(Node(0, 0), window, Sides(False, False, False, False), frame.shape)
     cells = [np.ones(frame.shape, dtype) for dtype in dtypes]
     problem.check(cells, frame)

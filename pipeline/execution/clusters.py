@@ -200,6 +200,26 @@ def check_client(client: Any) -> None:
         raise InputError(f"client: {shown(client)} is closed; pass one that is open")
 
 
+def threads_of_workers(client: Client) -> int:
+    """Return how many threads all workers of a cluster have."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return sum(int(worker["nthreads"]) for worker in workers)
+
+
+def memory_of_worker(client: Client | None) -> int:
+    """Return the bytes that the least worker of a cluster may use, or one that would start here."""
+    from dask.system import CPU_COUNT
+    from distributed.system import MEMORY_LIMIT
+
+    if client is not None:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        # 0 stands for no limit but the machine's
+        limits = [int(worker["memory_limit"]) or MEMORY_LIMIT for worker in workers]
+        if limits:
+            return min(limits)
+    return MEMORY_LIMIT // CPU_COUNT
+
+
 def current_client() -> Client | None:
     """Return the client that is active in this session, or None.
 

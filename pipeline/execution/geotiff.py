@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from orograph.tiles.errors import InputError
 from orograph.tiles.files import sync_file
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.export import check_file, to_geotiff
+from orograph.tiles.store.export import check_copy, check_file, to_geotiff
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import mark_complete, partial_path
 from orograph.tiles.store.storage import Storage, local_path
@@ -108,6 +108,7 @@ def _write_optimised(source: Path, path: Path) -> None:
     form = {"COMPRESS": "DEFLATE", "PREDICTOR": "YES", "BIGTIFF": "IF_SAFER",
             "OVERVIEW_RESAMPLING": "NEAREST", "NUM_THREADS": "ALL_CPUS"}  # fmt: skip
     rasterio.shutil.copy(source, path, driver="COG", **form)
+    check_copy(path, source)
     sync_file(path)
 
 

@@ -132,6 +132,11 @@ class DatasetJob(Job[xr.Dataset]):
         return ArraySink({v.name: np.empty(self.shape, v.dtype) for v in self.outputs})
 
     @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that the arguments decide, so that they are known before."""
+        return {}
+
+    @property
     def has_table(self) -> bool:
         """Whether the result has columns too, as long as only the engine knows."""
         return False
@@ -207,6 +212,11 @@ class RasterJob(DatasetJob):
         """What the problem writes."""
         outputs: tuple[Variable, ...] = self.problem.outputs
         return outputs
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Those that the problem knows."""
+        return dict(getattr(self.problem, "known_attributes", {}))
 
     @property
     def has_table(self) -> bool:

@@ -23,7 +23,7 @@ from orograph import __version__
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
-from orograph.execution.clusters import LateClient
+from orograph.execution.clusters import LateClient, memory_of_worker, threads_of_workers
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.geotiff import check_place, file_target
@@ -107,6 +107,9 @@ def begin(job: Job[T], options: RunOptions) -> T | Run[T]:
 def _later(job: Job[Any], options: RunOptions) -> Any:
     """Return a Delayed that writes ``out``, or a Dataset of Dask arrays that all wait for one run.
 
+    Of a job whose result is no store it is a Delayed of that. Attributes of the Dataset are those
+    that are known beforehand: what counts cells is not.
+
     Raises
     ------
     InputError
@@ -128,7 +131,14 @@ def _later(job: Job[Any], options: RunOptions) -> Any:
         if file_target(job, options) is None:
             check_target(open_storage(options.out), options.overwrite or options.resume)
         return result
-    if not isinstance(job, DatasetJob) or job.has_table:
+    if not job.stored:
+        return result
+    if not isinstance(job, DatasetJob) or not job.outputs:
+        raise InputError(
+            "compute: False, but the result is a table, which is made in one piece; give a store, "
+            "such as out='x.zarr'"
+        )
+    if job.has_table:
         raise InputError(
             "compute: False, but the result has a table, whose length is known at the end alone; "
             "leave the table out of outputs=, or give a store, such as out='x.zarr'"
@@ -137,7 +147,7 @@ def _later(job: Job[Any], options: RunOptions) -> Any:
         v.name: da.from_delayed(result[v.name].data, job.shape, v.dtype).rechunk(job.layout.shard)
         for v in job.outputs
     }
-    return job.dataset(arrays, {}, {})
+    return job.dataset(arrays, {}, job.known_attributes)
 
 
 def _run_in_task(job: Job[T], options: RunOptions) -> T:
@@ -270,6 +280,8 @@ def _on_disk(
             0 if client else thread_count(),
             None if client else cancelled,
             gpus=0 if may_use_numba(backend) else _workers(client),
+            cluster_threads=threads_of_workers(client) if client else 0,
+            worker_memory=memory_of_worker(client) if client else 0,
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)

@@ -29,7 +29,7 @@ _OF_EDGE_LISTS = {
 }
 
 
-def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dataset]:
+def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     """Start the components of a graph: ``labels`` (vertex), ``component_size`` (component).
 
     Components are numbered from 1 by their first vertex in the source.
@@ -37,6 +37,7 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> Run[xr.Dat
     from orograph.components import METHODS
 
     check_choice("method", method, METHODS)
+    graph = graph.joined()
     graph.need_both_ways("connected components")
     chosen = choose_backend("graph_components", (), options)
 

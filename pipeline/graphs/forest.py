@@ -13,6 +13,7 @@ from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import Columns, graph_run, sweep_run
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.graph.forest import mark_edges
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from orograph.execution.run import Run
 
 
-def forest_run(graph: Graph, options: RunOptions) -> Run[xr.Dataset]:
+def forest_run(graph: Graph, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     """Start the forest of a graph: ``in_forest`` (edge), bool.
 
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
+    graph = graph.joined()
     graph.need_both_ways("a minimum spanning forest")
     chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), options)
 
@@ -36,8 +38,8 @@ def forest_run(graph: Graph, options: RunOptions) -> Run[xr.Dataset]:
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         arcs = get_backend(backend).graph_forest(*graph.rows, graph.edge_both_ways)
         in_forest = np.zeros(graph.edge_count, np.bool_)
-        in_forest[graph.edge_both_ways[arcs]] = True
-        total = total_weight(graph.rows.weight[arcs])
+        mark_edges(graph.edge_both_ways, arcs, in_forest)
+        total = total_weight(graph.rows.weight.take(arcs))
         return forest_attributes(graph, arcs.size, total), {"in_forest": (("edge",), in_forest)}
 
     return graph_run(graph, "graph-forest", {}, chosen, options, solve)
@@ -57,5 +59,7 @@ def total_weight(weight: npt.NDArray[Any]) -> float:
     """Return the exact sum of weights, rounded once."""
     if weight.dtype.kind == "f":
         return exact_float(exact_sum(weight))
+    if weight.itemsize < 8:
+        return float(weight.sum(dtype=np.int64))
     high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)
     return float((int(high.sum()) << 30) + int(low.sum(dtype=np.int64)))

@@ -26,8 +26,9 @@ NO_VERTEX = -9999
 
 def hops_run(
     graph: Graph, sources: Any, most: int | None, traced: bool, options: RunOptions
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start the hops from the nearest of some vertices: ``hops`` (vertex)[, ``predecessor``]."""
+    graph = graph.joined()
     starts = graph.vertices(sources, "sources")
     chosen = choose_backend("graph_hops", (), options)
     limit = graph.vertex_count if most is None else int(most)
@@ -35,7 +36,8 @@ def hops_run(
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         found = get_backend(backend).graph_hops(graph.rows, starts, limit)
-        columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), found[graph.stored])}
+        hops = np.take(found, graph.stored, mode="clip")  # without a copy
+        columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), hops)}
         if traced:
             before = np.full(found.size, NO_VERTEX, np.int64)
             level_predecessors(*graph.rows[:2], graph.position, found, before)

@@ -14,12 +14,14 @@ from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import xarray as xr
+from xarray.indexes import PandasIndex
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Engine, Table
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress, Run
 from orograph.graphs.parts import GraphParts
@@ -87,12 +89,14 @@ class GraphJob(DatasetJob):
             )
         }
         labels = self.graph.ids
+        named = {}
         for name in ("vertex", "source", "target"):
-            if name in variables and labels.dtype.kind not in "iu":  # they are places so far
-                variables[name] = (name,), labels[variables[name][1]]
-        coordinates = {name: variables[name] for name in ("vertex", *self.graph.coordinates)
-                       if name in variables}  # fmt: skip
-        return xr.Dataset(variables, attrs=attributes).set_coords(list(coordinates))
+            if name in variables:
+                _, named[name] = variables.pop(name)
+                if labels.dtype.kind not in "iu":  # they are places so far
+                    named[name] = labels[named[name]]
+        known = {name: variables.pop(name) for name in self.graph.coordinates if name in variables}
+        return xr.Dataset(variables, _coordinates(named, known), attributes)
 
     def open(self, out: Any) -> xr.Dataset:
         """Open the dataset lazily."""
@@ -130,11 +134,22 @@ class WholeGraph:
         return {}  # no task has need of it
 
 
+def _coordinates(named: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
+    """Return coordinates with an index of each of some dimensions, which are not copied."""
+    variables, indexes = dict(others), {}
+    for name, labels in named.items():
+        view = labels.view()
+        view.setflags(write=False)
+        indexes[name] = PandasIndex(pd.Index(view, dtype=view.dtype, copy=False), name)
+        variables |= indexes[name].create_variables()
+    return xr.Coordinates(variables, indexes)
+
+
 def _checksum(values: Any) -> int:
     """Return the checksum of an array in memory or stored, which is read a piece at a time."""
     total = 0
-    for begin in range(0, values.shape[0], PIECE):
-        total = crc32(np.ascontiguousarray(values[begin : begin + PIECE]).data, total)
+    for first in range(0, values.shape[0], PIECE):
+        total = crc32(np.ascontiguousarray(values[first : first + PIECE]).data, total)
     return total
 
 
@@ -145,7 +160,7 @@ def graph_run(
     backend: str,
     options: RunOptions,
     solve: Callable[[str], tuple[dict[str, Any], Columns]],
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start an operation on a graph; ``solve`` is called with the backend and does it all."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -156,7 +171,7 @@ def graph_run(
 
 def sweep_run(
     graph: Graph, problem: Any, parameters: Mapping[str, Any], options: RunOptions
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start a problem of the quadtree sweep on the parts of a graph."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -174,7 +189,7 @@ def parts_run(
     problem: Any,
     engine: Callable[..., Engine],
     rasters: tuple[Any, ...],
-) -> Run[xr.Dataset]:
+) -> xr.Dataset | Run[xr.Dataset]:
     """Start a problem of the frontier engine on the parts of a graph, in a grid of one column."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
@@ -184,10 +199,10 @@ def parts_run(
     return _start(replace(job, shape=(graph.part_count, 1)), options)
 
 
-def _start(job: GraphJob, options: RunOptions) -> Run[xr.Dataset]:
+def _start(job: GraphJob, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
     if options.out is not None:
         refuse_overlap(None, options.out, job.graph)
-    return launch(job, options)
+    return begin(job, options)
 
 
 def _job(

@@ -64,6 +64,7 @@ def shortest_paths(
     resume: bool = ...,
     takeover: bool = ...,
     wait: Literal[True] = ...,
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> xr.Dataset: ...
@@ -83,6 +84,7 @@ def shortest_paths(
     resume: bool = ...,
     takeover: bool = ...,
     wait: Literal[False],
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> Run[xr.Dataset]: ...
@@ -101,6 +103,7 @@ def shortest_paths(
     resume: bool = False,
     takeover: bool = False,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> xr.Dataset | Run[xr.Dataset]:
@@ -122,8 +125,8 @@ def shortest_paths(
         Vertices farther away stay unreached.
     predecessors : bool
         Return the vertex before the last on each path too.
-    out, overwrite, resume, takeover, wait, backend, client
-        As of `minimum_spanning_forest`.
+    out, overwrite, resume, takeover, wait, compute, backend, client
+        As of `minimum_spanning_forest`; ``compute=False`` needs ``out``.
 
     Returns
     -------
@@ -168,7 +171,7 @@ def shortest_paths(
     >>> paths["predecessor"].values
     array([[-9999,     2,     0]])
     """
-    check_graph(graph)
+    graph = check_graph(graph).joined()
     check_choice("method", method, METHODS)
     if strategy is not None:
         check_choice("strategy", strategy, STRATEGIES)
@@ -179,7 +182,7 @@ def shortest_paths(
     max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
     options = RunOptions(
-        None, out, overwrite, resume, client, backend, takeover=takeover, wait=wait
+        *(None, out, overwrite, resume, client, backend, None, takeover, wait, compute)
     )
     method = choose_method(graph, method, options)
     chosen = choose_backend(STAGES[method], (), options)
@@ -201,10 +204,8 @@ def shortest_paths(
             bucket_width(graph), search.most, links_between(graph), chosen,
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
-        run = parts_run(graph, parameters, options, problem, PathFrontier, rows)
-    else:
-        run = graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
-    return run.result() if options.wait else run
+        return parts_run(graph, parameters, options, problem, PathFrontier, rows)
+    return graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
 
 
 STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}

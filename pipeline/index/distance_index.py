@@ -18,7 +18,7 @@ from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
 from orograph.index.build import index_job
@@ -136,6 +136,7 @@ class DistanceIndex:
         resume: bool = ...,
         takeover: bool = ...,
         wait: Literal[True] = ...,
+        compute: bool = ...,
         backend: str | None = ...,
         client: Client | None = ...,
     ) -> DistanceIndex: ...
@@ -164,6 +165,7 @@ class DistanceIndex:
         resume: bool = ...,
         takeover: bool = ...,
         wait: Literal[False],
+        compute: bool = ...,
         backend: str | None = ...,
         client: Client | None = ...,
     ) -> Run[DistanceIndex]: ...
@@ -191,6 +193,7 @@ class DistanceIndex:
         resume: bool = False,
         takeover: bool = False,
         wait: bool = True,
+        compute: bool = True,
         backend: str | None = None,
         client: Client | None = None,
     ) -> DistanceIndex | Run[DistanceIndex]:
@@ -214,8 +217,9 @@ class DistanceIndex:
             same; see the notes for what it saves and costs.
         memory : int
             Bytes of matrices that questions may keep in memory.
-        overwrite, resume, takeover, wait, backend, client
-            As of `minimum_spanning_forest`.
+        overwrite, resume, takeover, wait, compute, backend, client
+            As of `minimum_spanning_forest`. ``compute=False`` returns a `dask.delayed.Delayed`
+            that builds it.
 
         Returns
         -------
@@ -254,6 +258,7 @@ class DistanceIndex:
             backend,
             takeover=takeover,
             wait=wait,
+            compute=compute,
         )
         wanted = wanted_index(
             friction,
@@ -276,8 +281,7 @@ class DistanceIndex:
         found = where_to_work(wanted.rasters, options)
         client = None if isinstance(found, LateClient) else found
         job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
-        run = launch(job, options)
-        return run.result() if options.wait else run
+        return begin(job, options)
 
     @classmethod
     def open(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.execution.clusters import current_client
+from orograph.execution.clusters import current_client, memory_of_worker
 from orograph.execution.feedback import compilations
 from orograph.execution.options import run_layout
 from orograph.plotting import html
@@ -356,17 +356,18 @@ class Grid:
     @property
     def shards(self) -> int:
         """How many there are."""
-        return self.tree.count(self._shard_level)
+        return self.tree.count(self.shard_level)
 
     @property
-    def _shard_level(self) -> int:
+    def shard_level(self) -> int:
+        """Level of the tree whose nodes are shards."""
         return (self.layout.shard // self.layout.tile).bit_length() - 1
 
     @property
     def tasks_of_sweep(self) -> int:
         """Tasks of an upward and a downward sweep over the quadtree."""
         tree = self.tree
-        above = sum(tree.count(n) for n in range(self._shard_level + 1, tree.root.level + 1))
+        above = sum(tree.count(n) for n in range(self.shard_level + 1, tree.root.level + 1))
         return 2 * self.shards + 2 * above + 1
 
 
@@ -405,7 +406,7 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 def limit_of_worker(memory_limit: int | str | None) -> int:
     """Return the bytes that a worker may use: those that a user has named, or the usual ones."""
-    return _memory_of_a_worker() if memory_limit is None else _bytes_of(memory_limit)
+    return memory_of_worker(current_client()) if memory_limit is None else _bytes_of(memory_limit)
 
 
 def _bytes_of(memory_limit: int | str) -> int:
@@ -422,18 +423,3 @@ def _bytes_of(memory_limit: int | str) -> int:
             "'4 GiB'"
         )
     return limit
-
-
-def _memory_of_a_worker() -> int:
-    """Return the memory of a worker of the active cluster, or of one that would start here."""
-    from dask.system import CPU_COUNT
-    from distributed.system import MEMORY_LIMIT
-
-    client = current_client()
-    if client is not None:
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        # 0 stands for no limit but the machine's
-        limits = [worker["memory_limit"] or MEMORY_LIMIT for worker in workers]
-        if limits:
-            return min(limits)
-    return MEMORY_LIMIT // CPU_COUNT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from orograph.distance.sources import snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
-from orograph.execution.launch import launch
+from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress, Run
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
@@ -105,6 +105,7 @@ def st_connected(
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[True] = ...,
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> Reach: ...
@@ -126,6 +127,7 @@ def st_connected(
     tile: int | None = ...,
     shard: int | None = ...,
     wait: Literal[False],
+    compute: bool = ...,
     backend: str | None = ...,
     client: Client | None = ...,
 ) -> Run[Reach]: ...
@@ -146,6 +148,7 @@ def st_connected(
     tile: int | None = None,
     shard: int | None = None,
     wait: bool = True,
+    compute: bool = True,
     backend: str | None = None,
     client: Client | None = None,
 ) -> Reach | Run[Reach]:
@@ -174,8 +177,9 @@ def st_connected(
         The value of nodata cells of the mask, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, wait, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet.
+    tile, shard, wait, compute, backend, client
+        As for `minimum_spanning_forest`; there is no CUDA kernel yet. ``compute=False`` returns a
+        `dask.delayed.Delayed` of the answer.
 
     Returns
     -------
@@ -222,7 +226,9 @@ def st_connected(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     hops, path = check_flag("hops", hops), check_flag("path", path)
-    options = RunOptions(tile, client=client, backend=backend, shard=shard, wait=wait)
+    options = RunOptions(
+        tile, client=client, backend=backend, shard=shard, wait=wait, compute=compute
+    )
     if isinstance(mask, Graph):
         of_rasters = {
             "nodata": nodata,
@@ -240,8 +246,7 @@ def st_connected(
     layout = run_layout(raster.shape, side, shard)
     with_path = hops and path
     job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
-    run = launch(job, options)
-    return run.result() if options.wait else run
+    return begin(job, options)
 
 
 def _of_graph(
@@ -260,6 +265,10 @@ def _of_graph(
         paths = ways if hops and path else None
         return Reach(counts >= 0, counts if hops else None, paths, searched)
 
+    if not options.compute:
+        from dask.delayed import delayed
+
+        return cast("Reach", delayed(answer, pure=False)())
     return answer() if options.wait else Run(answer, lambda: None, Event(), None)
 
 
@@ -275,8 +284,8 @@ class ReachJob(Job[Reach]):
     stored = False
 
     def identity(self) -> dict[str, Any]:
-        """Return nothing: no other run goes on with this one."""
-        return {}
+        """Return the operation alone: no other run goes on with this one."""
+        return {"operation": "st-connected"}
 
     def warm_up(self) -> None:
         """Leave it to the search, which compiles what the pairs need."""

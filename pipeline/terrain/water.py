@@ -83,11 +83,16 @@ class WaterLevel(BasinTree):
             cells = np.flatnonzero(marked & (labels > 0))
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Attributes of the result that are known before the work."""
+        return {"connectivity": self.connectivity}
+
     def root(self, summary: Summary) -> tuple[Levels, dict[str, Any]]:
         """Return the level of the outside, which is below all heights."""
         count = summary.pits.cell.size
         levels = Levels(np.zeros(count, np.uint64), np.ones(count, np.bool_), summary.pits)
-        return levels, {"connectivity": self.connectivity}
+        return levels, self.known_attributes
 
     def down(
         self, place: Place, saved: MergeState, message: Levels, children: Sequence[Place]

@@ -41,11 +41,11 @@ MAX_SHARED = 227 * 1024  # of a Hopper; others have less
 STACK = 64 * 1024
 
 FLAGS = (
-    *("-x", "c++", "-std=gnu++17", "-O2", "-g1", "-fPIC", "-shared", "-fvisibility=hidden"),
+    *("-x", "c++", "-std=gnu++17", "-Og", "-fPIC", "-shared", "-fvisibility=hidden"),
     *("-ffp-contract=off", "-fno-strict-aliasing", "-fno-extern-tls-init", "-w"),
     *("-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"),  # some compilers' default: the same with all
 )
-RACES = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-O1")
+RACES = ("-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-O1", "-g1")
 
 KERNEL = re.compile(
     r'extern\s+"C"\s+__global__\s+(?:void\s+)?'

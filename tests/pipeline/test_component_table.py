@@ -64,9 +64,16 @@ def test_without_a_crs_areas_say_so() -> None:
         assert "class" not in table
 
 
+def test_components_are_counted_where_no_attribute_says_how_many() -> None:
+    result = og.connected_components(cover())
+    bare = result.assign_attrs()
+    del bare.attrs["component_count"]
+    assert og.component_table(bare).equals(og.component_table(result))
+
+
 def test_what_is_no_table_of_components_is_refused() -> None:
     result = og.connected_components(cover())
-    with pytest.raises(og.InputError, match="result: it has no labels, or no attribute component_"):
-        og.component_table(result[["labels"]].drop_attrs())
+    with pytest.raises(og.InputError, match="result: it has no labels; give what "):
+        og.component_table(result.rename(labels="numbers"))
     with pytest.raises(og.InputError, match=r"classes: 36 x 41 cells, but"):
         og.component_table(result, cover()[:-1])

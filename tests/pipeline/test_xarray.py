@@ -226,6 +226,25 @@ def test_one_raster_goes_into_a_geotiff(result: xr.Dataset, tmp_path: Path) -> N
     assert np.array_equal(labels["component_size"], expected["component_size"])
 
 
+def test_a_file_that_is_laid_out_anew_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import rasterio.shutil
+
+    copy = rasterio.shutil.copy
+
+    def poorer(source: Path, path: Path, **form: Any) -> None:
+        with rasterio.open(source, "r+") as written:
+            written.write(np.full((1, 5, 5), 7.0), window=((3, 8), (3, 8)))
+        copy(source, path, **form)
+        og.to_geotiff(og.cost_distance(heights(), START)["cost"], source, overwrite=True)
+
+    monkeypatch.setattr(rasterio.shutil, "copy", poorer)
+    with pytest.raises(og.StorageFullError, match="does not read back as it was written"):
+        og.cost_distance(heights(), START, out=tmp_path / "cost.tif", tile=8)
+    assert not (tmp_path / "cost.tif").exists()
+
+
 def open_raster_window(path: Path) -> Any:
     from orograph.tiles.grid.window import Window
 

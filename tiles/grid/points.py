@@ -120,16 +120,26 @@ def cells_of(
     InputError
         If points lie outside the grid; the message lists the first few.
     """
-    columns = _nearest(points[:, 0], place.x, shape[1])
-    rows = _nearest(points[:, 1], place.y, shape[0])
+    rows, columns = _cells(points, place, shape)
     outside = (rows < 0) | (columns < 0)
     if outside.any():
         listed = _list_points(points, np.flatnonzero(outside))
+        swapped = _cells(points[outside, ::-1], place, shape)
+        hint = "are they in its coordinate system?"
+        if min(index.min() for index in swapped) >= 0:
+            hint = "as (y, x) they would be inside: give x first, the longitude before the latitude"
         raise InputError(
-            f"{name}: {listed} outside the grid, which spans {_span(place.x, shape[1], 'x')} and "
-            f"{_span(place.y, shape[0], 'y')}; are they in its coordinate system?"
+            f"{name}: {listed} outside the grid, whose cells span "
+            f"{_span(place.x, shape[1], 'x')} and {_span(place.y, shape[0], 'y')}; {hint}"
         )
     return rows, columns
+
+
+def _cells(
+    points: Coordinates, place: Georeference, shape: tuple[int, int]
+) -> tuple[Indices, Indices]:
+    """Return the rows and columns of points, -1 for what lies outside."""
+    return _nearest(points[:, 1], place.y, shape[0]), _nearest(points[:, 0], place.x, shape[1])
 
 
 def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Georeference) -> Any:
@@ -226,20 +236,31 @@ def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indi
     ascending = centres[::-1] if descending else centres
     middles = (ascending[1:] + ascending[:-1]) / 2
     index = np.searchsorted(middles, values, side="right").astype(np.int64)
-    low = ascending[0] - (ascending[1] - ascending[0]) / 2
-    high = ascending[-1] + (ascending[-1] - ascending[-2]) / 2
+    low, high = _edges(ascending)
     index = length - 1 - index if descending else index
     return np.where((values >= low) & (values <= high), index, -1)
 
 
+def _edges(ascending: Coordinates) -> tuple[float, float]:
+    """Return where the first of some cells begins and where the last ends, given their centres."""
+    low = ascending[0] - (ascending[1] - ascending[0]) / 2
+    high = ascending[-1] + (ascending[-1] - ascending[-2]) / 2
+    return float(low), float(high)
+
+
 def _span(axis: Coordinates | None, length: int, name: str) -> str:
-    first, last = (0, length - 1) if axis is None else sorted((float(axis[0]), float(axis[-1])))
-    return f"{name} = {first:g} to {last:g}"
+    centres = np.arange(length, dtype=np.float64) if axis is None else np.sort(axis)
+    if length == 1:
+        half = 0.5 if axis is None else np.inf
+        return f"{name} = {centres[0] - half:.10g} to {centres[0] + half:.10g}"
+    low, high = _edges(centres)
+    return f"{name} = {low:.10g} to {high:.10g}"
 
 
 def _list_points(points: Coordinates, which: npt.NDArray[Any]) -> str:
     shown = ", ".join(
-        f"point {i} (x={points[i, 0]:g}, y={points[i, 1]:g})" for i in which[:MOST_LISTED].tolist()
+        "point {} (x={:.10g}, y={:.10g})".format(i, *points[i])
+        for i in which[:MOST_LISTED].tolist()
     )
     more = f" and {which.size - MOST_LISTED} more" if which.size > MOST_LISTED else ""
     return f"{shown}{more} {'lies' if which.size == 1 else 'lie'}"

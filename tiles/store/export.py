@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orograph.tiles.arguments import absolute_path, check_flag, check_name_length, check_path
+from orograph.tiles.arguments import (
+    absolute_path,
+    check_flag,
+    check_name_length,
+    check_path,
+    shown,
+)
 from orograph.tiles.errors import (
     InputError,
     StorageFullError,
@@ -18,14 +24,17 @@ from orograph.tiles.errors import (
     report_full_storage,
 )
 from orograph.tiles.files import TEMPORARY, is_token, sync_file
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.storage import local_path, open_storage
 
 BLOCK = 512
 READ_SIDE = 4096
 EXACT_IN_FLOAT = 2**53
+EXACT_PLACE = 1e-6  # of a cell: the corner of "Point" rasters is stored half a cell off
 
 
 def to_geotiff(
@@ -43,7 +52,8 @@ def to_geotiff(
     source : DataArray, Dataset, array, or path
         Anything `open_raster` accepts; a store or Dataset of several rasters needs ``variable``.
     path : path
-        The file to write. While it is unfinished it has a hidden name in the same folder.
+        The file to write, or its ``file://`` URL. While it is unfinished it has a hidden name in
+        the same folder.
     variable : str, optional
         Name of the variable, if there are several.
     overwrite : bool
@@ -60,7 +70,8 @@ def to_geotiff(
     Raises
     ------
     InputError
-        If the source cannot be used, or its cells are not evenly spaced.
+        If the source cannot be used, its cells are not evenly spaced, or the file does not keep its
+        CRS, place or nodata value.
     StoreExistsError
         If the file exists and ``overwrite`` is false, the path is no plain file, or another writer
         is at work on it.
@@ -68,6 +79,12 @@ def to_geotiff(
         If another writer has taken the place of this one, or the source has changed meanwhile.
     StorageFullError
         If there is no room.
+
+    Notes
+    -----
+    The file is read again before it gets its name. A GeoTIFF names a CRS by its EPSG code, and its
+    columns lie along x, the longitude, whatever the order of the axes: so OGC:CRS84, CRS83 and
+    CRS27, which differ from EPSG:4326, 4269 and 4267 by that order alone, read back as these.
 
     Examples
     --------
@@ -77,7 +94,7 @@ def to_geotiff(
     >>> og.to_geotiff(forest["edges"], "edges.tif").name
     'edges.tif'
     """
-    path = Path(check_path("path", path))
+    path = file_path("path", path)
     overwrite = check_flag("overwrite", overwrite)
     check_file(path, overwrite)
     raster = open_raster(source, variable=variable)
@@ -94,13 +111,19 @@ def to_geotiff(
             with report_full_storage(path):
                 with unchanged(raster):
                     sums = _write(raster, partial)
-                _check_written(partial, raster, sums)
+                check_written(partial, raster, sums)
                 sync_file(partial)  # a file that it replaces is gone from then on
                 lease.check()
                 os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
     return path
+
+
+def file_path(argument: str, value: Any) -> Path:
+    """Return the path of a file to write, given as such or as a ``file://`` URL."""
+    text = check_path(argument, value)
+    return local_path(open_storage(text, argument)) if "://" in text else Path(text)
 
 
 def check_file(path: Path, overwrite: bool) -> None:
@@ -213,8 +236,15 @@ def _create_blank(raster: Raster, path: Path, form: dict[str, Any]) -> None:
         rasterio.shutil.copy(source, path, SPARSE_OK=True, **form)
 
 
-def _check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
-    """Read the file again and compare checksums.
+def check_copy(path: Path, source: Path) -> None:
+    """Read a GeoTIFF and a copy of it, at ``path``, and compare them as `check_written` does."""
+    raster = FileRaster(source)
+    sums = {window: zlib.crc32(raster.read(window).data) for window in _windows(raster)}
+    check_written(path, raster, sums)
+
+
+def check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
+    """Read the file again and compare checksums, place and nodata value.
 
     GDAL reports a full disk on the standard error stream only, and continues.
     """
@@ -230,11 +260,31 @@ def _check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
             f"{written.nodata}; give the cells another nodata value first, between -2**53 and "
             "2**53 if they are integers"
         )
+    if whole:
+        _check_place(raster.georeference, written.georeference)
     if not whole:
         raise StorageFullError(
             f"{path} does not read back as it was written; most often the device, a quota or a "
             f"file size limit is full ({free_bytes(path)} bytes free on its file system): "
             "free some and write it again"
+        )
+
+
+def _check_place(place: Georeference, written: Georeference) -> None:
+    """Raise InputError if a GeoTIFF has lost the CRS or the coordinates of its source."""
+    if place.crs_wkt is not None and written.crs_wkt is None:
+        raise InputError(
+            f"source: a GeoTIFF does not keep its CRS ({shown(place.crs_wkt)}); set another"
+        )
+    one, other = place.transform, written.transform
+    # what says that cells are counted from 0 is left out of the file
+    if one is None or one.is_identity:
+        return
+    near = EXACT_PLACE * min(abs(one.a), abs(one.e))
+    if other is None or max(abs(a - b) for a, b in zip(one, other, strict=True)) > near:
+        raise InputError(
+            f"source: its coordinates {tuple(one)[:6]} read back from a GeoTIFF as "
+            f"{other and tuple(other)[:6]}; shift or regrid it first"
         )
 
 

@@ -13,9 +13,11 @@ from orograph.kernels.relax.lanes import MOVES
 from orograph.kernels.relax.models import CostModel, edge_lengths
 from orograph.kernels.relax.shortest_path_tree import (
     CODES,
+    LEVEL,
     NO_DIRECTION,
     NOBODY,
     back_directions,
+    resolve_labels,
     spread_labels,
     tight_steps,
 )
@@ -24,15 +26,15 @@ from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
 SOURCES = ((3, 4, 7), (20, 40, 2), (29, 0, 5))
 
 
-def solved(model: CostModel, connectivity: int, dtype: Any) -> TileState:
-    """A tile with plains of cost zero, relaxed from three sources."""
+def solved(model: CostModel, connectivity: int, dtype: Any, least: int = 0) -> TileState:
+    """A tile relaxed from three sources, with plains of cost zero if ``least`` is."""
     rng = np.random.default_rng(0)
     reach = 2 if connectivity == 16 else 1
     shape = 30 + 2 * reach, 44 + 2 * reach
     outside = 2**60 if dtype is np.int64 else np.nan
     rasters = {}
     for name in ("friction", "elevation"):
-        cells = rng.integers(0, 3, (30, 44))
+        cells = rng.integers(least, 3 + least, (30, 44))
         raster = np.pad(cells.astype(dtype), reach, constant_values=outside)
         raster[8, 3:30] = outside
         rasters[name] = raster
@@ -50,39 +52,45 @@ def solved(model: CostModel, connectivity: int, dtype: Any) -> TileState:
 
 
 @pytest.mark.parametrize(
-    ("name", "connectivity", "dtype", "reverse"),
+    ("name", "connectivity", "dtype", "reverse", "least"),
     [
-        ("friction", 8, np.float64, False),
-        ("friction", 16, np.float32, False),
-        ("friction", 4, np.int64, False),
-        ("absolute_difference", 16, np.float64, False),
-        ("tobler", 8, np.float32, True),
-        ("walk", 16, np.float64, True),
-        ("walk", 8, np.float64, False),
+        ("friction", 8, np.float64, False, 0),
+        ("friction", 8, np.float64, False, 1),
+        ("friction", 4, np.int64, False, 1),
+        ("friction", 16, np.float32, False, 0),
+        ("friction", 4, np.int64, False, 0),
+        ("absolute_difference", 16, np.float64, False, 0),
+        ("tobler", 8, np.float32, True, 0),
+        ("walk", 16, np.float64, True, 0),
+        ("walk", 8, np.float64, False, 0),
     ],
 )
 def test_pairs_are_the_least_and_each_cell_is_improved_once(
-    name: str, connectivity: int, dtype: Any, reverse: bool
+    name: str, connectivity: int, dtype: Any, reverse: bool, least: int
 ) -> None:
-    state = solved(CostModel(name, reverse), connectivity, dtype)
+    state = solved(CostModel(name, reverse), connectivity, dtype, least)
     reach, dist, rules = state.rules.reach, state.dist, state.rules
     moves = MOVES[: 2 * rules.steps + 2].tolist()
     tight = np.zeros(dist.shape, np.uint16)
+    arriving = np.zeros(dist.shape, np.uint32)
     cost = np.empty(2, dist.dtype)
     for y, x in np.argwhere(dist < rules.unreached).tolist():
         for m, (dy, dx) in enumerate(moves):
             edge(state.friction, state.elevation, y, x, dy, dx, rules, cost)
             cost[1] = dist[y, x] + cost[0]
-            tight[y, x] |= (cost[1] == dist[y + dy, x + dx] < rules.unreached) << m
-    onward = tight_steps(state)
-    assert_array_equal(onward, tight)
+            if cost[1] == dist[y + dy, x + dx] < rules.unreached:
+                tight[y, x] |= 1 << m
+                arriving[y + dy, x + dx] |= 1 << CODES[-dy, -dx] - 1
+                arriving[y + dy, x + dx] |= LEVEL if dist[y, x] == cost[1] else 0
+    steps = tight_steps(state)
+    assert_array_equal(steps, arriving)
 
     pairs = np.full((*dist.shape, 2), NOBODY)
     changed = np.zeros(dist.shape, np.bool_)
     for row, column, label in SOURCES:
         pairs[row + reach, column + reach] = label, 0
         changed[row + reach, column + reach] = True
-    expected = pairs.copy()
+    expected, resolved, left = pairs.copy(), pairs.copy(), changed.copy()
     while True:
         before = expected.copy()
         for y, x in np.argwhere(expected[..., 0] < NOBODY).tolist():
@@ -93,12 +101,20 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
                     there[:] = min(there.tolist(), [label, hops + 1])
         if (before == expected).all():
             break
-    improved = spread_labels(onward, reach, pairs, changed)
+    improved = spread_labels(steps, reach, pairs, changed)
     assert_array_equal(pairs, expected)
     assert not changed.any()
     reached = int((pairs[..., 0] < NOBODY).sum())
     assert reached > 1000
     assert improved == reached - len(SOURCES)
+
+    first = resolve_labels(state, steps, resolved, left)
+    plains = (arriving >= LEVEL).any()
+    assert left.any() == plains
+    assert (first == improved) == (not plains)
+    spread_labels(steps, reach, resolved, left)
+    assert_array_equal(resolved, expected)
+    assert not left.any()
 
     codes = np.full(dist.shape, NO_DIRECTION)
     for y, x in np.argwhere(pairs[..., 0] < NOBODY).tolist():
@@ -111,14 +127,14 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
         ]
         codes[y, x] = min(ways) if hops else 0
     inner = slice(reach, -reach)
-    assert_array_equal(back_directions(onward, reach, pairs), codes[inner, inner])
+    assert_array_equal(back_directions(steps, reach, pairs, False), codes[inner, inner])
 
 
 def test_no_step_is_longer_than_the_halo_is_wide() -> None:
     """Cells that only a link reaches have no direction, whatever lies beside the tile in memory."""
-    every_step = np.full((10, 6), 0xFFFF, np.uint16)
+    every_step = np.full((10, 6), 0xFFFF, np.uint32)
     pairs = np.zeros((10, 6, 2), np.int64)  # their hops are 0
-    onward, near = every_step[2:8], pairs[2:8]
-    onward[...] = 0
+    steps, near = every_step[2:8], pairs[2:8]
+    steps[...] = 0
     near[..., 1] = 1
-    assert (back_directions(onward, 1, near) == NO_DIRECTION).all()
+    assert (back_directions(steps, 1, near, True) == NO_DIRECTION).all()

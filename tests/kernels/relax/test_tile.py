@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import dijkstra
 from orograph.kernels.relax.edge_costs import exponential
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, BY_FRICTION, CostModel, edge_lengths
-from orograph.kernels.relax.tile import TileState, relax, seed, tile_state, wake
+from orograph.kernels.relax.tile import TileState, limit_of, relax, seed, tile_state, wake
 
 Array = np.ndarray[Any, Any]
 KING = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]
@@ -650,6 +650,18 @@ def test_bounds_are_not_rounded_to_the_key() -> None:
     assert state.pending == math.inf
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_bounds_are_of_the_tile_s_dtype(dtype: Any) -> None:
+    """A bound of another dtype would have the kernels compiled once more."""
+    dist = np.full((6, 6), unreached_of(dtype), dtype)
+    state = tile_state(dist, friction=np.ones((6, 6), dtype), connectivity=4)
+    for bound in (0.5, 7, 2**53 + 1, 2**70, math.inf):
+        limit = limit_of(bound, state)
+        assert type(limit) is dtype
+        assert limit >= min(bound, state.unreached)
+    assert dtype is not np.int64 or limit_of(2**53 + 1, state) == 2**53 + 1
+
+
 def test_values_above_max_cost_wake_nobody_for_ever() -> None:
     # each block finds values above the limit again at every visit, and two visit each other
     for block in range(2, LANES):
@@ -672,6 +684,18 @@ def test_stats_count_the_work() -> None:
     assert stats.pending == 22.0  # one step east or south of the block
     assert stats.sides == 0b0101
     assert relax(state).sides == 0b1111
+
+
+@pytest.mark.parametrize("shape", [(1, 3000), (3000, 1)])
+def test_a_line_is_passed_along_once_and_back(shape: tuple[int, int]) -> None:
+    dist = np.full((shape[0] + 2, shape[1] + 2), np.inf)
+    state = tile_state(dist, friction=pad(random_friction(shape), 1, np.nan))
+    seed(state, [0, shape[0] - 1], [0, shape[1] - 1], [0.0, 3.0])
+    stats = relax(state, 1.0)
+    assert stats.pending == math.inf
+    assert stats.settled == stats.found == 3000 - 2
+    assert stats.rows == 2 * (3000 + 1)
+    assert relax(state).visits == 0
 
 
 def test_exponential_is_within_an_ulp_or_so() -> None:

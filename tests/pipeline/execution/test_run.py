@@ -301,9 +301,10 @@ def test_ctrl_c_stops_the_run(start: Start, gate: Gate) -> None:
 
 def test_waiting_for_a_cluster_piles_nothing_up(client: Client, tmp_path: Path) -> None:
     """A run polls twice a second: what a poll leaves behind would grow with the run's time."""
-    gate, key = tmp_path / "open", "gate-" + "0" * 32
+    begun, gate, key = tmp_path / "begun", tmp_path / "open", "gate-" + "0" * 32
 
     def hold() -> None:
+        begun.touch()
         while not gate.exists():
             time.sleep(0.05)
 
@@ -320,12 +321,13 @@ def test_waiting_for_a_cluster_piles_nothing_up(client: Client, tmp_path: Path) 
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(compute, tasks, keys, client, threading.Event())
+        wait_until(begun.exists)
         time.sleep(1)
         early = counted()
         time.sleep(3)
         late = counted()
         gate.touch()
-        assert waiting.result(timeout=60) == 1
+        assert waiting.result(timeout=500) == 1
     assert late < early + 50
 
 

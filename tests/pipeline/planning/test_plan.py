@@ -302,6 +302,17 @@ def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
     assert "(576.0 MiB of it by choice)" in str(plans["8 GiB", 1])
 
 
+def test_a_plan_of_a_distance_counts_the_tiles_that_workers_join() -> None:
+    joined, own = {}, {}
+    for limit in ("1 GiB", "8 GiB"):
+        for field, plans in ((2048, joined), (0, own)):
+            with og.config.set(field=field):
+                plan = og.plan("cost_distance", (16384, 16384), memory_limit=limit)
+                plans[limit] = plan.memory_per_worker
+    assert joined["1 GiB"] == own["1 GiB"]  # too little to join them
+    assert joined["8 GiB"] == own["8 GiB"] + (2048**2 - 1024**2) * (48 + 2 * 4 - 16)
+
+
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     mask = np.random.default_rng(0).random((500, 700)) < 0.4
     arrays = ("labels", "component_size", "component_box")
@@ -339,6 +350,7 @@ PLAN_ALL = """
 import numpy as np
 import orograph as og
 from numba.core import event
+from orograph.kernels.relax.edge_costs import exponential
 from orograph.planning.plan import ESTIMATES
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
@@ -346,7 +358,7 @@ with event.install_recorder("numba:compile") as compiled:
     for operation in ESTIMATES:
         og.plan(operation, cells.shape if operation == "distance_index" else cells)
     assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
-    og.connected_components(cells)
+    exponential(1.0)
     assert compiled.buffer
 """
 

@@ -17,7 +17,7 @@ from shapely import MultiPoint, Point, Polygon
 
 import orograph as og
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points
+from orograph.tiles.grid.points import as_points, cells_of
 
 ALBERS, CONUS, UTM = "EPSG:3310", "EPSG:5070", "EPSG:32611"
 SHAPE = (6, 8)
@@ -197,3 +197,34 @@ def test_snap_is_not_cut(snap: Any) -> None:
 def test_a_source_of_hops_on_a_barrier_does_not_lie_on_nodata() -> None:
     with pytest.raises(og.InputError, match="lies on cells that are not passable; move it"):
         og.hop_distance(np.zeros(SHAPE), [(0, 0)])
+
+
+DEGREES = Georeference.from_geotransform((-84.5, 0.25, 0.0, 36.75, 0.0, -0.125), (4, 6))
+
+
+@pytest.mark.parametrize(
+    ("point", "place", "shape", "says"),
+    [
+        # the edges of the outermost cells, not their centres
+        ((0, 0), DEGREES, (4, 6), "span x = -84.5 to -83 and y = 36.25 to 36.75; are they in its"),
+        ((9, 9), Georeference(), (4, 6), r"span x = -0.5 to 5.5 and y = -0.5 to 3.5; are they in"),
+        ((0, 9), Georeference(), (1, 6), r"span x = -0.5 to 5.5 and y = -0.5 to 0.5; are they in"),
+        # latitude, longitude
+        ((36.5, -84), DEGREES, (4, 6), "as \\(y, x\\) they would be inside: give x first"),
+        ((36.2, -84), DEGREES, (4, 6), "are they in its coordinate system"),
+        ((5, 3), Georeference(), (6, 5), "as \\(y, x\\) they would be inside: give x first"),
+    ],
+)
+def test_points_outside_are_told_where_the_cells_are(
+    point: tuple[float, float], place: Georeference, shape: tuple[int, int], says: str
+) -> None:
+    with pytest.raises(og.InputError, match=f"lies outside the grid.*{says}"):
+        cells_of(np.array([point], float), place, shape, "points")
+
+
+def test_a_hint_is_given_only_if_all_points_would_be_inside() -> None:
+    points = np.array([[-84.0, 36.5], [36.5, -84.0], [0.0, 0.0]])
+    with pytest.raises(og.InputError, match=r"point 1 .*point 2 .*are they in its coordinate sys"):
+        cells_of(points, DEGREES, (4, 6), "points")
+    with pytest.raises(og.InputError, match=r"point 1 .*as .y, x. they would be inside"):
+        cells_of(points[:2], DEGREES, (4, 6), "points")

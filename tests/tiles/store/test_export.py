@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from affine import Affine
 from rasterio.crs import CRS
 
 from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
@@ -65,6 +67,70 @@ def test_real_rasters_make_the_round_trip(shared_data: Path, tmp_path: Path, nam
         assert ours.profile["tiled"]
         assert ours.compression.name == "deflate"
         assert ours.descriptions[0] == theirs.descriptions[0] or theirs.descriptions[0] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        *[("OGC:CRS84", "EPSG:4326"), ("OGC:CRS83", "EPSG:4269"), ("OGC:CRS27", "EPSG:4267")],
+        *[("EPSG:4326", "EPSG:4326"), ("EPSG:3035", "EPSG:3035"), ("ESRI:54009", "ESRI:54009")],
+    ],
+)
+def test_all_of_a_raster_is_read_back(tmp_path: Path, given: str, read: str) -> None:
+    cells = np.random.default_rng(0).random((5, 7)).astype("f4")
+    # x and y of different size: an order of axes that is turned would show
+    place = Georeference.from_geotransform((-84.5, 0.25, 0.0, 36.75, 0.0, -0.125), cells.shape)
+    array = xr.DataArray(cells, place.coords(), ("y", "x"), attrs={"_FillValue": -9999.0})
+    array = array.rio.write_crs(given)
+    to_geotiff(array, tmp_path / "a.tif")
+    with rasterio.open(tmp_path / "a.tif") as ours:
+        assert ours.crs == CRS.from_string(read)
+        assert ours.transform == Affine(0.25, 0, -84.5, 0, -0.125, 36.75)
+        assert (ours.dtypes, ours.nodata) == (("float32",), -9999.0)
+        np.testing.assert_array_equal(ours.read(1), cells)
+    back = open_raster(tmp_path / "a.tif")
+    assert same_crs(*(parse_crs(crs, "crs") for crs in (back.georeference.crs_wkt, given)))
+    again = open_raster(to_geotiff(back, tmp_path / "b.tif"))
+    assert again.georeference.crs_wkt == back.georeference.crs_wkt
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        ({"crs_wkt": None}, r"does not keep its CRS \('PROJCS.*set another"),
+        (
+            {"geotransform": None, "x": np.arange(3.0) + 9},
+            r"coordinates \(10.0, .* read back from a GeoTIFF as \(1.0, ",
+        ),
+    ],
+)
+def test_a_place_that_the_file_does_not_keep_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: dict[str, Any], says: str
+) -> None:
+    place = Georeference.from_geotransform((500.0, 10.0, 0.0, 900.0, 0.0, -10.0), (3, 3))
+    array = xr.DataArray(np.zeros((3, 3)), place.coords(), ("y", "x")).rio.write_crs("EPSG:32633")
+    opened = exporting.FileRaster
+
+    def poorer(path: Path) -> Any:
+        raster = opened(path)
+        raster.georeference = replace(raster.georeference, **lost)
+        return raster
+
+    monkeypatch.setattr(exporting, "FileRaster", poorer)
+    with pytest.raises(InputError, match=says):
+        to_geotiff(array, tmp_path / "a.tif")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.filterwarnings(NOT_PLACED)
+def test_a_file_url_names_a_file(tmp_path: Path) -> None:
+    assert to_geotiff(np.ones((3, 3)), (tmp_path / "a b.tif").as_uri()) == tmp_path / "a b.tif"
+    assert open_raster(tmp_path / "a b.tif").read(Window(0, 0, 3, 3)).all()
+    with pytest.raises(StoreExistsError, match="pass overwrite=True"):
+        to_geotiff(np.ones((3, 3)), (tmp_path / "a b.tif").as_uri())
+    for url, says in (("s3://b/a.tif", "s3:// stores are not"), ("file://far/a.tif", "no file of")):
+        with pytest.raises(InputError, match=says):
+            to_geotiff(np.ones((3, 3)), url)
 
 
 @pytest.mark.filterwarnings(NOT_PLACED)

@@ -2,7 +2,7 @@
 
     python benchmarks/cost_run.py --side 2048                   # every tile and source: worst, best
     python benchmarks/cost_run.py --side 4096 --tile 1024 --source middle --grass
-    python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr
+    python benchmarks/cost_run.py --store 8192 --workers 2      # from Zarr to Zarr, and two threads
     python benchmarks/cost_run.py --larger-than-memory 16384    # workers of 1.5 GiB
     python benchmarks/cost_run.py --cases narrow models outputs --side 1024 --tile 64 256 1024
 
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from distributed import Client, LocalCluster
 from record import Record, add_option
 from terrain import fractal, mirrored_store
 
@@ -73,7 +74,7 @@ def nearest_cell(friction: np.ndarray, cell: tuple[int, int]) -> tuple[int, int]
 
 
 def narrow(side: int) -> dict[str, Call]:
-    """Ways one cell wide, of friction 1e-6 in 1e6, and a strip of one row."""
+    """Ways one cell wide, of friction 1e-6 in 1e6, and grids of one row and one column."""
     serpentine = np.zeros((side, side), bool)
     serpentine[::2] = True
     serpentine[1::4, -1] = serpentine[3::4, 0] = True
@@ -85,7 +86,8 @@ def narrow(side: int) -> dict[str, Call]:
         name: (np.where(way, 1e-6, 1e6), {})
         for name, way in (("serpentine of low friction", serpentine), ("spiral", spiral))
     }
-    found["strip"] = np.random.default_rng(0).uniform(1, 10, (1, side**2)), {}
+    strip = np.random.default_rng(0).uniform(1, 10, (1, side**2))
+    found |= {"one row": (strip, {}), "one column": (np.ascontiguousarray(strip.T), {})}
     return found
 
 
@@ -260,7 +262,7 @@ def speeds_of(
 
 
 def stored(options: argparse.Namespace, record: Record) -> None:
-    """From Zarr to Zarr on a cluster."""
+    """From Zarr to Zarr on a cluster, and by as many threads of one process, interleaved."""
     side = options.store or options.larger_than_memory
     limits: dict[str, Any] = {"memory_limit": "1.5GiB"} if options.larger_than_memory else {}
     patch = np.random.default_rng(0).uniform(1, 10, (4096, 4096)).astype(np.float32)
@@ -271,48 +273,85 @@ def stored(options: argparse.Namespace, record: Record) -> None:
         options.store_tile,
     )
     out = options.folder / "orograph-cost.zarr"
-    repeat = 1 if options.larger_than_memory else options.repeat + 1
-    speeds = []
-    with og.cluster(n_workers=options.workers, dashboard_address=None, **limits) as client:
-        for _ in range(repeat):
-            before = client.run(traffic).values()
-            begin = time.perf_counter()
-            run = og.cost_distance(
-                store, [(side // 2, side // 2)], out=out, overwrite=True, client=client, wait=False
-            )
-            run.result()
-            speeds.append(side**2 / (time.perf_counter() - begin) / 1e6)
-            after = client.run(traffic).values()
-        peaks = [peak >> 20 for _, _, peak in after]
-        reads, writes = (
-            sum(new[i] for new in after) - sum(old[i] for old in before) for i in (0, 1)
+    speeds: dict[str, list[float]] = {"cluster": [], "threads": []}
+    spent: dict[str, list[float]] = {"client and scheduler": [], "workers": [], "threads": []}
+
+    def run_on(client: Client | None) -> dict[str, int]:
+        name = "threads" if client is None else "cluster"
+        before, begin = time.process_time(), time.perf_counter()
+        run = og.cost_distance(
+            store, [(side // 2, side // 2)], out=out, overwrite=True, client=client, wait=False
         )
-        written = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
-        read = sum(p.stat().st_size for p in store.rglob("*") if p.is_file())
-    median = statistics.median(speeds[1:] or speeds)
+        run.result()
+        speeds[name].append(side**2 / (time.perf_counter() - begin) / 1e6)
+        own = "threads" if client is None else "client and scheduler"
+        spent[own].append(time.process_time() - before)
+        return run.statistics()
+
+    with (
+        LocalCluster(
+            n_workers=options.workers, threads_per_worker=1, dashboard_address=None, **limits
+        ) as cluster,
+        # runs without a client of their own would take the default one
+        Client(cluster, set_as_default=False) as client,
+        og.config.set(threads=options.workers),
+    ):
+        for _ in range(1 if limits else options.repeat + 1):
+            by_threads = None if limits else run_on(None)
+            before = client.run(use_of_process).values()
+            done = run_on(client)
+            after = client.run(use_of_process).values()
+            read, write, workers = (
+                sum(new[i] for new in after) - sum(old[i] for old in before) for i in range(3)
+            )
+            spent["workers"].append(workers)
+        peaks = [int(use[3]) >> 20 for use in after]
+    stored_bytes = {
+        path: sum(p.stat().st_size for p in path.rglob("*") if p.is_file()) for path in (store, out)
+    }
     what = f"random {side}², Zarr to Zarr{', workers of 1.5 GiB' if limits else ''}"
-    record.add(what, f"orograph, {options.workers} workers", "Mcell/s", speeds[1:] or speeds)
-    done = run.statistics()
+    medians = {}
+    for name, who in (("cluster", "workers"), ("threads", "threads of one process")):
+        if kept := speeds[name][1:] or speeds[name]:
+            medians[name] = statistics.median(kept)
+            record.add(what, f"orograph, {options.workers} {who}", "Mcell/s", kept)
+    print(f"{what}, {options.workers} workers {limits or ''}: {medians['cluster']:.1f} Mcell/s")
+    print(work_of(done, side))
+    if by_threads is not None:
+        pairs = zip(speeds["cluster"][1:], speeds["threads"][1:], strict=True)
+        ratio = statistics.median(one / other for one, other in pairs)
+        print(
+            f"threads: {medians['threads']:.1f} Mcell/s, the cluster has {ratio:.2f} of it; "
+            f"{work_of(by_threads, side)}"
+        )
+    seconds = (
+        f"{name} {statistics.median(each[1:] or each):.2f}" for name, each in spent.items() if each
+    )
+    print(f"processor's seconds of a run: {', '.join(seconds)}")
     print(
-        f"random {side}^2 from Zarr to Zarr, {options.workers} workers {limits or ''}: "
-        f"{median:.1f} Mcell/s; {done['cells_settled'] / side**2:.2f} settled a cell, "
-        f"{done['tile_visits']} tile visits; "
-        f"input {read / 2**20:.0f} MiB, result {written / 2**20:.0f} MiB on disk; workers read "
-        f"{reads / 2**20:.0f} MiB ({reads / read:.2f} of the input) and wrote "
-        f"{writes / 2**20:.0f} MiB ({writes / written:.2f} of the result), states that were put "
-        f"aside among them; peak memory of the workers {peaks} MiB"
+        f"input {stored_bytes[store] / 2**20:.0f} MiB, result {stored_bytes[out] / 2**20:.0f} MiB "
+        f"on disk; workers read {read / 2**20:.0f} MiB ({read / stored_bytes[store]:.2f} of the "
+        f"input) and wrote {write / 2**20:.0f} MiB ({write / stored_bytes[out]:.2f} of the "
+        f"result), states that were put aside among them; peak memory of the workers {peaks} MiB"
     )
 
 
-def traffic() -> tuple[int, int, int]:
-    """Bytes that this process has read and written, and the most memory it has held."""
+def work_of(done: dict[str, int], side: int) -> str:
+    """What a run's statistics say."""
+    return (
+        f"{done['cells_settled'] / side**2:.2f} settled a cell, {done['tile_visits']} tile visits"
+    )
+
+
+def use_of_process() -> tuple[float, float, float, float]:
+    """Bytes that this process has read and written, its seconds, and its peak memory."""
     import resource
 
     import psutil
 
     counters = psutil.Process().io_counters()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return counters.read_chars, counters.write_chars, peak * 1024
+    return counters.read_chars, counters.write_chars, time.process_time(), peak * 1024
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import ast
 import inspect
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,9 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if options.get("processes", True):
         _check_script()
     try:
-        with config.set(STEALING):
+        with config.set(STEALING), warnings.catch_warnings():
+            if "dashboard_address" not in given:  # any port will do: the client's link names it
+                warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
             local = kind(n_workers=n_workers, **options)
         return OwningClient(local)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
@@ -198,6 +201,26 @@ def check_client(client: Any) -> None:
         )
     if getattr(client, "status", "running") in ("closing", "closed"):
         raise InputError(f"client: {shown(client)} is closed; pass one that is open")
+
+
+def threads_of_workers(client: Client) -> int:
+    """Return how many threads all workers of a cluster have."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return sum(int(worker["nthreads"]) for worker in workers)
+
+
+def memory_of_worker(client: Client | None) -> int:
+    """Return the bytes that the least worker of a cluster may use, or one that would start here."""
+    from dask.system import CPU_COUNT
+    from distributed.system import MEMORY_LIMIT
+
+    if client is not None:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        # 0 stands for no limit but the machine's
+        limits = [int(worker["memory_limit"]) or MEMORY_LIMIT for worker in workers]
+        if limits:
+            return min(limits)
+    return MEMORY_LIMIT // CPU_COUNT
 
 
 def current_client() -> Client | None:

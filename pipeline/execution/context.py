@@ -34,6 +34,10 @@ class RunContext:
     """Set when the run is to stop; None on the workers of a cluster."""
     gpus: int = 0
     """GPUs that do the work; 0: the run is on CPUs."""
+    cluster_threads: int = 0
+    """Threads of all workers of the cluster that does the work; 0: no cluster, or an empty one."""
+    worker_memory: int = 0
+    """Bytes that a worker of the cluster may use; 0: there is no cluster."""
     shard: int = 0
     """Cells a side of a shard, where a tile is larger than one; 0: see ``shard_level``."""
 

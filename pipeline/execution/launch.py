@@ -23,7 +23,7 @@ from orograph import __version__
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
-from orograph.execution.clusters import LateClient
+from orograph.execution.clusters import LateClient, memory_of_worker, threads_of_workers
 from orograph.execution.context import RunContext
 from orograph.execution.first_worker import decide_backend
 from orograph.execution.geotiff import check_place, file_target
@@ -280,6 +280,8 @@ def _on_disk(
             0 if client else thread_count(),
             None if client else cancelled,
             gpus=0 if may_use_numba(backend) else _workers(client),
+            cluster_threads=threads_of_workers(client) if client else 0,
+            worker_memory=memory_of_worker(client) if client else 0,
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)

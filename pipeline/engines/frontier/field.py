@@ -1,4 +1,4 @@
-"""Joining tiles into larger ones, where a GPU or the threads of one process do all the work.
+"""Joining tiles into larger ones: a border within the memory of one worker would only cost visits.
 
 A border between two tiles costs visits: a path that follows it wakes both in turn, and a visit ends
 at the bound of a bucket though nothing beyond the border could improve the tile. In one memory such
@@ -6,6 +6,9 @@ borders are needless. So the tiles of a node of the quadtree become one tile of 
 `config["field"]` cells a side, or as many cells in a narrow grid, unless too few would be left for
 the threads. Reading and writing still go by the tiles of the store. The result does not depend on
 it.
+
+Workers of a cluster own shards, so there tiles are joined within them, and only if a worker's
+memory is large beside what it takes to read one: it keeps the states of others too.
 
 The front of a tile must fill a GPU, so there tiles are joined up to `GPU_FIELD` times as many cells
 a side, on workers of a cluster too, and over the shards of a store: a task then writes all that its
@@ -23,6 +26,7 @@ from orograph.tiles.store.sink import ArraySink
 
 GPU_FIELD = 4
 TILES_AT_ONCE = 4  # at least; the threads of a worker read, compute and write different ones
+BYTES_A_CELL = 512  # of a worker's memory: some 64 to read a tile, and much else has to fit in
 
 
 def join_tiles(context: RunContext) -> RunContext:
@@ -46,17 +50,32 @@ def join_tiles(context: RunContext) -> RunContext:
 
 def _level(context: RunContext, tree: Quadtree) -> int:
     """Return the level of the nodes that become tiles."""
+    if not (context.gpus or context.threads):
+        threads, memory = context.cluster_threads, context.worker_memory
+        return level_on_workers(tree, context.shard_level, threads, memory)
     at_once = max(2 * context.gpus, TILES_AT_ONCE) if context.gpus else context.threads
-    if not at_once:
-        return 0
-    side = setting("field") * (GPU_FIELD if context.gpus else 1)
+    most = (setting("field") * (GPU_FIELD if context.gpus else 1)) ** 2
     # a shard is written by one task, from whole tiles; memory is written by any number of tasks
     in_memory = isinstance(context.sink, ArraySink)
     whole_grid = in_memory or context.gpus
     highest = tree.root.level if whole_grid else context.shard_level
+    return _highest(tree, highest, most, at_once)
+
+
+def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int) -> int:
+    """Return the level of the nodes that become tiles on a cluster of CPUs.
+
+    ``threads`` are those of all workers, ``memory`` what each of them may use.
+    """
+    most = min(setting("field") ** 2, memory // BYTES_A_CELL)
+    return _highest(tree, shard_level, most, threads)
+
+
+def _highest(tree: Quadtree, highest: int, most: int, at_once: int) -> int:
+    """Return the highest level of nodes of at most so many cells, enough of them for all."""
     level = 0
     while level < highest:
-        large = tree.window(Node(level + 1, 0)).size > side**2
+        large = tree.window(Node(level + 1, 0)).size > most
         # a front crosses as many as the square root of all
         few = 4 * tree.count(level + 1) < at_once**2
         if large or few:

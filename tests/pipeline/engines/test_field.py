@@ -1,8 +1,9 @@
-"""Tiles that are joined into larger ones, where one process does all the work."""
+"""Tiles that are joined into larger ones: in one process, and by each worker of a cluster."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,27 @@ def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
     assert sorted(found) == sorted(expected_shards)
 
 
+@pytest.mark.parametrize(
+    ("threads", "memory", "expected"),
+    [
+        (1, 2**30, 32),  # a shard
+        (0, 2**30, 32),  # workers are yet to come
+        (9, 2**30, 16),  # more than sixteen for nine threads
+        (1, 512 * 16**2, 16),
+        (1, 512 * 16**2 - 1, 8),
+    ],
+)
+def test_workers_of_a_cluster_join_tiles_within_shards_as_their_memory_allows(
+    tmp_path: Path, threads: int, memory: int, expected: int
+) -> None:
+    context = context_of((SIDE, SIDE), 8, 0, tmp_path / "out.zarr")
+    with og.config.set(field=SIDE):
+        joined = join_tiles(replace(context, cluster_threads=threads, worker_memory=memory))
+    assert joined.tree == Quadtree((SIDE, SIDE), expected)
+    assert joined.shard_level == {32: 0, 16: 1, 8: 2}[expected]
+    assert not joined.shard
+
+
 @pytest.mark.parametrize("out", [None, "out.zarr"], ids=["memory", "store"])
 def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
     tmp_path: Path, out: str | None, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
@@ -115,6 +137,30 @@ def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
     if where is not None:
         assert og.verify(where).ok
+
+
+def test_a_cluster_joins_the_tiles_of_its_shards_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    friction = np.random.default_rng(5).uniform(1, 9, (75, 90)).astype(np.float32)
+    arguments = {"sources": [(30.0, 40.0)], "outputs": ("cost", "back_direction", "allocation")}
+    expected = og.cost_distance(friction, tile=128, **arguments)
+    sides = set()
+    take = TileStates.take
+
+    def noted(states: TileStates, tile: tuple[int, int]) -> object:
+        sides.add(states.context.quadtree.tile)
+        return take(states, tile)
+
+    monkeypatch.setattr(TileStates, "take", noted)
+    options = {"n_workers": 2, "processes": False, "dashboard_address": None}
+    with og.cluster(**options) as client, og.config.set(field=SIDE):
+        found = og.cost_distance(
+            friction, tile=8, shard=16, out=tmp_path / "out.zarr", client=client, **arguments
+        )
+    assert sides == {16}
+    for name in arguments["outputs"]:
+        np.testing.assert_array_equal(found[name], expected[name], strict=True)
 
 
 def test_a_run_keeps_its_tiles_whoever_goes_on_with_it() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import MOVES
+from orograph.kernels.relax.lanes import MOVES, borrowed
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 
 if TYPE_CHECKING:
@@ -34,13 +34,16 @@ def _part(i, length):
 
 
 @compiled
-def _probe(dist, friction, elevation, rules, north, south, west, east, keys):
+def _probe(dist, friction, elevation, rules, passable, north, south, west, east, keys):
+    friction, elevation, rules = borrowed((friction, elevation, rules))
     reach = rules.reach
     height = dist.shape[0] - 2 * reach
     width = dist.shape[1] - 2 * reach
     cost = np.empty(2, dist.dtype)
     for y in range(height):
-        whole = y < reach or y >= height - reach
+        whole = (y < reach and passable[0]) or (y >= height - reach and passable[1])
+        if not (whole or passable[2] or passable[3]):
+            continue
         x = 0
         while x < width:
             if y < reach:
@@ -87,8 +90,14 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
         south-east; infinity where nothing can be improved.
     """
     keys = np.full(8, state.unreached, state.dist.dtype)
-    north, south, west, east = sent
-    _probe(state.dist, state.friction, state.elevation, state.rules, north, south, west, east, keys)
+    rasters = [raster for raster in (state.friction, state.elevation) if raster.size]
+    # nothing to weigh where a side of the halo is all barriers, as beyond the grid
+    passable = tuple(
+        all(bool((strip < state.unreached).any()) for strip in strips)
+        for strips in zip(*(halo_strips(r, state.rules.reach) for r in rasters), strict=True)
+    )
+    surface = state.dist, state.friction, state.elevation, state.rules
+    _probe(*surface, passable, *sent, keys)
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out

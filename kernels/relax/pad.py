@@ -3,16 +3,19 @@
 *Before*: cells of a raster are brought to the dtype of distances and given a halo; where there is
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
 *After*: distances become what is written, and cells are counted.
+
+NumPy does it in bands of rows that fit the cache: as fast as compiled code, and nothing to compile
+for each pair of dtypes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.memory import empty
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
+CELLS_A_BAND = 2**15
 
 
 class ReadOut(NamedTuple):
@@ -68,40 +72,26 @@ def pad_costs(
     array of ``shape`` and ``dtype``
     """
     padded = np.empty(shape, dtype)
-    _pad(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, mask, padded)
+    barrier = barrier_of(dtype)
+    (top, left), (height, width) = corner, cells.shape
+    bottom, right = top + height, left + width
+    for beyond in (padded[:top], padded[bottom:], padded[:, :left], padded[:, right:]):
+        beyond[...] = barrier
+    inside = padded[top:bottom, left:right]
+    stated, nothing = _nodata(cells, nodata)
+    with np.errstate(all="ignore"):
+        for band in _bands(cells.shape):
+            known = cells[band]
+            there = np.isfinite(known)
+            if stated:
+                there &= known != nothing
+            if mask:
+                there &= known != 0
+            costs: Array = there.astype(dtype) if mask else known.astype(dtype)
+            if not there.all():
+                _blank_out(costs, there, barrier)
+            inside[band] = costs
     return padded
-
-
-@compiled
-def _pad(
-    cells: Any,
-    stated: bool,
-    nodata: Any,
-    barrier: Any,
-    top: int,
-    left: int,
-    mask: bool,
-    padded: Any,
-) -> None:
-    height, width = cells.shape
-    for y in range(padded.shape[0]):
-        row = padded[y]
-        if y < top or y >= top + height:
-            row[:] = barrier
-            continue
-        row[:left] = barrier
-        row[left + width :] = barrier
-        inside = row[left : left + width]
-        known = cells[y - top]
-        for x in range(width):
-            value = known[x]
-            there = np.isfinite(value) and not (stated and value == nodata)
-            if not there or (mask and value == 0):
-                inside[x] = barrier
-            elif mask:
-                inside[x] = 1
-            else:
-                inside[x] = value
 
 
 def first_outside(cells: Array, nodata: float | None, most: float) -> int:
@@ -109,22 +99,19 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
 
     NaN and nodata are neither; infinities are nodata only where nodata is infinite.
     """
-    return int(_first_outside(cells, *_nodata(cells, nodata), most))
-
-
-@compiled
-def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> Any:
-    for y in range(cells.shape[0]):
-        row = cells[y]
-        found = False
-        for x in range(row.size):
-            value = row[x]
-            found |= (value < 0 or value > most) and not (stated and value == nodata)
-        if found:
-            for x in range(row.size):
-                value = row[x]
-                if (value < 0 or value > most) and not (stated and value == nodata):
-                    return y * row.size + x
+    stated, nothing = _nodata(cells, nodata)
+    for band in _bands(cells.shape):
+        known = cells[band]
+        least, greatest = np.fmin.reduce(known, None), np.fmax.reduce(known, None)
+        if least >= 0 and float(greatest) <= most:
+            continue
+        outside = known < 0
+        if not float(greatest) <= most:
+            outside |= known.astype(np.float64) > most
+        if stated:
+            outside &= known != nothing
+        if outside.any():
+            return int(band.start * cells.shape[1] + outside.argmax())
     return -1
 
 
@@ -144,48 +131,43 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
     reach = state.rules.reach
     shape = tuple(n - 2 * reach for n in state.dist.shape)
     values = empty(shape, dtype)
-    rasters = [r for r in (state.friction, state.elevation) if r.size]
-    counts = _read_out(
-        *(state.dist, rasters[0], rasters[-1], reach, state.unreached, values),
-        *(dtype.type(blank), per, state.rules.integer),
-    )
-    return ReadOut(values, *counts)
+    inner: list[Array] = [
+        raster[reach : reach + shape[0], reach : reach + shape[1]]
+        for raster in (state.dist, state.friction, state.elevation)
+        if raster.size
+    ]
+    reached = cut_off = barriers = 0
+    with np.errstate(all="ignore"):
+        for band in _bands(shape):
+            dist, *costs = (raster[band] for raster in inner)
+            there = dist < state.unreached
+            values[band] = dist // per if per > 1 else dist
+            found = int(np.count_nonzero(there))
+            if found < there.size:
+                _blank_out(values[band], there, dtype.type(blank))
+            passable = np.ones(there.shape, np.bool_)
+            for cost in costs:
+                passable &= cost < BARRIER if state.rules.integer else np.isfinite(cost)
+            reached += found
+            barriers += there.size - int(np.count_nonzero(passable))
+            cut_off += int(np.count_nonzero(passable & ~there)) if found < there.size else 0
+    return ReadOut(values, reached, cut_off, barriers)
 
 
-@compiled
-def _read_out(
-    dist: Any,
-    one: Any,
-    other: Any,
-    reach: int,
-    unreached: Any,
-    values: Any,
-    blank: Any,
-    per: int,
-    integer: bool,
-) -> tuple[int, int, int]:
-    reached = 0
-    cut_off = 0
-    barriers = 0
-    for y in range(values.shape[0]):
-        row = dist[y + reach]
-        first = one[y + reach]
-        second = other[y + reach]
-        out = values[y]
-        for x in range(values.shape[1]):
-            value = row[x + reach]
-            there = value < unreached
-            if per > 1:
-                out[x] = value // per if there else blank
-            else:
-                out[x] = value if there else blank
-            a = first[x + reach]
-            b = second[x + reach]
-            passable = a < BARRIER and b < BARRIER if integer else np.isfinite(a) and np.isfinite(b)
-            reached += there
-            barriers += not passable
-            cut_off += passable and not there
-    return reached, cut_off, barriers
+def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Yield the rows of a raster, some at a time."""
+    rows = max(CELLS_A_BAND // max(shape[1], 1), 1)
+    for start in range(0, shape[0], rows):
+        yield slice(start, start + rows)
+
+
+def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
+    """Set what is not there to a blank: by its bits, which takes half the time of a mask."""
+    word = np.dtype(f"i{values.itemsize}")
+    keep = (-there.view(np.int8)).astype(word)
+    bits = values.view(word)
+    bits &= keep
+    bits |= ~keep & blank.view(word)
 
 
 def _nodata(cells: Array, nodata: float | None) -> tuple[bool, Any]:

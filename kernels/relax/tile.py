@@ -5,6 +5,9 @@ block can still lower a cell in it. The block with the least key is brought to i
 sweeps (sweeps.py), and gives the blocks around it new keys (queue.py). Heap empty = fixpoint:
 nothing is capped. Blocks with a heap: Chacon and Vladimirsky, doi:10.1137/120866117.
 
+A tile of one row or one column would fill a thirty-second of its blocks. There a path goes one way,
+so once along the line and once back is enough.
+
 *Why it is exact and deterministic.* Costs are not negative and rounding is monotone, so the least
 left-to-right sum over all paths is a fixpoint that every order of lowering reaches, and each value
 ever held is the sum along a real path. Blocks, bounds and tiles only change the order.
@@ -27,9 +30,18 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import LANES, MOVES
-from orograph.kernels.relax.models import BY_FRICTION, CostModel, Rules, cost_rules, edge_lengths
+from orograph.kernels.relax.lanes import LANES, MOVES, borrowed
+from orograph.kernels.relax.models import (
+    BY_FRICTION,
+    EAST_WEST,
+    NORTH_SOUTH,
+    CostModel,
+    Rules,
+    cost_rules,
+    edge_lengths,
+)
 from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
+from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
 
@@ -39,22 +51,9 @@ IDLE_SECONDS = 1e-4
 
 
 @compiled
-def _seed(dist, keys, fresh, block, rows, columns, values, rules):
-    for i in range(rows.size):
-        value = values[i]
-        y = rows[i] + rules.reach
-        x = columns[i] + rules.reach
-        if value < dist[y, x] and value <= rules.limit:
-            dist[y, x] = value
-            by = rows[i] // block
-            bx = columns[i] // block
-            fresh[by, bx] = 1
-            keys[by, bx] = min(keys[by, bx], value)
-
-
-@compiled
-def _wake(dist, friction, elevation, keys, block, rules, sides):
-    """Key the blocks that the halo beyond some sides can lower."""
+def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
+    """Key the blocks that the halo beyond some sides can lower, or lower the cells themselves."""
+    friction, elevation, rules = borrowed((friction, elevation, rules))
     reach = rules.reach
     height = dist.shape[0] - 2 * reach
     width = dist.shape[1] - 2 * reach
@@ -78,9 +77,30 @@ def _wake(dist, friction, elevation, keys, block, rules, sides):
                     cost[1] = start + cost[0]
                     value = cost[1]
                     if value < dist[y + dy + reach, x + dx + reach] and value <= rules.limit:
+                        if lower:
+                            dist[y + dy + reach, x + dx + reach] = value
                         by = (y + dy) // block
                         bx = (x + dx) // block
                         keys[by, bx] = min(keys[by, bx], value)
+
+
+@compiled(error_model="numpy")
+def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
+    """Lower the cells of a line from its first to its last, and back; all with the halo."""
+    rules = borrowed(rules)
+    reach = rules.reach
+    # from the step to cell 1 on
+    count = dist.size - 1
+    there, here = (back, ahead) if rules.reverse else (ahead, back)
+    weigh_edges(there, here, friction, 1, elevation, 1, dist.size, 0, -1, length, mean, rules)
+    for i in range(reach - 1, count - reach):
+        value = dist[i] + ahead[i]
+        if value < dist[i + 1] and value <= rules.limit:
+            dist[i + 1] = value
+    for i in range(count - reach, reach - 1, -1):
+        value = dist[i + 1] + back[i]
+        if value < dist[i] and value <= rules.limit:
+            dist[i] = value
 
 
 class RelaxStats(NamedTuple):
@@ -234,7 +254,12 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
         If a cell lies outside the tile or a value is negative or NaN.
     """
     rows, columns, values = checked_seeds(state, rows, columns, values)
-    _seed(state.dist, state.keys, state.fresh, state.block, rows, columns, values, state.rules)
+    at = rows + state.rules.reach, columns + state.rules.reach
+    lower = (values < state.dist[at]) & (values <= state.rules.limit)
+    np.minimum.at(state.dist, (at[0][lower], at[1][lower]), values[lower])
+    blocks = rows[lower] // state.block, columns[lower] // state.block
+    state.fresh[blocks] = 1
+    np.minimum.at(state.keys, blocks, values[lower])
 
 
 def checked_seeds(
@@ -271,7 +296,7 @@ def wake(state: TileState, sides: int = 15) -> float:
     float
         Least pending key of the tile; infinite where it has converged.
     """
-    _wake(state.dist, state.friction, state.elevation, state.keys, state.block, state.rules, sides)
+    _wake(*_surface(state), state.keys, state.block, state.rules, sides, False)
     return state.pending
 
 
@@ -287,12 +312,18 @@ def limit_of(bound: float, state: TileState) -> Any:
     return limit if float(limit) >= bound else np.nextafter(limit, unreached)
 
 
+def _surface(state: TileState) -> tuple[Array, Array, Array]:
+    """Return the padded rasters of a tile."""
+    return state.dist, state.friction, state.elevation
+
+
 def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     """Work on the tile until nothing below a bound can improve in it.
 
     Blocks are visited least key first, and each is brought to its own fixpoint, so some cells hold
     values above the bound already: sums along real paths, not yet the least. Values below
-    ``min(bound, pending)`` are final as far as this tile knows.
+    ``min(bound, pending)`` are final as far as this tile knows. A tile of one row or one column is
+    brought to its fixpoint.
 
     Parameters
     ----------
@@ -310,6 +341,8 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     limit = limit_of(bound, state)
     if state.keys.min() >= limit:
         return RelaxStats(state.pending, 0, 0, 0, 0, 0, 0)
+    if 1 in (n - 2 * state.rules.reach for n in state.dist.shape):
+        return _relax_line(state)
     queue = (
         np.empty(state.keys.size, np.int64),
         np.empty(state.keys.size, np.int64),
@@ -320,11 +353,10 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
 
     def work() -> Array:
         """Visit blocks until no thread does so any more; return the tally of this one."""
-        rasters = state.dist, state.friction, state.elevation
         workspace = make_workspace(state.dist, state.rules)
         tally = np.zeros(6, np.int64)
         task = state.fresh, queue, workspace, state.block, state.rules, limit, tally
-        while not visit_blocks(rasters, *task):
+        while not visit_blocks(_surface(state), *task):
             time.sleep(IDLE_SECONDS)
         return tally
 
@@ -339,3 +371,32 @@ def relax(state: TileState, bound: float = math.inf) -> RelaxStats:
     sides = np.bitwise_or.reduce([tally[5] for tally in tallies])
     visits, sets, rows, settled, found = counts.tolist()
     return RelaxStats(state.pending, visits, sets, rows, settled, found, int(sides))
+
+
+def _relax_line(state: TileState) -> RelaxStats:
+    """Bring a tile of one row or one column to its fixpoint, whatever the bound."""
+    rules, reach = state.rules, state.rules.reach
+    row = state.dist.shape[0] == 2 * reach + 1
+    line: Any = np.s_[reach, :] if row else np.s_[:, reach]
+    before = state.dist[line].copy()
+    seeded = bool(state.fresh.any())
+    _wake(*_surface(state), state.keys, state.block, rules, 15, True)
+    state.keys[...] = state.unreached
+    state.fresh[...] = 0
+    dist, friction, elevation = (
+        np.ascontiguousarray(raster[line] if raster.size else raster[:0].reshape(-1))
+        for raster in _surface(state)
+    )
+    count = dist.size - 1
+    length = (
+        np.full(count, rules.factors[EAST_WEST, reach]) if row else rules.factors[NORTH_SOUTH, 1:]
+    )
+    ahead = np.empty(count, dist.dtype)
+    back = ahead if rules.symmetric else np.empty_like(ahead)
+    _lower_line(dist, friction, elevation, length, np.empty(count), rules, ahead, back)
+    state.dist[line] = dist
+    lowered = dist < before
+    settled = int(np.count_nonzero(lowered))
+    found = int(np.count_nonzero(before[lowered] >= state.unreached))
+    sides = 15 if settled or seeded else 0
+    return RelaxStats(state.pending, 1, 1, 2 * count, settled, found, sides)

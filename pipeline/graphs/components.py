@@ -37,6 +37,7 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset
     from orograph.components import METHODS
 
     check_choice("method", method, METHODS)
+    graph = graph.joined()
     graph.need_both_ways("connected components")
     chosen = choose_backend("graph_components", (), options)
 

@@ -48,6 +48,7 @@ def estimate_paths(
     predecessors: bool = False,
 ) -> GraphPlan:
     """Return what `shortest_paths` takes; ``sources`` is how many there are."""
+    graph = graph.joined()
     sources = check_integer("sources", sources, 1, MOST)
     method = check_choice("method", method, METHODS)
     traced = check_flag("predecessors", predecessors)
@@ -65,6 +66,7 @@ def estimate_paths(
 
 def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
     """Return what `hop_distance` takes of a graph."""
+    graph = graph.joined()
     traced = check_flag("predecessors", predecessors)
     written = graph.vertex_count * (4 + 8 * traced)
     if graph.part_count > 1 and not traced:
@@ -82,6 +84,7 @@ def estimate_connected(graph: Graph, *, workers: int, pairs: int = 1) -> GraphPl
 
 def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
     """Return what `connected_components` takes of a graph."""
+    graph = graph.joined()
     n = graph.vertex_count
     own = _bytes(graph, *ROWS) + _both_ways(graph) + 40 * n
     return _swept("connected_components", graph, workers, own, 8 * n)
@@ -89,6 +92,7 @@ def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
 
 def estimate_forest(graph: Graph, *, workers: int) -> GraphPlan:
     """Return what `minimum_spanning_forest` takes of a graph."""
+    graph = graph.joined()
     own = _bytes(graph, *ROWS, "edge") + _both_ways(graph)
     own += 8 * graph.arc_count + 32 * graph.vertex_count + 2 * graph.edge_count
     return _swept("minimum_spanning_forest", graph, workers, own, graph.edge_count)

@@ -27,6 +27,7 @@ def forest_run(graph: Graph, options: RunOptions) -> xr.Dataset | Run[xr.Dataset
 
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
+    graph = graph.joined()
     graph.need_both_ways("a minimum spanning forest")
     chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), options)
 

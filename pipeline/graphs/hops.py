@@ -28,6 +28,7 @@ def hops_run(
     graph: Graph, sources: Any, most: int | None, traced: bool, options: RunOptions
 ) -> xr.Dataset | Run[xr.Dataset]:
     """Start the hops from the nearest of some vertices: ``hops`` (vertex)[, ``predecessor``]."""
+    graph = graph.joined()
     starts = graph.vertices(sources, "sources")
     chosen = choose_backend("graph_hops", (), options)
     limit = graph.vertex_count if most is None else int(most)

@@ -171,7 +171,7 @@ def shortest_paths(
     >>> paths["predecessor"].values
     array([[-9999,     2,     0]])
     """
-    check_graph(graph)
+    graph = check_graph(graph).joined()
     check_choice("method", method, METHODS)
     if strategy is not None:
         check_choice("strategy", strategy, STRATEGIES)

@@ -39,6 +39,8 @@ MOST_WEIGHT = 2**59
 WEIGHTS_AT_ONCE = 2**24
 PART_ARCS = 2**25
 """Arcs of a part by default: some 600 MB."""
+JOINED_ARCS = 2**22
+"""Arcs up to which operations join the parts of a graph: parts would not save their 100 MB."""
 
 
 class Rows(NamedTuple):
@@ -155,6 +157,20 @@ class Graph:
             found.append((weight.min().item(), weight.max().item(), weight.sum(dtype=np.float64)))
         least, greatest, total = zip(*found, strict=True)
         return min(least), max(greatest), float(sum(total))
+
+    def joined(self) -> Graph:
+        """Return the graph in one part if it has few arcs, else as it is.
+
+        Small parts cost more than they save: a front enters each of them many times, and each time
+        takes as long as some thousand vertices.
+        """
+        few = self.arc_count <= JOINED_ARCS
+        return self._in_one_part if few and self.part_count > 1 else self
+
+    @cached_property
+    def _in_one_part(self) -> Graph:
+        """The graph in one part, which keeps what is read for one operation for the next."""
+        return replace(self, bounds=(0, self.vertex_count))
 
     def part_rows(self, part: int) -> Rows:
         """Return the arcs that leave the vertices of a part; ``indptr`` begins at 0."""

@@ -54,7 +54,7 @@ def read_graph(
         not say it.
     parts : int, optional
         Into how many parts the graph is cut; by default as many as memory asks for. No result
-        depends on it.
+        depends on it. Operations join the parts of a graph of up to 2**22 arcs.
     store : path, optional
         Zarr group to write; the graph is then opened from there when it is needed.
     takeover : bool

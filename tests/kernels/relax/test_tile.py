@@ -686,6 +686,18 @@ def test_stats_count_the_work() -> None:
     assert relax(state).sides == 0b1111
 
 
+@pytest.mark.parametrize("shape", [(1, 3000), (3000, 1)])
+def test_a_line_is_passed_along_once_and_back(shape: tuple[int, int]) -> None:
+    dist = np.full((shape[0] + 2, shape[1] + 2), np.inf)
+    state = tile_state(dist, friction=pad(random_friction(shape), 1, np.nan))
+    seed(state, [0, shape[0] - 1], [0, shape[1] - 1], [0.0, 3.0])
+    stats = relax(state, 1.0)
+    assert stats.pending == math.inf
+    assert stats.settled == stats.found == 3000 - 2
+    assert stats.rows == 2 * (3000 + 1)
+    assert relax(state).visits == 0
+
+
 def test_exponential_is_within_an_ulp_or_so() -> None:
     x = np.linspace(0.0, 700.0, 200_001)
     mine = np.array([exponential(v) for v in x])

@@ -323,7 +323,7 @@ def test_larger_than_the_memory_that_is_used(tmp_path: Path) -> None:
 
     Python's own tables, such as that of its strings, may grow by some 8 MB while memory is counted.
     """
-    n, tile = 2600, 260
+    n, tile = 2000, 200
     graph = zarr.create_array(
         tmp_path / "graph.zarr", shape=(n, n), chunks=(tile, tile), dtype="float64"
     )
@@ -384,7 +384,7 @@ def test_a_run_that_was_killed_goes_on(
 
 def test_a_run_in_the_background() -> None:
     run = og.all_pairs(random_graph(11, 300), tile=64, wait=False)
-    result = run.result(60)
+    result = run.result(500)
     assert run.status == "finished"
     progress = run.progress()
     assert progress.done == progress.total > 0

@@ -19,8 +19,17 @@ from watched_raster import Gate, GatedGraph, mortal_cluster, wait_until
 import orograph as og
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.path_frontier import PartPaths
+from orograph.tiles.graph import graph as graph_module
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import write_graph
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_graphs_stay_in_parts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_module, "JOINED_ARCS", 0)
+        yield
+
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "forest": og.minimum_spanning_forest,
@@ -247,6 +256,27 @@ def test_a_killed_worker_changes_no_bit(
     gate.open()
     assert run.result(timeout=600).load().equals(expected)
     assert gate.arrived() > 16  # what the killed worker had read is read again
+
+
+def test_parts_of_few_arcs_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = write_graph(graph_of(7), tmp_path / "a.zarr")
+    operations = {
+        **OPERATIONS,
+        "paths": lambda graph, **o: og.shortest_paths(graph, [3, 8], backend="numba", **o),
+        "hops": lambda graph, **o: og.hop_distance(graph, 3, backend="numba", **o),
+    }
+    arcs = cut.arc_count
+    for name, operation in operations.items():
+        expected = operation(graph_of(1))
+        for most, parts in ((arcs, 1), (arcs - 1, 7)):
+            monkeypatch.setattr(graph_module, "JOINED_ARCS", most)
+            run = operation(cut, out=tmp_path / f"{name}-{most}.zarr", wait=False)
+            assert run.result().load().equals(expected)
+            assert (run.progress().total == 1) == (parts == 1), name
+            planned = {"paths": "shortest_paths", "hops": "hop_distance"}.get(name)
+            assert og.plan(planned or OPERATIONS[name], cut).tiles == parts
+    assert cut.joined() is cut
+    assert cut.part_count == 7
 
 
 def test_hooks_are_for_one_part() -> None:

@@ -12,6 +12,7 @@ import scipy.sparse
 
 import orograph as og
 from orograph.planning.plan import CLIENT_BYTES, ESTIMATES_OF_GRAPHS
+from orograph.tiles.graph import graph as graph_module
 
 
 def mesh(side: int, parts: int = 1, directed: bool = False) -> og.Graph:
@@ -55,6 +56,13 @@ def test_memory_is_what_a_run_takes_or_somewhat_more(case: str, directed: bool) 
     assert planned.bytes_written == pytest.approx(bytes_of_result, rel=0.01)
 
 
+@pytest.fixture
+def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs of few arcs, whose parts are joined else, stay in parts."""
+    monkeypatch.setattr(graph_module, "JOINED_ARCS", 0)
+
+
+@pytest.mark.usefixtures("_in_parts")
 def test_an_operation_on_a_graph_is_planned_by_its_name_or_by_itself() -> None:
     graph = mesh(20, parts=4)
     for name in ESTIMATES_OF_GRAPHS:
@@ -68,6 +76,7 @@ def test_an_operation_on_a_graph_is_planned_by_its_name_or_by_itself() -> None:
     assert og.plan(og.all_pairs, graph).shape == (400, 400)
 
 
+@pytest.mark.usefixtures("_in_parts")
 def test_parts_are_tasks_and_a_graph_in_one_part_is_one() -> None:
     graph = mesh(20, parts=4)
     assert og.plan("minimum_spanning_forest", graph).tasks == 2 * 4 + 2 * 3 + 1

@@ -4,8 +4,8 @@
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
 *After*: distances become what is written, and cells are counted.
 
-The former is NumPy's work, in bands of rows that fit the cache, so that nothing is compiled for each
-dtype of rasters; the latter compiled code's, which takes half the time where distances are missing.
+The former is NumPy's work, in bands of rows that fit the cache, so that nothing is compiled for
+each dtype of rasters; the latter compiled code's: half the time where distances are missing.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from numba.core import caching, codegen, compiler
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime.nrt import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -50,9 +51,17 @@ class _Files(caching.CompileResultCacheImpl):
 
 
 class _Cache(caching.FunctionCache):
-    """Cache of one function, which deletes files of older digests."""
+    """Cache of one function, which deletes files of older digests.
+
+    It loads machine code without what Numba needs to compile, whose import takes a second.
+    """
 
     _impl_class = _Files
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        rtsys.initialize(target_context)  # symbols by which machine code reaches arrays
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)
@@ -74,26 +83,71 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+class Flags(compiler.Flags):
+    """Numba's flags, which are compared at each call in a function and listed whole for that."""
+
+    __slots__ = ()
+    _hash = hash(tuple(sorted(compiler.Flags.options)))  # as Numba's: the names alone
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        alike = isinstance(other, Flags) and self._values == other._values
+        return alike or super().__eq__(other) is True
+
+
 class _Draft(codegen.JITCodeLibrary):
     """Code of a function that compiled functions call: linked into theirs, and run nowhere else.
 
     So it is optimised as part of theirs alone, and not once more at each function in between.
     """
 
-    def _optimize_final_module(self) -> None:
-        pass
-
-    def _finalize_final_module(self) -> None:
+    def finalize(self) -> None:
         self._finalize_dynamic_globals()
         self._finalized = True
 
 
-class _DraftCompiler(compiler.Compiler):
-    """Numba's pipeline, ending in a draft."""
+class _Library(codegen.JITCodeLibrary):
+    """Code of a function that Python calls, and of all that it calls, directly or not."""
+
+    def finalize(self) -> None:
+        libraries: dict[Any, None] = {}
+        self._collect(self, libraries)
+        self._linking_libraries = list(libraries)
+        super().finalize()
+
+    def _collect(self, library: Any, found: dict[Any, None]) -> None:
+        for callee in library._linking_libraries:
+            if callee not in found:
+                found[callee] = None
+                if isinstance(callee, _Draft):
+                    self._collect(callee, found)
+
+
+class _Compiler(compiler.Compiler):
+    """Numba's pipeline, ending in machine code."""
+
+    library_class: type[codegen.JITCodeLibrary] = _Library
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, *rest: Any) -> None:
+        return_type, flags, local_types = rest
+        super().__init__(typing, target, library, args, return_type, Flags(flags), local_types)
 
     def define_pipelines(self) -> Any:
-        context = self.state.targetctx
-        self.state.library = _Draft(context.codegen(), self.state.func_id.func_qualname)
+        state = self.state
+        name = state.func_id.func_qualname
+        state.library = self.library_class(state.targetctx.codegen(), name)
+        state.library.enable_object_caching()
+        return super().define_pipelines()
+
+
+class _DraftCompiler(_Compiler):
+    """Numba's pipeline, ending in a draft."""
+
+    library_class = _Draft
+
+    def define_pipelines(self) -> Any:
         self.state.flags.no_compile = True
         return super().define_pipelines()
 
@@ -171,7 +225,7 @@ def compiled(
             "boundscheck": None,
             "forceinline": inline,
         }
-        dispatcher: Any = _Dispatcher(function, targetoptions=options)
+        dispatcher: Any = _Dispatcher(function, targetoptions=options, pipeline_class=_Compiler)
         with suppress(RuntimeError):  # no folder is writable
             dispatcher._cache = _Cache(function)
         return dispatcher

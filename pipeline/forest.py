@@ -28,7 +28,6 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import get_backend, may_use_numba
-from orograph.kernels.forest import nibbles
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
@@ -257,7 +256,6 @@ class Forest:
 def compile_kernels(dtype: np.dtype[Any], weight: str) -> None:
     """Compile, or load from the cache, the kernels for tiles of this dtype."""
     forest.compile_kernels(dtype, weight)
-    nibbles.compile_kernels()
 
 
 def _count_bits(mask: npt.NDArray[np.uint8]) -> int:

@@ -155,12 +155,16 @@ def check_block(costs: BlockCosts, block: Rectangle | None) -> Rectangle:
 
 
 @compiled(error_model="numpy")
-def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, weights):
-    """Write the cost of the step by (dy, dx) from each cell of a block.
+def _weigh_steps(
+    friction, elevation, rules, top, left, height, width, dy, dx, weights, plane, west
+):
+    """Write the cost of the step by (dy, dx) from each cell of a block into a plane of weights.
 
-    top, left : first cell of the block, counted with the halo. The cost is ``unreached`` for steps
-    that are barred. The values are those of `edge`. The expression for friction is repeated here
-    because LLVM vectorises it; a call of `edge` takes as long as fifty of its evaluations.
+    top, left : first cell of the block, counted with the halo; west : its column in the plane. A
+    view of the plane in place of these would be of two types, contiguous and not. The cost is
+    ``unreached`` for steps that are barred. The values are those of `edge`. The expression for
+    friction is repeated here because LLVM vectorises it; a call of `edge` takes as long as fifty of
+    its evaluations.
     """
     noinline()
     cost = np.empty(1, weights.dtype)
@@ -170,7 +174,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
             u = friction[top + y, left : left + width]
             v = friction[top + y + dy, left + dx : left + dx + width]
             length = rules.factors[kind, max(top + y, top + y + dy)]
-            row = weights[y]
+            row = weights[plane, y, west : west + width]
             for x in range(width):
                 total = u[x] + v[x]
                 value = total * length
@@ -182,7 +186,7 @@ def _weigh_steps(friction, elevation, rules, top, left, height, width, dy, dx, w
         for x in range(width):
             edge(friction, elevation, top + y, left + x, dy, dx, rules, cost)
             barred = not cost[0] < rules.unreached
-            weights[uint64(y), uint64(x)] = rules.unreached if barred else cost[0]
+            weights[plane, y, uint64(west + x)] = rules.unreached if barred else cost[0]
 
 
 @compiled
@@ -335,11 +339,10 @@ def step_weights(costs: BlockCosts, block: Rectangle) -> Array:
             continue
         y, x = block.top + 1, block.left + 1 + west
         raster = (costs.friction, costs.elevation, costs.rules)
-        there = weights[d, :rows, west : west + columns]
-        _weigh_steps(*raster, y, x, rows, columns, dy, dx, there)
+        _weigh_steps(*raster, y, x, rows, columns, dy, dx, weights, d, west)
         if not costs.rules.symmetric:
-            back = weights[4 + d, :rows, west : west + columns]
-            _weigh_steps(*raster, y + dy, x + dx, rows, columns, -dy, -dx, back)
+            back = *raster, y + dy, x + dx, rows, columns, -dy, -dx
+            _weigh_steps(*back, weights, 4 + d, west)
     return weights
 
 

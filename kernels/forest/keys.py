@@ -215,8 +215,11 @@ def make_keys(values: Array, nodata: Any, stride: int) -> PaddedKeys:
         part[inside & (part > gap)] -= key(1)
     kind = 0 if dtype.kind == "f" else 2 if dtype == np.uint64 else 1
     bias = top if dtype.kind == "i" and dtype.itemsize < 8 else -top if dtype.kind == "i" else 0
-    ends = np.empty(2)
     # A key of all ones would decode to the least value; one less has the same exponent.
-    decode_row(np.array([first, min(last, full - 1)], key), kind, bias, key(full), ends)
-    magnitude = float(abs(ends).max()) if valid else 0.0
+    ends = np.array([first, min(last, full - 1)], key)
+    if kind == 0:
+        decoded = (ends ^ np.where(ends >= key(top), key(top), key(full))).view(dtype).tolist()
+    else:
+        decoded = [k + (k == full) - (top if dtype.kind == "i" else 0) for k in ends.tolist()]
+    magnitude = max(abs(float(value)) for value in decoded) if valid else 0.0
     return PaddedKeys(keys, int(valid), kind, bias, key(gap), magnitude)

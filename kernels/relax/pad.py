@@ -3,10 +3,14 @@
 *Before*: cells of a raster are brought to the dtype of distances and given a halo; where there is
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
 *After*: distances become what is written, and cells are counted.
+
+The former is NumPy's work, in bands of rows that fit the cache, so that nothing is compiled for
+each dtype of rasters; the latter compiled code's: half the time where distances are missing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
+CELLS_A_BAND = 2**17
 
 
 class ReadOut(NamedTuple):
@@ -68,40 +73,26 @@ def pad_costs(
     array of ``shape`` and ``dtype``
     """
     padded = np.empty(shape, dtype)
-    _pad(cells, *_nodata(cells, nodata), barrier_of(dtype), *corner, mask, padded)
+    barrier = barrier_of(dtype)
+    (top, left), (height, width) = corner, cells.shape
+    bottom, right = top + height, left + width
+    for beyond in (padded[:top], padded[bottom:], padded[:, :left], padded[:, right:]):
+        beyond[...] = barrier
+    inside = padded[top:bottom, left:right]
+    stated, nothing = _nodata(cells, nodata)
+    with np.errstate(all="ignore"):
+        for band in _bands(cells.shape):
+            known = cells[band]
+            there = np.isfinite(known)
+            if stated:
+                there &= known != nothing
+            if mask:
+                there &= known != 0
+            costs: Array = there.astype(dtype) if mask else known.astype(dtype)
+            if not there.all():
+                _blank_out(costs, there, barrier)
+            inside[band] = costs
     return padded
-
-
-@compiled
-def _pad(
-    cells: Any,
-    stated: bool,
-    nodata: Any,
-    barrier: Any,
-    top: int,
-    left: int,
-    mask: bool,
-    padded: Any,
-) -> None:
-    height, width = cells.shape
-    for y in range(padded.shape[0]):
-        row = padded[y]
-        if y < top or y >= top + height:
-            row[:] = barrier
-            continue
-        row[:left] = barrier
-        row[left + width :] = barrier
-        inside = row[left : left + width]
-        known = cells[y - top]
-        for x in range(width):
-            value = known[x]
-            there = np.isfinite(value) and not (stated and value == nodata)
-            if not there or (mask and value == 0):
-                inside[x] = barrier
-            elif mask:
-                inside[x] = 1
-            else:
-                inside[x] = value
 
 
 def first_outside(cells: Array, nodata: float | None, most: float) -> int:
@@ -109,22 +100,19 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
 
     NaN and nodata are neither; infinities are nodata only where nodata is infinite.
     """
-    return int(_first_outside(cells, *_nodata(cells, nodata), most))
-
-
-@compiled
-def _first_outside(cells: Any, stated: bool, nodata: Any, most: float) -> Any:
-    for y in range(cells.shape[0]):
-        row = cells[y]
-        found = False
-        for x in range(row.size):
-            value = row[x]
-            found |= (value < 0 or value > most) and not (stated and value == nodata)
-        if found:
-            for x in range(row.size):
-                value = row[x]
-                if (value < 0 or value > most) and not (stated and value == nodata):
-                    return y * row.size + x
+    stated, nothing = _nodata(cells, nodata)
+    for band in _bands(cells.shape):
+        known = cells[band]
+        least, greatest = np.fmin.reduce(known, None), np.fmax.reduce(known, None)
+        if least >= 0 and float(greatest) <= most:
+            continue
+        outside = known < 0
+        if not float(greatest) <= most:
+            outside |= known.astype(np.float64) > most
+        if stated:
+            outside &= known != nothing
+        if outside.any():
+            return int(band.start * cells.shape[1] + outside.argmax())
     return -1
 
 
@@ -186,6 +174,22 @@ def _read_out(
             barriers += not passable
             cut_off += passable and not there
     return reached, cut_off, barriers
+
+
+def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Yield the rows of a raster, some at a time."""
+    rows = max(CELLS_A_BAND // max(shape[1], 1), 1)
+    for start in range(0, shape[0], rows):
+        yield slice(start, start + rows)
+
+
+def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
+    """Set what is not there to a blank: by its bits, which takes half the time of a mask."""
+    word = np.dtype(f"i{values.itemsize}")
+    keep = (-there.view(np.int8)).astype(word)
+    bits = values.view(word)
+    bits &= keep
+    bits |= ~keep & blank.view(word)
 
 
 def _nodata(cells: Array, nodata: float | None) -> tuple[bool, Any]:

@@ -94,6 +94,13 @@ class HostTile:
     def __init__(self, state: TileState) -> None:
         self.state = state
         self.halo = halo_strips(state.dist, state.rules.reach)
+        # a raster of one tile has none: the kernel that looks beyond it need not be compiled
+        self._has_neighbours = any(
+            (strip < state.unreached).any()
+            for raster in (state.friction, state.elevation)
+            if raster.size
+            for strip in halo_strips(raster, state.rules.reach)
+        )
         self._reached = -1  # not counted yet
 
     @property
@@ -124,7 +131,7 @@ class HostTile:
         known = last_sent(sent, own, state.unreached)
         border = improved_parts(own, known)
         outward = np.full(8, np.inf)
-        if any(part is not None for part in border):
+        if self._has_neighbours and any(part is not None for part in border):
             outward = probe_border(state, known[:4])
         if self._reached < 0:
             self._reached = int(np.count_nonzero(inner < state.unreached))

@@ -51,20 +51,6 @@ IDLE_SECONDS = 1e-4
 
 
 @compiled
-def _seed(dist, keys, fresh, block, rows, columns, values, rules):
-    for i in range(rows.size):
-        value = values[i]
-        y = rows[i] + rules.reach
-        x = columns[i] + rules.reach
-        if value < dist[y, x] and value <= rules.limit:
-            dist[y, x] = value
-            by = rows[i] // block
-            bx = columns[i] // block
-            fresh[by, bx] = 1
-            keys[by, bx] = min(keys[by, bx], value)
-
-
-@compiled
 def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
     """Key the blocks that the halo beyond some sides can lower, or lower the cells themselves."""
     friction, elevation, rules = borrowed((friction, elevation, rules))
@@ -268,7 +254,12 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
         If a cell lies outside the tile or a value is negative or NaN.
     """
     rows, columns, values = checked_seeds(state, rows, columns, values)
-    _seed(state.dist, state.keys, state.fresh, state.block, rows, columns, values, state.rules)
+    at = rows + state.rules.reach, columns + state.rules.reach
+    lower = (values < state.dist[at]) & (values <= state.rules.limit)
+    np.minimum.at(state.dist, (at[0][lower], at[1][lower]), values[lower])
+    blocks = rows[lower] // state.block, columns[lower] // state.block
+    state.fresh[blocks] = 1
+    np.minimum.at(state.keys, blocks, values[lower])
 
 
 def checked_seeds(

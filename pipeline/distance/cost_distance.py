@@ -329,6 +329,8 @@ def cost_distance(
         least_tile=problem.halo_width,
     )
     job = replace(job, join_tiles=join_tiles)
+    if max(job.shape) > job.layout.tile and job.compile_kernels is not None:
+        job = replace(job, compile_kernels=partial(warm_up, on_cpu, dtypes, neighbours=True))
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         both = DistanceAndAllocation(problem, allocation, problem.backend)

@@ -200,4 +200,6 @@ def hop_distance(
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
+    if max(job.shape) > job.layout.tile and compiled is not None:
+        job = replace(job, compile_kernels=partial(compiled, neighbours=True))
     return begin(replace(job, join_tiles=join_tiles), options)

@@ -20,7 +20,7 @@ from orograph.distance.sources import Sources, is_source
 from orograph.engines.frontier.links import LinkBorder, Links
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
-from orograph.kernels.relax.border import Border, halo_strips, inner_of
+from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
@@ -341,17 +341,20 @@ class Distance:
         }
 
 
-def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike]) -> None:
+def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False) -> None:
     """Compile what a problem on such distances needs, by a tile of four cells a side.
 
     Done before workers start on a run: they find the kernels in Numba's cache then. ``dtypes`` are
-    those of the rasters.
+    those of the rasters. ``neighbours``: the run has several tiles, and so kernels for borders.
     """
     window = Window(0, 0, 4, 4)
-    place = Place(Node(0, 0), window, Sides(False, False, False, False), window.shape)
-    cells = [np.ones(window.shape, dtype) for dtype in dtypes]
-    problem.check(cells, window)
-    state = problem.open(place, cells, window)
+    side = 4 + problem.halo_width
+    frame = Window(0, 0, side, side) if neighbours else window
+    place = Place(Node(0, 0), window, Sides(False, False, False, False), frame.shape)
+    cells = [np.ones(frame.shape, dtype) for dtype in dtypes]
+    problem.check(cells, frame)
+    state = problem.open(place, cells, frame)
     nothing: Border = [None] * len(NEIGHBOURS)
-    problem.visit(state, nothing, nothing, math.inf)
+    halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
+    problem.visit(state, halo if neighbours else nothing, nothing, math.inf)
     problem.finish(state)

@@ -11,8 +11,10 @@ fixpoint is the same to the bit.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol
@@ -164,10 +166,11 @@ def forget(token: str) -> None:
 def _limit() -> int:
     """Return half the memory a worker may use, or half the machine's where there is no worker."""
     import psutil
-    from distributed import get_worker
 
-    try:
-        limit = get_worker().memory_manager.memory_limit
-    except ValueError:
-        limit = None
+    limit = None
+    if "distributed" in sys.modules:  # slow to import, and there in every worker
+        from distributed import get_worker
+
+        with suppress(ValueError):
+            limit = get_worker().memory_manager.memory_limit
     return int((limit or psutil.virtual_memory().total) * 0.5)

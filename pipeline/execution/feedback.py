@@ -27,9 +27,11 @@ class _Compilations:
         self.running += 1
         if not self._said and setting("progress") is not False:
             self._said = True
+            # of the raster, which is what the first kernel reads; another dtype takes its own
+            dtypes = [str(kind.dtype) for kind in event.data["args"] if hasattr(kind, "dtype")]
             print(
-                "orograph: compiling kernels once, about 20 s (`orograph compile` does it "
-                "beforehand)",
+                f"orograph: compiling kernels{f' for {dtypes[0]}' if dtypes else ''}, once for "
+                "each operation and dtype, some 10 to 20 s (`orograph compile` does it beforehand)",
                 file=sys.stderr,
                 flush=True,
             )

@@ -221,5 +221,6 @@ def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> np
 
 def _warm_up(query: Query) -> None:
     """Compile what a search needs, so that workers find it in the cache."""
-    warm_up(query._hops_from(np.zeros((1, 2), np.int64)), [query.mask.dtype])
+    hops = query._hops_from(np.zeros((1, 2), np.int64))
+    warm_up(hops, [query.mask.dtype], neighbours=True)
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)

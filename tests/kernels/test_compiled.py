@@ -99,6 +99,12 @@ def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
     assert copy.cached() == after
 
 
+def test_what_is_loaded_needs_no_compiler(copy: Copy) -> None:
+    code = f"{FOLLOW}import sys\nprint('numba.np.linalg' in sys.modules)"
+    assert copy.run(code) == "16\nTrue"
+    assert copy.run(code) == "16\nFalse"
+
+
 @pytest.mark.parametrize("place", ["", "deeper/"])
 def test_callee_in_another_file_is_never_stale(copy: Copy, place: str) -> None:
     head = "from orograph.kernels.compiled import compiled\n"

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 Integers = npt.NDArray[np.int64]
 
@@ -32,6 +30,9 @@ def storage_order(
         return np.argsort(z_order(*coordinates), kind="stable").astype(np.int64)
     if n >= 2**31 or tail.size >= 2**31:  # SciPy's indices end there
         return np.arange(n)
+    from scipy import sparse  # slow to import
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     ones = np.ones(tail.size, np.int8)
     links = sparse.csr_matrix((ones, (tail.astype(np.int32), head.astype(np.int32))), (n, n))
     both: Any = links + links.T

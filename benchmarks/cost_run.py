@@ -315,7 +315,7 @@ def stored(options: argparse.Namespace, record: Record) -> None:
         if kept := speeds[name][1:] or speeds[name]:
             medians[name] = statistics.median(kept)
             record.add(what, f"orograph, {options.workers} {who}", "Mcell/s", kept)
-    print(f"{what}, {options.workers} workers {limits or ''}: {medians['cluster']:.1f} Mcell/s")
+    print(f"{what}, {options.workers} workers: {medians['cluster']:.1f} Mcell/s")
     print(work_of(done, side))
     if by_threads is not None:
         pairs = zip(speeds["cluster"][1:], speeds["threads"][1:], strict=True)

@@ -4,8 +4,8 @@
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
 *After*: distances become what is written, and cells are counted.
 
-NumPy does it in bands of rows that fit the cache: as fast as compiled code, and nothing to compile
-for each pair of dtypes.
+The former is NumPy's work, in bands of rows that fit the cache, so that nothing is compiled for
+each dtype of rasters; the latter compiled code's: half the time where distances are missing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.memory import empty
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
-CELLS_A_BAND = 2**15
+CELLS_A_BAND = 2**17
 
 
 class ReadOut(NamedTuple):
@@ -131,27 +132,48 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
     reach = state.rules.reach
     shape = tuple(n - 2 * reach for n in state.dist.shape)
     values = empty(shape, dtype)
-    inner: list[Array] = [
-        raster[reach : reach + shape[0], reach : reach + shape[1]]
-        for raster in (state.dist, state.friction, state.elevation)
-        if raster.size
-    ]
-    reached = cut_off = barriers = 0
-    with np.errstate(all="ignore"):
-        for band in _bands(shape):
-            dist, *costs = (raster[band] for raster in inner)
-            there = dist < state.unreached
-            values[band] = dist // per if per > 1 else dist
-            found = int(np.count_nonzero(there))
-            if found < there.size:
-                _blank_out(values[band], there, dtype.type(blank))
-            passable = np.ones(there.shape, np.bool_)
-            for cost in costs:
-                passable &= cost < BARRIER if state.rules.integer else np.isfinite(cost)
-            reached += found
-            barriers += there.size - int(np.count_nonzero(passable))
-            cut_off += int(np.count_nonzero(passable & ~there)) if found < there.size else 0
-    return ReadOut(values, reached, cut_off, barriers)
+    rasters = [r for r in (state.friction, state.elevation) if r.size]
+    counts = _read_out(
+        *(state.dist, rasters[0], rasters[-1], reach, state.unreached, values),
+        *(dtype.type(blank), per, state.rules.integer),
+    )
+    return ReadOut(values, *counts)
+
+
+@compiled
+def _read_out(
+    dist: Any,
+    one: Any,
+    other: Any,
+    reach: int,
+    unreached: Any,
+    values: Any,
+    blank: Any,
+    per: int,
+    integer: bool,
+) -> tuple[int, int, int]:
+    reached = 0
+    cut_off = 0
+    barriers = 0
+    for y in range(values.shape[0]):
+        row = dist[y + reach]
+        first = one[y + reach]
+        second = other[y + reach]
+        out = values[y]
+        for x in range(values.shape[1]):
+            value = row[x + reach]
+            there = value < unreached
+            if per > 1:
+                out[x] = value // per if there else blank
+            else:
+                out[x] = value if there else blank
+            a = first[x + reach]
+            b = second[x + reach]
+            passable = a < BARRIER and b < BARRIER if integer else np.isfinite(a) and np.isfinite(b)
+            reached += there
+            barriers += not passable
+            cut_off += passable and not there
+    return reached, cut_off, barriers
 
 
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from changed_copy import copy_with_changes, run_in_copy, section_of
+from programs import run_program
 
 import orograph
 from orograph.cli.main import _parser
@@ -56,19 +57,9 @@ def code_of(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if shows_python(p)], ids=page_id)
 def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
-    # By `-c`, as in a session: clusters start without a guard for `__main__`, later
-    # blocks see the names of earlier ones, and whatever is left running ends with the process.
-    done = subprocess.run(
-        [sys.executable, "-c", code_of(page)],
-        cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    said = done.stdout.replace('"<string>"', f'"{page_id(page)}"')
-    assert done.returncode == 0, f"exit status {done.returncode}\n{said}"
+    # As in a session: clusters start without a guard for `__main__`, later blocks see the
+    # names of earlier ones, and whatever is left running ends with the process.
+    run_program(code_of(page), page, tmp_path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)

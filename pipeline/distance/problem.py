@@ -355,6 +355,8 @@ def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = Fa
     problem.check(cells, frame)
     state = problem.open(place, cells, frame)
     nothing: Border = [None] * len(NEIGHBOURS)
-    halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
-    problem.visit(state, halo if neighbours else nothing, nothing, math.inf)
+    halo = nothing
+    if neighbours:  # of distances: what an allocation sends has no one dtype
+        halo = facing(np.zeros(window.shape, problem.dtype), problem.halo_width)
+    problem.visit(state, halo, nothing, math.inf)
     problem.finish(state)

@@ -14,9 +14,11 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
-test: lint types pytest ## lint, types and tests: what must pass before a merge
+# Types are checked beside the tests, which wait now and then.
+test: $(INSTALLED) ## lint, types and tests: what must pass before a merge
+	$(MAKE) --no-print-directory --jobs=2 lint types pytest
 
-test-all: override PYTEST += -m ""
+test-all: export LONG := -m ""
 test-all: test ## the same with the long proofs, those marked `long`
 
 lint: $(INSTALLED) ## ruff: mistakes, imports, layout
@@ -27,9 +29,9 @@ types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
 # Whole files to each process: their fixtures are made once. Three processes for two cores: tests of
-# clusters wait much.
+# clusters wait much. In order: the last files are short, so all processes end at about one time.
 pytest: $(INSTALLED) ## the tests, among them those of docs, kernels and the wheel
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
@@ -86,5 +88,5 @@ clean: ## remove everything that make made
 # The stamp is written last, so an installation cut short is begun again.
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	touch $@

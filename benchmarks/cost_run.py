@@ -74,7 +74,7 @@ def nearest_cell(friction: np.ndarray, cell: tuple[int, int]) -> tuple[int, int]
 
 
 def narrow(side: int) -> dict[str, Call]:
-    """Ways one cell wide, of friction 1e-6 in 1e6, and a strip of one row."""
+    """Ways one cell wide, of friction 1e-6 in 1e6, and grids of one row and one column."""
     serpentine = np.zeros((side, side), bool)
     serpentine[::2] = True
     serpentine[1::4, -1] = serpentine[3::4, 0] = True
@@ -86,7 +86,8 @@ def narrow(side: int) -> dict[str, Call]:
         name: (np.where(way, 1e-6, 1e6), {})
         for name, way in (("serpentine of low friction", serpentine), ("spiral", spiral))
     }
-    found["strip"] = np.random.default_rng(0).uniform(1, 10, (1, side**2)), {}
+    strip = np.random.default_rng(0).uniform(1, 10, (1, side**2))
+    found |= {"one row": (strip, {}), "one column": (np.ascontiguousarray(strip.T), {})}
     return found
 
 
@@ -314,7 +315,7 @@ def stored(options: argparse.Namespace, record: Record) -> None:
         if kept := speeds[name][1:] or speeds[name]:
             medians[name] = statistics.median(kept)
             record.add(what, f"orograph, {options.workers} {who}", "Mcell/s", kept)
-    print(f"{what}, {options.workers} workers {limits or ''}: {medians['cluster']:.1f} Mcell/s")
+    print(f"{what}, {options.workers} workers: {medians['cluster']:.1f} Mcell/s")
     print(work_of(done, side))
     if by_threads is not None:
         pairs = zip(speeds["cluster"][1:], speeds["threads"][1:], strict=True)

@@ -91,7 +91,10 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
     options: dict[str, Any] = {"out": out, "overwrite": True}
     arguments: tuple[Any, ...] = (store,)
     shape = og.open(store)["elevation"].shape
-    sent = {"connectivity": 4} if operation == "connected_components" else {}
+    sent: dict[str, Any] = {}
+    if operation == "connected_components":
+        table = ("labels", "component_size", "component_box")
+        sent = {"connectivity": 4, "outputs": table}
     options |= sent
     if operation.endswith("distance"):
         arguments = store, [(shape[1] // 2, shape[0] // 2)]
@@ -103,7 +106,8 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
         start = time.perf_counter()
         result = getattr(og, operation)(*arguments, **options)
         seconds = time.perf_counter() - start
-    plan = og.plan(operation, store, workers=workers or 1, **sent)
+    with og.config.set(threads=1):
+        plan = og.plan(operation, store, workers=workers, **sent)
     each = ", ".join(f"{p / 2**20:.0f}" for who, p in peaks.items() if who)
     print(
         f"{operation} {store.name}, {workers} workers: {seconds:.1f} s, "

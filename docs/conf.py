@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import orograph
 
 HERE = Path(__file__).resolve().parent
@@ -78,3 +80,17 @@ html_theme_options = {
     "show_prev_next": True,
 }
 html_sidebars = {"index": [], "api": []}
+
+# The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
+PARTS = ("guides/index", "gallery/index", "api", "how", "performance", "glossary", "project")
+
+
+def add_parts(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the table of contents to the first page."""
+    if page == "index":
+        source[0] += "\n".join(["\n```{toctree}", ":hidden:", "", *PARTS, "```\n"])
+
+
+def setup(app: Sphinx) -> None:
+    """Register with Sphinx."""
+    app.connect("source-read", add_parts)

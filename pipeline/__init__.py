@@ -8,8 +8,11 @@ Public names are imported when they are first used; xarray at once, to which an 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import orograph.accessor  # noqa: F401  (registers it)
@@ -172,8 +175,44 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'orograph' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), _TRUE_NAME.get(name, name))
+    if isinstance(value, FunctionType):
+        value = _naming_unknown_keywords(value, name)
     globals()[name] = value
     return value
+
+
+def _naming_unknown_keywords(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a public function that says which keyword was meant by one that it does not have."""
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except TypeError as error:
+            traceback = error.__traceback__
+            if traceback is None or traceback.tb_next is not None:
+                raise  # the call was right, and something within it is not
+            raise TypeError(_what_was_meant(function, keywords) or str(error)) from None
+
+    call.__module__, call.__qualname__ = __name__, name  # where it is found
+    return call
+
+
+def _what_was_meant(function: Callable[..., Any], keywords: dict[str, Any]) -> str:
+    """Return what to say of the first keyword that a function does not have; "" if it has all."""
+    import difflib
+    import inspect
+
+    known = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return ""
+    for keyword in keywords:
+        if keyword not in known:
+            near = difflib.get_close_matches(keyword, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
+            name = f"{function.__name__}()"
+            return f"{name} got an unexpected keyword argument {keyword!r}; {hint}"
+    return ""
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ here fails. Nothing may begin, nothing may be written, and the message says what
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -127,6 +128,10 @@ def _plans() -> dict[str, Function]:
         "sparsify": bad.FLAG,
         "pits": bad.integer(0, 9, optional=True),
         "labels": bad.FLAG,
+        "workers": bad.integer(0, 2**20),
+        "min_size": bad.integer(1, 2**54),
+        "label_dtype": bad.choice("int16", "float64"),
+        "cost_dtype": bad.DTYPE,
         "outputs": _outputs("filled"),
         "operation": bad.choice("forest", np.min, og.ingest),
         "raster": bad.Kind(
@@ -146,6 +151,10 @@ def _plans() -> dict[str, Function]:
     for name in ESTIMATES:
         valid: dict[str, Any] = {"operation": name, "raster": np.ones((3, 3))}
         own = dict(kinds)
+        if name == "cost_distance":
+            own["outputs"] = _outputs("cost")
+        if name == "connected_components":
+            own["outputs"] = _outputs("labels")
         if name in ("all_pairs", "distance_index"):
             own["dtype"] = bad.choice("float16", np.complex128, "f8,(", optional=True)
         if name == "all_pairs":
@@ -616,3 +625,26 @@ def test_what_cannot_be_used_is_refused(
         if what:
             wrong.append(f"{bad.brief(value)} {what}: {message}")
     assert not wrong, f"{len(wrong)} values of {parameter}:\n" + "\n".join(wrong)
+
+
+def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
+    call: Any = og.cost_distance
+    with pytest.raises(TypeError, match=r"cost_distance\(\) got an unexpected keyword argument "
+                       r"'max_costs'; did you mean 'max_cost'\?"):  # fmt: skip
+        call(GRID, POINT, max_costs=5)
+    with pytest.raises(TypeError, match=r"'Zebra'; it has friction, sources, elevation, "):
+        call(GRID, POINT, Zebra=5)
+    with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'sources'"):
+        call(GRID)
+    with pytest.raises(TypeError, match=r"'max_hop'; did you mean 'max_hops'\?"):
+        xr.DataArray(GRID).orograph.hop_distance(POINT, max_hop=5)
+    with pytest.raises(TypeError, match=r"^plan\(\) missing 1 required positional argument"):
+        og.plan("cost_distance", outputs="cost")  # type: ignore[call-arg]
+
+
+def test_a_public_function_is_found_where_it_says_that_it_is() -> None:
+    for name in og.__all__:
+        value = getattr(og, name)
+        if isinstance(value, FunctionType):
+            assert pickle.loads(pickle.dumps(value)) is value
+            assert inspect.unwrap(value).__doc__ == value.__doc__

@@ -359,10 +359,15 @@ def test_all_metadata_of_wrong_type_or_range_are_refused(store: Path) -> None:
         (b"\xff\xff\xff", "it is no JSON"),
         (b"[" * 100_000, "it is no JSON"),
         (b'{"a":' * 3000 + b"1" + b"}" * 3000, "it is n"),
+        (b'{"a":' * 300 + b"1" + b"}" * 300, "it is nested too deeply, in more than 100 levels"),
+        (b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", "it is nested too deeply, in more than 100"),
         (b"[1, 2]", r"it holds \[1, 2\], no JSON object"),
         (b'{"a": 1' + b"0" * 5000 + b"}", "it is no JSON"),
     ],
-    ids=["empty", "no text", "too deep", "deep", "a list", "a long number"],
+    ids=[
+        *("empty", "no text", "too deep", "deep", "objects in objects", "lists in lists"),
+        *("a list", "a long number"),
+    ],
 )
 @pytest.mark.parametrize("file", ["zarr.json", "elevation/zarr.json", "y/zarr.json"])
 def test_a_file_that_holds_no_metadata_is_named(

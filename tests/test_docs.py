@@ -83,6 +83,21 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert path.exists(), f"{page_id(page)}: no {link}"
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_what_a_reader_sees_first_is_plain_markdown(name: str) -> None:
+    """On a code host: its pictures are in the tree, and no directive of Sphinx is shown."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert not re.search(r"^(:{3,}|`{3}\{|:[\w-]+:)|\{\w+\}`", text, re.MULTILINE)
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert shown
+    tracked = subprocess.run(
+        ["git", "ls-files", "docs"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    for picture in shown:
+        path = (ROOT / name).parent / picture
+        assert os.path.relpath(path, ROOT) in tracked, f"{name}: {picture} is not in the tree"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
 def test_a_page_draws_the_pictures_that_it_shows(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

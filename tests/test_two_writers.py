@@ -39,6 +39,7 @@ def test_writers_race_and_are_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(4 * 3600)  # 200 kills of a run last half an hour on a busy machine
 @pytest.mark.parametrize("writer", WRITERS)
 def test_writers_race_and_are_killed_often(writer: str, tmp_path: Path) -> None:
     found = trials(tmp_path, RACES, KILLS, writer)[writer]

@@ -53,18 +53,9 @@
 // variant: -DWEIGHT=2 -DDIAGONAL=0
 // variant: -DSIDE=8 -DROWS=2
 
-typedef signed char Int8;
-typedef unsigned char UInt8;
-typedef short Int16;
-typedef unsigned short UInt16;
-typedef int Int32;
-typedef unsigned int UInt32;
-typedef long long Int64;
-typedef unsigned long long UInt64;
-typedef float Float32;
-typedef double Float64;
+#include "values.cuh"
 
-// Type of the values: one of the types above.
+// Type of the values: one of those of values.cuh.
 #ifndef VALUE
 #define VALUE Float32
 #endif
@@ -127,10 +118,6 @@ enum {  // words of state
   HOOKED = 108  // whether a round hooked a component, by round
 };
 
-template <int BITS> struct Unsigned { typedef UInt32 Type; };
-template <> struct Unsigned<8> { typedef UInt8 Type; };
-template <> struct Unsigned<16> { typedef UInt16 Type; };
-template <> struct Unsigned<64> { typedef UInt64 Type; };
 typedef Unsigned<VALUE_BITS>::Type Bits;
 typedef Unsigned<(VALUE_BITS > 32 ? 64 : 32)>::Type Code;  // ordered keys
 typedef Unsigned<(ROWS > 8 ? 64 : 32)>::Type Edges;  // 4 bits per cell of a thread

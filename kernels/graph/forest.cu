@@ -24,32 +24,14 @@
 // variant: -DWEIGHT=1 -DWIDE=1
 // variant: -DWEIGHT=2 -DWIDE=1
 // variant: -DWORD_BITS=64 -DWIDE=1
+#include "graph/rows.cuh"
 #include "label/union_find.cuh"
 
-#ifndef WEIGHT
-#define WEIGHT 0
-#endif
-#ifndef WORD_BITS
-#define WORD_BITS 32
-#endif
 #ifndef WIDE
 #define WIDE 0
 #endif
 
-typedef long long i64;
 typedef unsigned long long u64;
-#if WORD_BITS == 32
-typedef unsigned int word;
-#else
-typedef unsigned long long word;
-#endif
-#if WEIGHT == 1
-typedef long long weight_type;
-#elif WEIGHT == 2
-typedef double weight_type;
-#else
-typedef int weight_type;
-#endif
 constexpr unsigned ALL = 0xFFFFFFFFu;
 constexpr u64 NONE = ~0ULL;
 

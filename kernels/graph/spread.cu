@@ -30,12 +30,8 @@
 // variant: -DWEIGHT=2
 // variant: -DWEIGHT=3
 // variant: -DWORD_BITS=64
-#ifndef WEIGHT
-#define WEIGHT 0
-#endif
-#ifndef WORD_BITS
-#define WORD_BITS 32
-#endif
+#include "graph/rows.cuh"
+
 #define THREADS 256
 #define SCAN_THREADS 1024
 #ifndef PART
@@ -46,20 +42,6 @@
 #endif
 #define OWN (PART / PART_THREADS)  // vertices of a thread
 #define HELD 4  // arcs of a vertex that its thread holds in registers
-
-typedef long long i64;
-#if WORD_BITS == 32
-typedef unsigned int word;
-#else
-typedef unsigned long long word;
-#endif
-#if WEIGHT == 1
-typedef long long weight_type;
-#elif WEIGHT == 2
-typedef double weight_type;
-#else
-typedef int weight_type;
-#endif
 
 #if WEIGHT == 2
 __device__ __forceinline__ i64 flip(i64 bits) { return bits ^ (bits >> 63 & 0x7FFFFFFFFFFFFFFFLL); }

@@ -97,16 +97,19 @@ def _mark(dist, friction, elevation, rules, steps):
 @compiled
 def _mark_row(start, cost, end, unreached, bit, steps):
     level = np.uint32(bit | LEVEL)
-    none = np.uint32(0)
     for x in range(steps.size):
-        tight = (start[x] + cost[x] == end[x]) & (end[x] < unreached)
-        found = level if start[x] == end[x] else bit
-        steps[x] |= found if tight else none
+        u = start[x]
+        v = end[x]
+        before = steps[x]
+        tight = u + cost[x] == v and v < unreached
+        # chosen, not branched to: in vectors
+        more = np.uint32(before | (level if u == v else bit))
+        steps[x] = more if tight else before
 
 
 @compiled
 def _resolve(dist, reach, steps, pairs, changed, start, stack):
-    """Give each cell the least pair of those before it; how many are improved.
+    """Give each cell the least pair of those before it; how many are improved, and have one.
 
     Row ``start`` comes first, so that ways back are short. Cells that are to pass their pairs on
     along steps of no cost are marked as changed.
@@ -126,12 +129,13 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
             if not inside or x < reach or x >= width - reach:
                 steps[y, x] |= np.uint32(RESOLVED)
     improved = 0
+    reached = 0
     level = False
     for row in range(reach, height - reach):
         # rows from the first down, then those above it, up
         y = row + start - reach
         if y >= height - reach:
-            y = height - reach - 1 - row + reach
+            y = height - 1 - row
         for x in range(reach, width - reach):
             stack[0] = y * width + x
             top = 0
@@ -164,14 +168,35 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                     top += 1
                     stack[top] = other
                     continue
+                top -= 1
+                step_of[cell] = np.uint32(word | RESOLVED)
+                reached += label != NOBODY
                 if lower:
                     pair_of[2 * cell] = label
                     pair_of[2 * cell + 1] = hops
                     improved += 1
-                step_of[cell] = np.uint32(word | RESOLVED)
-                top -= 1
+                # and those that wait for it alone
+                while top >= 0:
+                    cell = stack[top]
+                    word = np.int64(step_of[cell])
+                    ways = word & STEPS
+                    if word & LEVEL or ways & (ways - 1):
+                        break
+                    top -= 1
+                    step_of[cell] = np.uint32(word | RESOLVED)
+                    hops += 1
+                    a = pair_of[2 * cell]
+                    b = pair_of[2 * cell + 1]
+                    if label < a or (label == a and hops < b):
+                        pair_of[2 * cell] = label
+                        pair_of[2 * cell + 1] = hops
+                        improved += 1
+                    else:
+                        label = a
+                        hops = b
+                    reached += label != NOBODY
     if not level:
-        return improved
+        return improved, reached
     for y in range(reach, height - reach):
         for x in range(reach, width - reach):
             cell = y * width + x
@@ -184,7 +209,7 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                 b = pair_of[2 * other + 1] + 1
                 if a < pair_of[2 * cell] or (a == pair_of[2 * cell] and b < pair_of[2 * cell + 1]):
                     change_of[other] = True
-    return improved
+    return improved, reached
 
 
 @compiled
@@ -301,7 +326,7 @@ def resolve_labels(
     steps: npt.NDArray[np.uint32],
     pairs: npt.NDArray[np.int64],
     changed: npt.NDArray[np.bool_],
-) -> int:
+) -> tuple[int, int]:
     """Bring a tile's pairs (label, hops) to their fixpoint along steps that cost something, once.
 
     Parameters
@@ -316,8 +341,8 @@ def resolve_labels(
 
     Returns
     -------
-    int
-        How many cells were improved.
+    int, int
+        How many cells were improved, and how many have a label.
     """
     reach = state.rules.reach
     cells = np.flatnonzero(changed)
@@ -327,7 +352,8 @@ def resolve_labels(
         nearest = cells[state.dist.reshape(-1)[cells].argmin()]
         start = min(max(int(nearest) // changed.shape[1], reach), changed.shape[0] - reach - 1)
     stack = np.empty(changed.size, np.int64)
-    return int(_resolve(state.dist, reach, steps, pairs, changed, start, stack))
+    improved, reached = _resolve(state.dist, reach, steps, pairs, changed, start, stack)
+    return int(improved), int(reached)
 
 
 def spread_labels(

@@ -30,18 +30,9 @@
 // variant: -DVALUE=Float64 -DVALUE_BITS=64
 // variant: -DVALUE=UInt64 -DVALUE_BITS=64
 
-typedef signed char Int8;
-typedef unsigned char UInt8;
-typedef short Int16;
-typedef unsigned short UInt16;
-typedef int Int32;
-typedef unsigned int UInt32;
-typedef long long Int64;
-typedef unsigned long long UInt64;
-typedef float Float32;
-typedef double Float64;
+#include "values.cuh"
 
-// Type of the values, and of the labels: types above.
+// Type of the values, and of the labels: those of values.cuh.
 #ifndef VALUE
 #define VALUE Float32
 #endif
@@ -56,10 +47,6 @@ constexpr int BLOCK = 32, ROWS = 8;  // cells along the side of a block; rows of
 constexpr int WIDTH = BLOCK + 2;
 constexpr UInt32 ALL = 0xFFFFFFFFu;
 
-template <int BITS> struct Unsigned { typedef UInt32 Type; };
-template <> struct Unsigned<8> { typedef UInt8 Type; };
-template <> struct Unsigned<16> { typedef UInt16 Type; };
-template <> struct Unsigned<64> { typedef UInt64 Type; };
 typedef Unsigned<VALUE_BITS>::Type Bits;
 typedef Unsigned<(VALUE_BITS > 32 ? 64 : 32)>::Type Key;
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.distances import (
@@ -20,8 +20,10 @@ from orograph.cli.distances import (
 )
 from orograph.cli.files import add_files
 from orograph.cli.options import add_backend
+from orograph.cli.parser import Parser
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
+from orograph.execution.feedback import SECONDS_OF_SILENCE
 from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
@@ -39,10 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = options.command(options) or 0
     except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
-        print(_line(error), file=sys.stderr)
+        print(_line(error, options.parser), file=sys.stderr)
         return 2
     except (og.OrographError, OSError) as error:
-        print(f"orograph: {error}", file=sys.stderr)
+        print(f"orograph: {options.parser.in_shell(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
@@ -50,22 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _line(error: Exception) -> str:
-    """Return an error as one line."""
-    return f"orograph: {' '.join(str(error).split())}"
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and exit with status 2."""
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+def _line(error: Exception, parser: Parser) -> str:
+    """Return an error as one line, in the words of the shell."""
+    return f"orograph: {parser.in_shell(' '.join(str(error).split()))}"
 
 
 @cache
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="orograph", description="Exact graph algorithms on elevation grids of any size."
     )
     parser.add_argument("--version", action="version", version=f"orograph {og.__version__}")
@@ -240,7 +234,7 @@ def _verify(options: argparse.Namespace) -> int:
         try:
             report = og.verify(store)
         except og.InputError as error:
-            print(_line(error), file=sys.stderr)
+            print(_line(error, options.parser), file=sys.stderr)
             stores = False
             continue
         print(report)
@@ -374,11 +368,12 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
 
 
 def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
-    """Show a progress bar until the run ends; return its result."""
+    """Show a progress bar until the run ends, if it takes long; return its result."""
     from tqdm import tqdm
 
     print(f"dashboard: {run.dashboard_link}", file=sys.stderr)
-    with tqdm(desc=name, unit="task", total=run.progress().total or None) as bar:
+    total = run.progress().total or None
+    with tqdm(desc=name, unit="task", total=total, delay=SECONDS_OF_SILENCE) as bar:
         while True:
             try:
                 result = run.result(timeout=0.5)

@@ -23,7 +23,7 @@ SHORT = {
 }
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
-    "sparsify", "memory_limit", "pits",
+    "sparsify", "memory_limit", "pits", "outputs", "min_size", "label_dtype", "cost_dtype",
 )  # fmt: skip
 
 
@@ -35,18 +35,22 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
     plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
     plan.add_argument("--tile", type=int, default=None)
-    plan.add_argument("--workers", type=int, default=2)
+    plan.add_argument("--workers", type=int, default=2, help="0: threads, and no cluster")
+    plan.add_argument("--outputs", nargs="+", help="as of the command; default: the first")
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
+    components.add_argument("--min-size", type=int, help="cells of the smallest kept")
+    components.add_argument("--label-dtype", choices=("int64", "int32"), help="of the labels")
     terrain = plan.add_argument_group(
         "fill_depressions, flood_level, pass_elevation, peaks, depressions"
     )
     terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
     distances = plan.add_argument_group("cost_distance, hop_distance")
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
+    distances.add_argument("--cost-dtype", choices=("float64", "float32", "int64"))
     index = plan.add_argument_group("distance_index")
     index.add_argument("--elevation", help="store or raster file")
-    index.add_argument("--cost", choices=tuple(MODELS))
+    index.add_argument("--cost", choices=tuple(MODELS), help="of cost_distance too")
     index.add_argument("--connectivity", type=int, choices=(4, 8))
     index.add_argument("--block", type=int, help="cells a side of a block")
     index.add_argument("--levels", type=int, help="how often blocks are merged")

@@ -218,7 +218,7 @@ class AllocationProblem:
         news = None
         if state.links is not None and links is not None:
             news = state.links.news(links.sent)
-        if settled or state.reached < 0:
+        if state.reached < 0:
             state.reached = int(np.count_nonzero(labels < NOBODY))
         return Visit(math.inf, outward, border, settled, state.reached, links=news)
 
@@ -227,8 +227,13 @@ class AllocationProblem:
         settled = 0
         if not state.resolved:
             state.resolved = True
-            settled = resolve_labels(state.tile, state.steps, state.pairs, state.changed)
-        return settled + spread_labels(state.steps, self.halo_width, state.pairs, state.changed)
+            settled, state.reached = resolve_labels(
+                state.tile, state.steps, state.pairs, state.changed
+            )
+        spread = spread_labels(state.steps, self.halo_width, state.pairs, state.changed)
+        if spread or state.links is not None:
+            state.reached = -1
+        return settled + spread
 
     def pack(self, state: State) -> Any:
         """Labels and hops; distances are read again."""

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.frontier.field import level_on_workers
-from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Plan, limit_of_worker, open_grid
-from orograph.tiles.grid.quadtree import Node
+from orograph.distance.arguments import DTYPES, check_outputs
+from orograph.engines.frontier.field import join_tiles
+from orograph.execution.checkpoints import MemoryCheckpoints
+from orograph.execution.context import RunContext
+from orograph.kernels.relax.models import MODELS
+from orograph.planning.plan import (
+    CLIENT_BYTES,
+    WORKER_BYTES,
+    Grid,
+    Plan,
+    limit_of_process,
+    limit_of_worker,
+    open_grid,
+)
+from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
-STATE_BYTES = 16  # of a cell in the state of a tile: its distance, and its friction as one
+OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
+ALLOCATION_BYTES = 21  # of a cell in its state beside the distance: label, hops, marks, steps
 
 
 def estimate_cost(
@@ -20,10 +35,22 @@ def estimate_cost(
     dtype: npt.DTypeLike | None,
     tile: int | None,
     workers: int,
+    threads: int = 0,
     memory_limit: int | str | None = None,
+    cost: str = "friction",
+    cost_dtype: str = "float64",
+    outputs: str | Sequence[str] = ("cost",),
 ) -> Plan:
-    """Return what `cost_distance` will take; costs have 8 bytes a cell."""
-    return _estimate("cost_distance", 8, raster, dtype, tile, workers, memory_limit)
+    """Return what `cost_distance` will take."""
+    model = MODELS[check_choice("cost", cost, tuple(MODELS))]
+    itemsize = np.dtype(check_dtype("cost_dtype", cost_dtype, DTYPES)).itemsize
+    wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
+    planes = 2 if model.neutral_friction is not None else 1
+    state = (1 + planes) * itemsize + (ALLOCATION_BYTES if len(wanted) > 1 else 0)
+    written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
+    grid = open_grid(raster, dtype, tile)
+    limit = _limit(memory_limit, threads)
+    return _estimate("cost_distance", grid, state, itemsize, written, limit, workers, threads)
 
 
 def estimate_hops(
@@ -32,47 +59,61 @@ def estimate_hops(
     dtype: npt.DTypeLike | None,
     tile: int | None,
     workers: int,
+    threads: int = 0,
     memory_limit: int | str | None = None,
 ) -> Plan:
     """Return what `hop_distance` will take; hops have 4 bytes a cell."""
-    return _estimate("hop_distance", 4, raster, dtype, tile, workers, memory_limit)
+    grid = open_grid(raster, dtype, tile)
+    limit = _limit(memory_limit, threads)
+    return _estimate("hop_distance", grid, 16, 4, 4, limit, workers, threads)
+
+
+def _limit(memory_limit: int | str | None, threads: int) -> int:
+    """Return the bytes that the process which keeps tiles may use."""
+    return limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
 
 
 def _estimate(
     operation: str,
+    grid: Grid,
+    state: int,
     itemsize: int,
-    raster: Any,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
+    written: int,
+    limit: int,
     workers: int,
-    memory_limit: int | str | None,
+    threads: int,
 ) -> Plan:
     """Return what the frontier takes at the least: each tile visited once, by a task a shard.
 
-    Tiles are joined as workers of a cluster join them.
-
-    A worker keeps the states of tiles in up to half of the memory it may use, and puts what is
-    more on disk: more memory saves reading and is not needed.
+    A worker keeps the states of tiles, ``state`` bytes a cell, in up to half of the memory it may
+    use, and puts what is more on disk: more memory saves reading and is not needed. Tiles are
+    joined as workers join them, or ``threads`` of one process where there are none.
     """
-    limit = limit_of_worker(memory_limit)
-    grid = open_grid(raster, dtype, tile)
-    borders = grid.tree.count(0) * 4 * grid.layout.tile * 8
+    nothing: Any = None  # no run, so no result: it would lie in a store
+    context = RunContext(
+        *(grid.tree, grid.shard_level, MemoryCheckpoints(), nothing, "", threads),
+        cluster_threads=0 if threads else workers,
+        worker_memory=0 if threads else limit,
+    )
+    tree = join_tiles(context).quadtree
+    tile_cells = min(tree.tile, grid.shape[0]) * min(tree.tile, grid.shape[1])
+    borders = tree.count(0) * 4 * tree.tile * 8
     # a tile's home is that of its shard
-    states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * STATE_BYTES
+    states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * state
     kept = min(limit // 2, states)
-    reading = 2 * grid.dtype.itemsize + 48
-    level = level_on_workers(grid.tree, grid.shard_level, workers, limit)
-    tile_cells = grid.tree.window(Node(level, 0)).size
-    working = tile_cells * reading + grid.shard_cells * 3 * itemsize
+    reading = 2 * grid.dtype.itemsize + 32
+    at_once = min(max(threads, 1), tree.count(0))
+    working = tile_cells * (reading + state) * at_once
+    working += grid.shard_cells * 3 * itemsize * min(at_once, grid.shards)
     if kept == states:
         # that of the tile that is visited is among them, and writing gives back more than it takes
-        working = tile_cells * (reading - STATE_BYTES)
+        working = tile_cells * reading * at_once
     return Plan(
         operation=operation,
         shape=grid.shape,
-        tile=grid.layout.tile,
+        tile=tree.tile,
         shard=grid.layout.shard,
-        tiles=grid.tree.count(0),
+        tiles=tree.count(0),
         tasks=2 * grid.shards,
         memory_per_worker=WORKER_BYTES
         + min(LIMIT_BYTES, grid.cells * grid.dtype.itemsize)
@@ -80,7 +121,7 @@ def _estimate(
         + kept,
         memory_client=CLIENT_BYTES + 2 * borders,
         bytes_read=grid.cells * grid.dtype.itemsize,
-        bytes_written=grid.cells * itemsize,
+        bytes_written=grid.cells * written,
         bytes_checkpoints=grid.cells * 8 + borders,
         workers=workers,
         bytes_on_disk=None,

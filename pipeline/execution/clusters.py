@@ -6,6 +6,7 @@ import ast
 import inspect
 import multiprocessing
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,9 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if options.get("processes", True):
         _check_script()
     try:
-        with config.set(STEALING):
+        with config.set(STEALING), warnings.catch_warnings():
+            if "dashboard_address" not in given:  # any port will do: the client's link names it
+                warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
             local = kind(n_workers=n_workers, **options)
         return OwningClient(local)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:

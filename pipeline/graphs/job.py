@@ -89,7 +89,7 @@ class GraphJob(DatasetJob):
             )
         }
         labels = self.graph.ids
-        named = {}
+        named: dict[str, Array] = {}
         for name in ("vertex", "source", "target"):
             if name in variables:
                 _, named[name] = variables.pop(name)

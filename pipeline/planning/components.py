@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from orograph.distance.arguments import check_outputs
 from orograph.planning.patches import neighbour_pairs, patches
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
-from orograph.tiles.arguments import check_choice, check_integer
+from orograph.tiles.arguments import check_choice, check_dtype, check_integer
+from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import TABLE_ROWS
@@ -20,7 +23,10 @@ from orograph.tiles.store.create import TABLE_ROWS
 PATCHES = 4  # in each direction
 SIDE = 256  # cells
 CELLS_A_COMPONENT = 10  # four cells in ten of white noise, by 4 neighbours
-PART_BYTES, ROW_BYTES = 65, 48  # of a component in checkpoints: in saved states, in the table
+# of a component in memory of a worker, and in checkpoints: in saved states, in the table
+COMPONENT_BYTES, PART_BYTES, ROW_BYTES = 130, 65, 48
+COMPONENT_ALONE, PART_ALONE = 10, 10  # where it is not measured
+COLUMN_BYTES = {"component_size": 8, "component_box": 4 * 8}
 
 
 def estimate_components(
@@ -31,11 +37,19 @@ def estimate_components(
     workers: int,
     components: int | None = None,
     connectivity: int = 8,
+    min_size: int = 1,
+    outputs: str | Sequence[str] = ("labels",),
+    label_dtype: str = "int64",
 ) -> Plan:
     """Return what a sweep takes that keeps all labels of a shard, and a row for each component.
 
-    It is that of a run with all outputs, and labels of 64 bits.
+    Without a table components are not kept but numbered, and measured only where ``min_size`` asks.
     """
+    wanted = {"labels", *check_outputs(outputs, ("labels", *COLUMN_BYTES))}
+    label = np.dtype(check_dtype("label_dtype", label_dtype, ("int64", "int32"))).itemsize
+    measured = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells") > 1
+    with_table = len(wanted) > 1
+    measured |= with_table
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     grid = open_grid(raster, dtype, tile)
     if components is None and grid.raster is not None:
@@ -48,7 +62,9 @@ def estimate_components(
     border = 4 * (grid.shape[0] + grid.shape[1])
     # evenly spread; those of a row of shards are put in order by the client, and written by chunks
     of_shard, of_band = (-(-count * part // cells) for part in (grid.shard_cells, band_cells))
-    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80
+    table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80 if with_table else 0
+    in_memory = COMPONENT_BYTES if measured else COMPONENT_ALONE
+    saved = PART_BYTES if measured else PART_ALONE
     return Plan(
         operation="connected_components",
         shape=grid.shape,
@@ -58,14 +74,14 @@ def estimate_components(
         tasks=tasks,
         memory_per_worker=WORKER_BYTES
         + grid.tile_cells * (2 * grid.dtype.itemsize + 16)
-        + grid.shard_cells * 13
-        + of_shard * 130
+        + grid.shard_cells * (label + 5)
+        + of_shard * in_memory
         + border * 200,
         memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
         bytes_read=cells * grid.dtype.itemsize,
-        bytes_written=cells * 8 + count * (8 + 4 * 8),
+        bytes_written=cells * label + count * sum(COLUMN_BYTES.get(name, 0) for name in wanted),
         bytes_checkpoints=cells * 4
-        + count * (PART_BYTES + ROW_BYTES)
+        + count * (saved + with_table * ROW_BYTES)
         + 4 * grid.shards * grid.layout.shard * 60,
         workers=workers,
         bytes_on_disk=None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +19,7 @@ from orograph.execution.clusters import current_client, memory_of_worker
 from orograph.execution.feedback import compilations
 from orograph.execution.options import run_layout
 from orograph.plotting import html
-from orograph.settings import check_settings, setting
+from orograph.settings import check_settings, setting, thread_count
 from orograph.tiles.arguments import check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -52,7 +52,7 @@ ESTIMATES_OF_GRAPHS = {
     "hop_distance": "orograph.graphs.estimate:estimate_hops",
     "st_connected": "orograph.graphs.estimate:estimate_connected",
 }
-COMMON = {"dtype", "tile", "workers"}
+COMMON = {"dtype", "tile", "workers", "threads"}
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
@@ -71,16 +71,16 @@ class Plan:
         Its name.
     shape, tile, shard
         The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of
-        what one task does.
+        what one task does. Tiles are those of the run: distances join those of the store.
     tiles, tasks
         How many there are. Distances: tasks at the least, as their number depends on the data.
     memory_per_worker, memory_client, memory_total
         Peak resident bytes of a worker of one thread, of the process with client and scheduler,
-        and of both together with ``workers`` workers.
+        and of both together with ``workers`` workers. Without workers all is that of the client.
     memory_kept
-        How much of ``memory_per_worker`` is tiles that a worker of a distance keeps by choice, up
-        to half of what it may use. It needs no more than the rest: with less memory tiles are put
-        on disk and read again.
+        How much of ``memory_per_worker`` (of ``memory_client``, without workers) is tiles that a
+        worker of a distance keeps by choice, up to half of what it may use. It needs no more than
+        the rest: with less memory tiles are put on disk and read again.
     memory_table
         How much of ``memory_client`` is for the table of components, peaks or depressions, which is
         written when workers have let go of what they held.
@@ -88,7 +88,7 @@ class Plan:
         Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
         less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
     workers
-        For how many workers ``memory_total`` is.
+        For how many workers ``memory_total`` is; 0: for threads of this process.
     bytes_on_disk
         What an index will take, compressed, estimated from some of its blocks, usually to a few
         hundredths; None where there is only a shape, and for all other operations.
@@ -140,12 +140,17 @@ class Plan:
 
     def __str__(self) -> str:
         kept = f" ({_size(self.memory_kept)} of it by choice)" if self.memory_kept else ""
+        memory = f"{_size(self.memory_client)} in this process{kept}, without a cluster"
+        if self.workers:
+            memory = (
+                f"{_size(self.memory_per_worker)} a worker{kept}, "
+                f"{_size(self.memory_client)} client and scheduler, "
+                f"{_size(self.memory_total)} with {self.workers} worker(s)"
+            )
         lines = [
             *self._head(),
             f"  {self.tasks} task{'s' * (self.tasks != 1)}",
-            f"  memory: {_size(self.memory_per_worker)} a worker{kept}, "
-            f"{_size(self.memory_client)} client and scheduler, "
-            f"{_size(self.memory_total)} with {self.workers} worker(s)",
+            f"  memory: {memory}",
             f"  disk, uncompressed: {_size(self.bytes_read)} read, "
             f"{_size(self.bytes_written)} written, "
             f"{_size(self.bytes_checkpoints)} of checkpoints on the way",
@@ -208,15 +213,20 @@ def plan(
     tile : int, optional
         As the operation will be given it.
     workers : int
-        Number of workers of one thread each.
+        Number of workers of one thread each; 0: no cluster, but as many threads of this process as
+        ``config["threads"]`` says, which join tiles to relax distances.
     **options
-        Components: ``components``, how many there will be; memory and the table grow with them.
-        By default it is estimated from some patches of the raster, for ``connectivity`` neighbours
-        (8); of a shape alone as many as in white noise, one in ten cells.
+        Components: ``outputs``, ``min_size`` and ``label_dtype`` (the ``dtype`` of labels), as of
+        `connected_components`; ``components``, how many there will be; memory and the table grow
+        with them. By default it is estimated from some patches of the raster, for ``connectivity``
+        neighbours (8); of a shape alone as many as in white noise, one in ten cells.
+
+        Distances: ``outputs``, ``cost`` (the model) and ``cost_dtype`` (the ``dtype`` of costs), as
+        of `cost_distance`.
 
         Distances, hops and `st_connected`: ``memory_limit``, what a worker may use, in bytes or
         such as ``"4 GiB"``; by default the limit of the active cluster's workers, or of those that
-        `cluster` would start here.
+        `cluster` would start here. Without workers it is the memory of the machine.
 
         `st_connected`: ``pairs``, how many there will be; by default one.
 
@@ -260,7 +270,7 @@ def plan(
     """
     name = _name_of(operation)
     name = check_choice("operation", name, tuple({**ESTIMATES, **ESTIMATES_OF_GRAPHS}))
-    workers = check_integer("workers", workers, 1, MOST_WORKERS)
+    workers = check_integer("workers", workers, 0, MOST_WORKERS)
     check_settings()
     table = _table_for(name, raster)
     estimate = _estimate_of(name, table)
@@ -278,15 +288,35 @@ def plan(
                 raise InputError(f"{argument}: {shown(value)}; a graph has its own: leave it out")
     else:
         options |= {"dtype": dtype, "tile": tile}
-    found: Plan = estimate(raster, workers=workers, **options)
-    return found
+    if workers:
+        return estimate(raster, workers=workers, **options)
+    threads = thread_count()
+    if "threads" in inspect.signature(estimate).parameters:
+        return _of_this_process(estimate(raster, workers=1, threads=threads, **options), 1)
+    return _of_this_process(estimate(raster, workers=1, **options), threads)
+
+
+def _of_this_process(worker: Plan, threads: int) -> Plan:
+    """Return the plan of a run without a cluster: threads that do what a worker would each.
+
+    What they let go of stays with the process while the table is written.
+    """
+    at_work = threads * (worker.memory_per_worker - WORKER_BYTES - worker.memory_kept)
+    client = worker.memory_client - CLIENT_BYTES
+    return replace(
+        worker,
+        memory_per_worker=0,
+        memory_client=WORKER_BYTES + client + at_work + worker.memory_kept,
+        memory_table=0,
+        workers=0,
+    )
 
 
 def _name_of(operation: Any) -> Any:
     """Return the name of a public function of ours; anything else as it is."""
     module = str(getattr(operation, "__module__", ""))
     if not (inspect.isroutine(operation) or isinstance(operation, type)) or (
-        not module.startswith("orograph.")
+        module.partition(".")[0] != "orograph"
     ):
         return operation
     name = operation.__qualname__
@@ -407,6 +437,18 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 def limit_of_worker(memory_limit: int | str | None) -> int:
     """Return the bytes that a worker may use: those that a user has named, or the usual ones."""
     return memory_of_worker(current_client()) if memory_limit is None else _bytes_of(memory_limit)
+
+
+def limit_of_process(memory_limit: int | str | None) -> int:
+    """Return the bytes that this process may use without a cluster: the memory of the machine."""
+    import psutil
+
+    if memory_limit is not None:
+        raise InputError(
+            f"memory_limit: {shown(memory_limit)} is what a worker may use, and workers=0; leave "
+            "it out, or give a number of workers"
+        )
+    return int(psutil.virtual_memory().total)
 
 
 def _bytes_of(memory_limit: int | str) -> int:

@@ -29,6 +29,7 @@ _NUMBERED = {"labels", "allocation", "depression"}
 _WITH_BACKGROUND = {"labels", "depression"}
 _COMPASS = ("source", "east", "south-east", "south", "south-west", "west", "north-west", "north",
             "north-east")  # fmt: skip
+PATHS, LAYERS = "#d1495b", "#f39c12"
 MOST_LINES = 2**18
 MOST_PIXELS = 2**16
 
@@ -98,7 +99,7 @@ def plot(
         draw_table(axes, table)
         crs = table.attrs.get("crs_wkt")
     elif layer is not None:
-        _draw_layer(axes, layer)
+        _draw_layer(axes, layer, PATHS if isinstance(result, LeastCostPaths) else LAYERS)
         crs = layer.crs
     else:
         _draw_raster(axes, raster, most)
@@ -129,7 +130,7 @@ def _draw_raster(axes: Axes, raster: Raster, most: int) -> None:
     name = raster.name or ""
     title = str(raster.attrs.get("long_name") or name)
     if name == "edges" and raster.shape[0] * raster.shape[1] <= MOST_LINES:
-        _draw_layer(axes, forest_lines(_lazily(raster)), width=0.6)
+        _draw_layer(axes, forest_lines(_lazily(raster)), PATHS, width=0.6)
     else:
         cells = every(raster, step)
         known = valid_cells(cells, raster.nodata)
@@ -212,7 +213,7 @@ def _add_legend(axes: Axes, entries: list[tuple[str, Any]], title: str) -> None:
     axes.legend(handles=patches, title=title or None, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def _draw_layer(axes: Axes, layer: VectorLayer, width: float = 1.8) -> None:
+def _draw_layer(axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8) -> None:
     from matplotlib.collections import LineCollection
     from shapely import boundary, get_coordinates, get_dimensions
 
@@ -222,10 +223,10 @@ def _draw_layer(axes: Axes, layer: VectorLayer, width: float = 1.8) -> None:
     kinds = get_dimensions(parts)
     outlines, _ = simple_parts(boundary(parts[kinds == 2]))
     lines = [get_coordinates(line) for line in [*parts[kinds == 1], *outlines]]
-    axes.add_collection(LineCollection(lines, linewidths=width, colors="#d1495b"))
+    axes.add_collection(LineCollection(lines, linewidths=width, colors=colour))
     points = get_coordinates(parts[kinds == 0])
     if len(points):
-        axes.plot(*points.T, "o", color="#d1495b", markeredgecolor="white")
+        axes.plot(*points.T, "o", color=colour, markeredgecolor="white")
     axes.autoscale_view()
 
 

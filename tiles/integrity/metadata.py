@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedStoreError, InputError
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.integrity.checksums import CHECKSUMS, decode_checksums
+from orograph.tiles.integrity.json_object import parse_object
 from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 MARK = "orograph"
@@ -70,12 +71,9 @@ def read_document(storage: Storage, key: str) -> dict[str, Any]:
     """
     content = storage.get(key)
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise damaged(storage, key, f"it is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise damaged(storage, key, f"it holds {reprlib.repr(document)}, no JSON object")
-    return document
+        return parse_object(content)
+    except ValueError as error:
+        raise damaged(storage, key, error) from None
 
 
 def group_attributes(place: Location) -> dict[str, Any] | None:

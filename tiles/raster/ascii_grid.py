@@ -17,15 +17,23 @@ ASCII = ("AAIGrid", "GRASSASCIIGrid")
 
 
 def open_quietly(path: str, options: dict[str, Any]) -> Any:
-    """Return a dataset opened by rasterio, without the warning that it has no georeference."""
+    """Return a dataset opened by rasterio, without the warning that it has no georeference.
+
+    Newer versions of GDAL refuse faulty ASCII grids; what `check_ascii_grid` says comes first.
+    """
     import warnings
 
     import rasterio
-    from rasterio.errors import NotGeoreferencedWarning
+    from rasterio.errors import NotGeoreferencedWarning, RasterioIOError
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)
-        return rasterio.open(path, **options)
+        try:
+            return rasterio.open(path, **options)
+        except RasterioIOError:
+            if _looks_ascii(path):
+                check_ascii_grid(path)
+            raise
 
 
 def open_options(path: str) -> dict[str, Any]:
@@ -105,7 +113,7 @@ _SPACES = np.isin(np.arange(256), list(b" \t\n\v\f\r"))
 _READ, _LONGEST_WORD = 2**20, 1024
 
 
-def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
+def check_ascii_grid(path: str, shape: tuple[int, int] | None = None) -> None:
     """Raise InputError if an ASCII grid has words that are no numbers, or a wrong count of them.
 
     GDAL reads a word that is no number as 0, ignores cells beyond the declared rows, and interprets
@@ -115,15 +123,15 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
     ----------
     path : str
         The file.
-    shape : (int, int)
-        Rows and columns that GDAL has read from the header.
+    shape : (int, int), optional
+        Rows and columns that GDAL has read from the header; by default as the header says. Without
+        any nothing is checked.
 
     Raises
     ------
     InputError
         The message names the line.
     """
-    rows, columns = shape
     with Path(path).open("rb") as file:
         text = file.read(_READ)
         start, bounds = 0, {}
@@ -139,6 +147,12 @@ def check_ascii_grid(path: str, shape: tuple[int, int]) -> None:
                     f"{path}: {high} is {bounds[high]:g} and {low} {bounds[low]:g}; the edges of "
                     f"a grid need {high} beyond {low}: mend the header"
                 )
+        if shape is None:
+            sides = [{"nrows", "rows"} & bounds.keys(), {"ncols", "cols"} & bounds.keys()]
+            if not all(sides):
+                return
+            shape = (int(bounds[sides[0].pop()]), int(bounds[sides[1].pop()]))
+        rows, columns = shape
         line, count = 1 + text[:start].count(b"\n"), 0
         text = text[start:]
         while text:

@@ -20,7 +20,7 @@ from orograph.tiles.store.codec import stored
 if TYPE_CHECKING:
     from orograph.engines.frontier.protocol import Visit
 
-CELLS_A_TASK = 100_000  # a task of a cluster is some milliseconds on its way
+CELLS_A_TASK = 300_000  # client, scheduler and worker each spend some milliseconds on a task
 STEP = 1.5
 LARGEST_STEP = 8.0
 

@@ -108,7 +108,8 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
     assert reached > 1000
     assert improved == reached - len(SOURCES)
 
-    first = resolve_labels(state, steps, resolved, left)
+    first, found = resolve_labels(state, steps, resolved, left)
+    assert found == (resolved[..., 0] < NOBODY).sum()
     plains = (arriving >= LEVEL).any()
     assert left.any() == plains
     assert (first == improved) == (not plains)

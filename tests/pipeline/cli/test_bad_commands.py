@@ -105,6 +105,11 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("depressions", "--min-area"): (*NUMBER, "-1", "nan"),
     ("plan", "--pits"): (*WHOLE, "13"),
     ("plan", "operation"): NONE,
+    ("plan", "--workers"): WHOLE,
+    ("plan", "--outputs"): (*NONE, ("labels", "x")),
+    ("plan", "--min-size"): (*WHOLE, "0"),
+    ("plan", "--label-dtype"): (*NONE, "int16"),
+    ("plan", "--cost-dtype"): (*NONE, "float16"),
     ("plan", "--dtype"): (*NONE, "complex128"),
     ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
     ("plan", "--components"): (*WHOLE, "13"),
@@ -165,7 +170,10 @@ WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("index build", "--elevation"): {"--cost": ("tobler",)},
     ("plan", "--elevation"): {"operation": ("distance_index",), "--cost": ("tobler",)},
     ("plan", "--components"): {"operation": ("connected_components",)},
+    ("plan", "--outputs"): {"operation": ("connected_components",)},
+    ("plan", "--min-size"): {"operation": ("connected_components",)},
     ("plan", "--memory-limit"): {"operation": ("cost_distance",)},
+    ("plan", "--cost-dtype"): {"operation": ("cost_distance",)},
     ("plan", "--pits"): {"operation": ("fill_depressions",)},
     **{
         ("plan", option): {"operation": ("distance_index",)}
@@ -286,6 +294,50 @@ def test_what_cannot_be_used_ends_with_one_line(
         if not good or time.process_time() - started > 1:
             wrong.append(f"{value!r}: status {status}: {said}")
     assert not wrong, f"{len(wrong)} values of {argument}:\n" + "\n".join(wrong)
+
+
+SAYS = {
+    "cost_distance dem.tif out.zarr --source x": "--source: unknown; did you mean --sources?",
+    "cost dem.tif out.zarr --point 0 0 --max-costs=5": "--max-costs: unknown; did you mean --max-c",
+    "cost dem.tif out.zarr --point 0 0 --maxcost 5": "--maxcost: unknown; did you mean --max-cost?",
+    "mst dem.tif --over": "--over: unknown; did you mean --overwrite?",
+    "index build dem.tif i.zarr --zebra": "--zebra: unknown; see orograph index build --help",
+    "mst dem.tif taken.zarr": "pass --overwrite to replace it",
+    "cost dem.tif out.zarr --point 0 0 --max-cost=-1": "--max-cost: -1",
+    "mst dem.tif out.zarr --tile 9000": "--tile 9000: it must be",
+}
+
+
+@pytest.mark.parametrize("words", SAYS)
+def test_errors_name_options_as_the_shell_does(
+    words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(words.split())
+    except SystemExit as end:
+        status = end.code  # type: ignore[assignment]
+    said = capsys.readouterr().err
+    assert status == 2
+    assert SAYS[words] in said
+    assert said.count("\n") == 1
+    assert "=True" not in said
+
+
+@pytest.mark.parametrize(
+    ("said", "in_shell"),
+    [
+        ("pass resume=True, or overwrite=True to start", "pass --resume, or --overwrite to start"),
+        ("its place; takeover=True to take it", "its place; --takeover to take it"),
+        ("max_cost: -1; give more", "--max-cost: -1; give more"),
+        ("pass dtype='float64', or cell_size=", "pass --dtype float64, or --cell-size"),
+        ("pass nodata= with a value; tile=0: no", "pass --nodata with a value; --tile 0: no"),
+        ("elevation: none; point 3 (x=12.0, y=7.5)", "--elevation: none; point 3 (x=12.0, y=7.5)"),
+        ("friction: it has client=5", "friction: it has client=5"),
+    ],
+)
+def test_arguments_that_are_options_are_named_so(said: str, in_shell: str) -> None:
+    options = _parser().parse_args(["cost", "a.tif", "b.zarr", "--point", "0", "0"])
+    assert options.parser.in_shell(said) == in_shell
 
 
 def test_nonsense_in_the_environment_ends_with_one_line(inputs: Path) -> None:

@@ -18,7 +18,7 @@ from matplotlib.image import imread
 from rasterio.transform import from_origin
 
 import orograph as og
-from orograph.cli.main import main
+from orograph.cli.main import _watch, main
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +75,17 @@ def test_an_operation_is_planned_by_the_name_of_its_command(
     assert capsys.readouterr().out.startswith(f"{operation} of 500 x 600 cells")
 
 
+@pytest.mark.parametrize(("silence", "shown"), [(3600.0, False), (0.0, True)])
+def test_a_bar_is_for_what_takes_long(
+    silence: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("orograph.cli.main.SECONDS_OF_SILENCE", silence)
+    _watch(og.minimum_spanning_forest(np.ones((4, 4)), wait=False), "the name")
+    said = capsys.readouterr().err
+    assert "dashboard: " in said
+    assert ("the name" in said) is shown
+
+
 def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Path) -> None:
     ingested = orograph("ingest", dem, "dem.zarr", "--tile", 8)
     assert ingested.returncode == 0, ingested.stderr
@@ -93,7 +104,7 @@ def test_a_forest_from_the_shell_is_that_of_the_library(dem: Path, tmp_path: Pat
 
     again = orograph("mst", "dem.zarr", "forest.zarr", "--workers", 1)
     assert again.returncode == 2
-    assert "pass overwrite=True to replace it" in again.stderr
+    assert "pass --overwrite to replace it" in again.stderr
     assert "Traceback" not in again.stderr
 
 
@@ -202,7 +213,7 @@ def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) 
 
     barred = orograph("reach", "wall.tif", "--from", *near, "--to", 500_615, 4_999_985)
     assert barred.returncode == 2
-    assert "t: point 0 (x=500615, y=4.99998e+06) lies on cells that are not" in barred.stderr
+    assert "t: point 0 (x=500615, y=4999985) lies on cells that are not" in barred.stderr
     assert "Traceback" not in barred.stderr
 
 

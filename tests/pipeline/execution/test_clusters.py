@@ -5,8 +5,10 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -69,7 +71,21 @@ def test_nothing_listens_beyond_this_machine(monkeypatch: pytest.MonkeyPatch) ->
         assert asked["dashboard_address"] == ":8787"
 
 
-@pytest.mark.filterwarnings("ignore:Port 8787 is already in use")
+def test_a_second_cluster_says_nothing_of_a_port_that_nobody_asked_for() -> None:
+    own: dict[str, Any] = {"processes": False, "memory_limit": "1GiB"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", r"\s*Port \d+ is already in use")
+        with og.cluster(1, **own) as one, og.cluster(1, **own) as other:
+            assert one.dashboard_link != other.dashboard_link
+            taken = one.dashboard_link.split("/")[2]
+        with (
+            og.cluster(1, dashboard_address=taken, **own),
+            pytest.warns(UserWarning, match="is already in use"),
+            og.cluster(1, dashboard_address=taken, **own),
+        ):
+            pass
+
+
 def test_a_cluster_listens_on_the_loopback_address() -> None:
     with og.cluster(n_workers=1, memory_limit="1GiB") as client:
         assert client.dashboard_link.startswith("http://127.0.0.1:")

@@ -17,11 +17,15 @@ from scipy import sparse
 import orograph as og
 from orograph.cli.main import main
 from orograph.dense_paths import blocked
+from orograph.engines.frontier.field import join_tiles
+from orograph.execution.checkpoints import MemoryCheckpoints
+from orograph.execution.context import RunContext
 from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
-from orograph.planning.plan import ESTIMATES
+from orograph.planning.plan import ESTIMATES, open_grid
 from orograph.tiles.store.create import Layout
+from orograph.tiles.store.sink import StoreSink
 
 Array = npt.NDArray[Any]
 
@@ -240,18 +244,131 @@ def test_a_distance_takes_the_memory_that_was_planned(tmp_path: Path) -> None:
     assert client == pytest.approx(planned.memory_client, rel=0.15)
 
 
+TABLE = ("labels", "component_size", "component_box")
+
+
+def test_a_plan_of_components_knows_what_is_asked_for() -> None:
+    plans = {
+        name: og.plan("connected_components", (8192, 8192), **options)
+        for name, options in {
+            "usual": {},
+            "int32": {"label_dtype": "int32"},
+            "large ones": {"min_size": 2},
+            "sizes": {"outputs": ("labels", "component_size")},
+            "table": {"outputs": TABLE},
+        }.items()
+    }
+    cells = 8192 * 8192
+    written = {name: plan.bytes_written for name, plan in plans.items()}
+    rows = cells // 10 + 1
+    assert written["usual"] == written["large ones"] == cells * 8 == 2 * written["int32"]
+    assert written["sizes"] == cells * 8 + rows * 8
+    assert written["table"] == cells * 8 + rows * 40
+    worker = {name: plan.memory_per_worker for name, plan in plans.items()}
+    assert worker["usual"] - worker["int32"] == 4 * plans["usual"].shard ** 2
+    assert worker["usual"] < worker["large ones"] == worker["table"]
+    assert plans["usual"].memory_table == plans["large ones"].memory_table == 0
+    assert plans["table"].memory_table == plans["sizes"].memory_table > 0
+    checkpoints = {name: plan.bytes_checkpoints for name, plan in plans.items()}
+    assert checkpoints["usual"] < checkpoints["large ones"] < checkpoints["table"]
+
+
+def test_a_plan_of_distances_knows_what_is_asked_for() -> None:
+    def plan(**options: Any) -> og.Plan:
+        return og.plan("cost_distance", (4096, 4096), memory_limit="8 GiB", **options)
+
+    cells = 4096 * 4096
+    usual, small = plan(), plan(cost_dtype="float32")
+    assert (usual.bytes_written, small.bytes_written) == (cells * 8, cells * 4)
+    assert (usual.memory_kept, small.memory_kept) == (cells * 16, cells * 8)
+    assert plan(cost="tobler").memory_kept == cells * 24
+    assert plan(cost="absolute_difference") == usual
+    whole = plan(outputs=("cost", "back_direction", "allocation"))
+    assert (
+        whole.bytes_written
+        == cells * (8 + 1 + 8)
+        == plan(outputs="allocation").bytes_written + cells
+    )
+    assert whole.memory_kept == cells * 37
+
+
+@pytest.mark.parametrize("operation", ["cost_distance", "hop_distance"])
+@pytest.mark.parametrize(
+    ("threads", "field", "tile"), [(1, 2048, 2048), (4, 2048, 2048), (1, 0, 1024), (12, 2048, 1024)]
+)
+def test_a_plan_without_a_cluster_joins_tiles_as_the_run_does(
+    operation: str, threads: int, field: int, tile: int
+) -> None:
+    shape = 8192, 8192
+    with og.config.set(threads=threads, field=field):
+        alone = og.plan(operation, shape, workers=0)
+        grid = open_grid(shape, None, None)
+        context = RunContext(
+            *(grid.tree, 1, MemoryCheckpoints(), StoreSink("nowhere"), "", threads)
+        )
+        assert join_tiles(context).quadtree.tile == tile
+    assert (alone.tile, alone.tiles) == (tile, (8192 // tile) ** 2)
+    assert (alone.memory_per_worker, alone.workers) == (0, 0)
+    assert alone.memory_total == alone.memory_client > alone.memory_kept > 0
+    worker = og.plan(operation, shape, workers=1)
+    assert (worker.tile, worker.bytes_written) == (1024, alone.bytes_written)
+    assert "in this process" in str(alone)
+    assert "without a cluster" in str(alone)
+    with pytest.raises(og.InputError, match=r"memory_limit: '4 GiB' is what a worker may use, and"):
+        og.plan(operation, shape, workers=0, memory_limit="4 GiB")
+
+
+def test_threads_of_one_process_need_no_other_process() -> None:
+    for operation in ESTIMATES:
+        with og.config.set(threads=1):
+            one = og.plan(operation, (3000, 3000), workers=0)
+        with og.config.set(threads=3):
+            three = og.plan(operation, (3000, 3000), workers=0)
+        worker = og.plan(operation, (3000, 3000), workers=1)
+        assert one.memory_total < worker.memory_total, operation
+        assert one.memory_total < three.memory_total, operation
+        assert (one.bytes_written, one.shape) == (worker.bytes_written, worker.shape)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
+def test_a_process_alone_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
+    og.ingest(rough((2048, 2048)).astype(np.float32), tmp_path / "f", tile=512)
+    og.cost_distance(rough((8, 8)).astype(np.float32), [(0, 0)])  # compiles the kernels
+    with og.config.set(field=2048, threads=1):
+        planned = og.plan("cost_distance", tmp_path / "f", workers=0)
+    assert planned.tiles == 1
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(tmp_path / "f"), str(tmp_path / "c")],
+        env={**os.environ, "OROGRAPH_FIELD": "2048", "OROGRAPH_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0.7 < int(done.stdout) / planned.memory_total < 1.05
+
+
+ALONE = """
+import sys, orograph as og
+og.cost_distance(sys.argv[1], [(1000, 1000)], out=sys.argv[2])
+lines = open("/proc/self/status").read().splitlines()
+print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024)
+"""
+
+
 def test_a_plan_of_components_grows_with_how_many_there_are() -> None:
     shape = 8192, 8192
     usual, none = (
-        og.plan("connected_components", shape, **more) for more in ({}, {"components": 0})
+        og.plan("connected_components", shape, outputs=TABLE, **more)
+        for more in ({}, {"components": 0})
     )
-    many = og.plan("connected_components", shape, components=shape[0] * shape[1] // 4)
+    quarter = shape[0] * shape[1] // 4
+    many = og.plan("connected_components", shape, outputs=TABLE, components=quarter)
     assert none.bytes_written == shape[0] * shape[1] * 8
     assert many.bytes_written == none.bytes_written + shape[0] * shape[1] // 4 * 40
     assert none.memory_per_worker < usual.memory_per_worker < many.memory_per_worker
     assert none.memory_client < usual.memory_client < many.memory_client
     assert usual.tasks == og.plan("minimum_spanning_forest", shape).tasks
-    large = og.plan("connected_components", (4 * 8192, 8192))
+    large = og.plan("connected_components", (4 * 8192, 8192), outputs=TABLE)
     # a worker's share grows with the perimeter alone
     assert large.memory_per_worker - usual.memory_per_worker < 30_000 * 6 * 200
 
@@ -269,8 +386,10 @@ MASKS: dict[str, Array] = {
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 def test_components_are_counted_in_a_part_of_the_raster(mask: Array, connectivity: int) -> None:
     found = og.connected_components(mask, connectivity=connectivity).attrs["component_count"]
-    planned = og.plan("connected_components", mask, connectivity=connectivity)
-    sent = og.plan("connected_components", mask, components=found)
+    planned, sent = (
+        og.plan("connected_components", mask, outputs=TABLE, **more)
+        for more in ({"connectivity": connectivity}, {"components": found})
+    )
     assert planned.bytes_written == pytest.approx(sent.bytes_written, rel=0.02, abs=200)
     assert planned.memory_total == pytest.approx(sent.memory_total, rel=0.02)
 
@@ -318,12 +437,14 @@ def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     arrays = ("labels", "component_size", "component_box")
     found = og.connected_components(mask, connectivity=4, outputs=arrays, out=tmp_path / "labels")
     count = found.attrs["component_count"]
-    planned = og.plan("connected_components", mask, components=count)
+    planned = og.plan("connected_components", mask, outputs=arrays, components=count)
     assert planned.bytes_written == sum(found[name].nbytes for name in arrays)
     assert planned.bytes_read == mask.nbytes
-    assert og.plan("connected_components", mask.shape).bytes_written == pytest.approx(
-        planned.bytes_written, rel=0.05
-    )
+    unknown = og.plan("connected_components", mask.shape, outputs=arrays)
+    assert unknown.bytes_written == pytest.approx(planned.bytes_written, rel=0.05)
+    small = og.connected_components(mask, dtype="int32", out=tmp_path / "int32")
+    planned = og.plan("connected_components", mask, label_dtype="int32")
+    assert planned.bytes_written == small["labels"].nbytes
 
 
 OPERATIONS: list[Any] = [
@@ -441,8 +562,13 @@ def test_searches_between_more_pairs_begin_with_components() -> None:
 REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "an option of another operation": (
         "cost_distance", (9, 9), {"block": 8},
-        "block: no option of a plan of cost_distance, which has memory_limit; it is one",
+        "block: no option of a plan of cost_distance, which has memory_limit, cost,",
     ),
+    "workers below none": ("hop_distance", (9, 9), {"workers": -1}, "workers: -1; it must be"),
+    "labels of 16 bits": (
+        "connected_components", (9, 9), {"label_dtype": "int16"}, "label_dtype: 'int16'",
+    ),
+    "outputs of another": ("cost_distance", (9, 9), {"outputs": "labels"}, "outputs: 'labels'"),
     "a limit below nothing": (
         "cost_distance", (9, 9), {"memory_limit": 0}, "memory_limit: 0; give bytes, at least 1",
     ),
@@ -508,6 +634,9 @@ def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     limit = ["--memory-limit", "20 KiB"]
     assert main(["plan", "hop_distance", "--shape", "60", "50", *limit]) == 0
     assert "(10.0 KiB of it by choice)" in capsys.readouterr().out
+    alone = ["--workers", "0", "--outputs", "back_direction", "--cost-dtype", "float32"]
+    assert main(["plan", "cost_distance", "--shape", "60", "50", *alone]) == 0
+    assert "in this process" in capsys.readouterr().out
     for wrong in ([str(tmp_path / "f"), "--shape", "9", "9"], [], ["--components", "7"]):
         assert main(["plan", "distance_index", *wrong]) == 2, wrong
         assert "orograph: " in capsys.readouterr().err

@@ -117,7 +117,9 @@ def test_paths_over_costs(dem: xr.DataArray) -> None:
     assert len(axes.collections) == before + 2
     drawn = axes.collections[-1].get_segments()[0]
     assert np.array_equal(drawn, paths[0].coordinates)
-    assert og.plot([Point(500_100, 4_999_000), box(500_000, 4_999_000, 500_500, 4_999_500)])
+    area = [Point(500_100, 4_999_000), box(500_000, 4_999_000, 500_500, 4_999_500)]
+    layer = og.plot(area).collections[-1]
+    assert not np.array_equal(layer.get_edgecolor(), axes.collections[-1].get_edgecolor())
     matplotlib.pyplot.close("all")
 
 

@@ -16,6 +16,7 @@ import rasterio
 import rioxarray
 import xarray as xr
 from affine import Affine
+from rasterio.errors import RasterioIOError
 
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.window import Window
@@ -490,9 +491,20 @@ ROWS = "1 2 3 4\n5 -9 7 8\n9 10 11 12\n"
         ),
     ],
 )
+@pytest.mark.parametrize("opens", [True, False], ids=["GDAL opens it", "GDAL refuses it"])
 def test_faulty_ascii_grids_are_refused(
-    tmp_path: Path, header: str, rows: str, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    header: str,
+    rows: str,
+    message: str,
+    opens: bool,
 ) -> None:
+    def refuse(path: str, **options: Any) -> None:
+        raise RasterioIOError("shape far beyond the file")  # as of GDAL 3.11
+
+    if not opens:
+        monkeypatch.setattr(rasterio, "open", refuse)
     (tmp_path / "a.asc").write_text(header + rows)
     with pytest.raises(InputError, match=f"a.asc: {message}"):
         open_raster(tmp_path / "a.asc")

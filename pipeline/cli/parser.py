@@ -1,0 +1,63 @@
+"""The parser of the command line: one line for what is wrong, in the words of the shell."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that says in one line what is wrong, and takes no abbreviations.
+
+    What it parses holds the parser of the command as ``parser``.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and exit with status 2."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; an unknown option is named before anything that is missing."""
+        if self._subparsers is None:  # else the words are those of a command
+            self._refuse_unknown(args or [])
+        found, rest = super().parse_known_args(args, namespace)
+        if not hasattr(found, "parser"):
+            found.parser = self
+        return found, rest
+
+    def _refuse_unknown(self, words: Sequence[str]) -> None:
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        for word in words:
+            name = word.partition("=")[0]
+            if name == "--":
+                return
+            if name.startswith("--") and name not in options:
+                begun = [option for option in options if option.startswith(name)]
+                near = begun[:1] or difflib.get_close_matches(name, options, n=1)
+                self.error(f"{name}: unknown" + "".join(f"; did you mean {o}?" for o in near))
+
+    def in_shell(self, message: str) -> str:
+        """Return a message of a function in which arguments that are options here are named so."""
+
+        def option(name: str) -> str | None:
+            flag = "--" + name.replace("_", "-")
+            return flag if flag in self._option_string_actions else None
+
+        def value(match: re.Match[str]) -> str:
+            flag = option(match[1])
+            if flag is None:
+                return match[0]
+            if match[2] in ("True", ""):
+                return flag
+            return f"{flag} {match[2].strip(chr(39))}"
+
+        message = re.sub(r"^(\w+)(?=: )", lambda match: option(match[1]) or match[0], message)
+        return re.sub(r"\b([a-z_]+)=('[^']*'|[\w.-]*\w|)", value, message)

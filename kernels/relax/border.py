@@ -97,7 +97,8 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
         for strips in zip(*(halo_strips(r, state.rules.reach) for r in rasters), strict=True)
     )
     surface = state.dist, state.friction, state.elevation, state.rules
-    _probe(*surface, passable, *sent, keys)
+    north, south, west, east = sent
+    _probe(*surface, passable, north, south, west, east, keys)
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out

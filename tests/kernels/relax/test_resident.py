@@ -10,7 +10,8 @@ import pytest
 from cuda_on_cpu.emulator import Emulator
 from numpy.testing import assert_array_equal
 
-from orograph.kernels.relax.border import facing
+from orograph.kernels.relax import resident
+from orograph.kernels.relax.border import facing, halo_strips
 from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.resident import HostTile, ResidentTile
@@ -84,3 +85,17 @@ def test_tiles_on_host_and_device_exchange_the_same_borders(
         found = tile.read_out(np.dtype(dtype), -1)
         assert_array_equal(found.values, result.values)
         assert found[1:] == result[1:]
+
+
+def test_a_tile_without_neighbours_needs_no_kernel_for_borders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = passable_tile("float64", 8)
+    for strip in halo_strips(state.friction, 1):
+        strip[...] = np.nan
+    monkeypatch.setattr(resident, "probe_border", None)  # cannot be called
+    host = HostTile(state)
+    host.seed(np.array([0]), np.array([0]))
+    found = host.exchange([None] * 8, [None] * 8, math.inf)
+    assert found.outward == [math.inf] * 8
+    assert found.reached == math.prod(SHAPE)

@@ -51,7 +51,14 @@ class Parser(argparse.ArgumentParser):
             flag = "--" + name.replace("_", "-")
             return flag if flag in self._option_string_actions else None
 
+        def switched_off(name: str) -> str | None:
+            """Return the option that makes an argument False."""
+            actions = (a for a in self._actions if a.dest == name and a.const is False)
+            return next((action.option_strings[-1] for action in actions), None)
+
         def value(match: re.Match[str]) -> str:
+            if match[2] == "False":
+                return switched_off(match[1]) or match[0]
             flag = option(match[1])
             if flag is None:
                 return match[0]

@@ -34,4 +34,4 @@ def test_a_graph_is_read_and_worked_on(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["graph", "paths", str(store), out["paths"], "--source", "x"]) == 2
     assert "the vertices of this graph are numbers, 1 to 4" in capsys.readouterr().err
     assert main(["graph", "mst", str(source), str(tmp_path / "x.zarr")]) == 2
-    assert "read the graph with directed=False" in capsys.readouterr().err
+    assert "read the graph with --undirected to take each edge" in capsys.readouterr().err

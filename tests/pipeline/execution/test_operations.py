@@ -158,7 +158,7 @@ def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("operation", PUBLIC, ids=lambda f: f.__qualname__)
 def test_types_tell_a_run_from_a_result(operation: Callable[..., Any]) -> None:
-    stated = get_overloads(getattr(operation, "__func__", operation))
+    stated = get_overloads(inspect.unwrap(getattr(operation, "__func__", operation)))
     waits, runs = (getattr(overload, "__func__", overload) for overload in stated)
     assert waits.__annotations__["wait"] == "Literal[True]"
     assert runs.__annotations__["wait"] == "Literal[False]"

@@ -510,7 +510,9 @@ def test_every_public_name_is_tested() -> None:
     assert methods | {"DistanceIndex"} == set(INDEX)
     methods = {name: _public_methods(getattr(og, name)) for name in RESULTS - {"config"}}
     assert {name: found for name, found in methods.items() if found} == {
-        "Graph": {"part_heads", "part_rows", "need_both_ways", "with_both_ways", "vertices"},
+        "Graph": {
+            *("joined", "need_both_ways", "part_heads", "part_rows", "vertices", "with_both_ways")
+        },
         "LeastCostPath": {"to_geodataframe"},
         "LeastCostPaths": {"to_geodataframe", "to_file"},
         "VectorLayer": {

@@ -224,7 +224,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "all pairs": (
-        "orograph.dense_paths.all_pairs.launch",
+        "orograph.dense_paths.all_pairs.begin",
         CALLS["all_pairs"],
         {
             "dtype": ("float32", np.float32, np.dtype("float32"), "f4"),
@@ -234,7 +234,7 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "index": (
-        "orograph.index.distance_index.launch",
+        "orograph.index.distance_index.begin",
         lambda **given: og.DistanceIndex.build(GRID, "unwritten.zarr", **given),
         {
             "dtype": ("float32", np.float32, "f4"),

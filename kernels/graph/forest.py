@@ -66,7 +66,12 @@ def _number_roots(parent, number):
         root = parent[vertex]
         while parent[root] != root:
             root = parent[root]
-        parent[vertex] = root
+        # all that lies between, too: the way along a chain is gone once, not from each vertex
+        below = parent.dtype.type(vertex)
+        while parent[below] != root:
+            above = parent[below]
+            parent[below] = root
+            below = above
     for vertex in range(parent.size):
         parent[vertex] = number[parent[vertex]]
     return count

@@ -90,18 +90,24 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
         south-east; infinity where nothing can be improved.
     """
     keys = np.full(8, state.unreached, state.dist.dtype)
-    rasters = [raster for raster in (state.friction, state.elevation) if raster.size]
-    # nothing to weigh where a side of the halo is all barriers, as beyond the grid
-    passable = tuple(
-        all(bool((strip < state.unreached).any()) for strip in strips)
-        for strips in zip(*(halo_strips(r, state.rules.reach) for r in rasters), strict=True)
-    )
     surface = state.dist, state.friction, state.elevation, state.rules
     north, south, west, east = sent
-    _probe(*surface, passable, north, south, west, east, keys)
+    _probe(*surface, passable_sides(state), north, south, west, east, keys)
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out
+
+
+def passable_sides(state: TileState) -> tuple[bool, ...]:
+    """Return whether the halo north, south, west and east has a cell that is no barrier.
+
+    Beyond the grid it has none, and there is nothing to weigh.
+    """
+    rasters = [raster for raster in (state.friction, state.elevation) if raster.size]
+    return tuple(
+        all(bool((strip < state.unreached).any()) for strip in strips)
+        for strips in zip(*(halo_strips(r, state.rules.reach) for r in rasters), strict=True)
+    )
 
 
 def halo_strips(dist: Any, reach: int) -> list[Any]:

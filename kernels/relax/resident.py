@@ -20,6 +20,7 @@ from orograph.kernels.relax.border import (
     improved_parts,
     inner_of,
     last_sent,
+    passable_sides,
     probe_border,
     set_halo,
 )
@@ -95,12 +96,7 @@ class HostTile:
         self.state = state
         self.halo = halo_strips(state.dist, state.rules.reach)
         # a raster of one tile has none: the kernel that looks beyond it need not be compiled
-        self._has_neighbours = any(
-            (strip < state.unreached).any()
-            for raster in (state.friction, state.elevation)
-            if raster.size
-            for strip in halo_strips(raster, state.rules.reach)
-        )
+        self._has_neighbours = any(passable_sides(state))
         self._reached = -1  # not counted yet
 
     @property

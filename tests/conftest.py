@@ -96,7 +96,7 @@ def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
     def wait_and_compile(dispatcher: Any, signature: Any) -> Any:
         function = dispatcher.py_func
-        name = f"{function.__module__}.{function.__qualname__}{signature}"
+        name = f"{function.__code__.co_filename} {function.__qualname__}{signature}"
         with open(folder / hashlib.sha256(name.encode()).hexdigest(), "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return compile_here(dispatcher, signature)

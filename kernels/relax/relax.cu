@@ -163,47 +163,43 @@ __device__ __forceinline__ VALUE lesser(VALUE a, VALUE b) {  // a where b is NaN
 #endif
 }
 
-// Copy a window of the padded rasters, distances first, to as many planes of shared memory. Few
-// loads wait for one another: memory is far away, and there is little else to do meanwhile.
+// Copy windows of padded rasters to as many planes of shared memory. Few loads wait for one another:
+// memory is far away, and there is little else to do meanwhile.
+template <int COUNT>
 __device__ __forceinline__ void copy_windows(
     VALUE* planes, const VALUE* const* rasters, int stride, int rows, int columns) {
   constexpr int BATCH = (SPAN + 1) / 2;
   constexpr int BESIDE = (SPAN * 2 * REACH + LANES - 1) / LANES;  // columns beyond the lanes'
   const int lane = threadIdx.x;
-  VALUE beside[PLANES][BESIDE];
+  VALUE beside[COUNT][BESIDE];
 #pragma unroll
-  for (int p = 0; p < PLANES; ++p)
+  for (int p = 0; p < COUNT; ++p)
 #pragma unroll
     for (int i = 0; i < BESIDE; ++i) {
       const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
       beside[p][i] = unreached();
-      if (y < rows && x < columns) {
-        const VALUE* from = rasters[p] + y * stride + x;
-        beside[p][i] = p == 0 ? latest(from) : *from;
-      }
+      if (y < rows && x < columns) beside[p][i] = latest(rasters[p] + y * stride + x);
     }
 #pragma unroll 1
   for (int first = 0; first < SPAN; first += BATCH) {
-    VALUE part[PLANES][BATCH];
+    VALUE part[COUNT][BATCH];
 #pragma unroll
-    for (int p = 0; p < PLANES; ++p)
+    for (int p = 0; p < COUNT; ++p)
 #pragma unroll
-      for (int i = 0; i < BATCH; ++i)
-        if (first + i < rows && lane < columns) {
-          const VALUE* from = rasters[p] + (first + i) * stride + lane;
-          part[p][i] = p == 0 ? latest(from) : *from;
-        } else {
-          part[p][i] = unreached();
-        }
+      for (int i = 0; i < BATCH; ++i) {
+        part[p][i] = unreached();
+        if (first + i < rows && lane < columns)
+          part[p][i] = latest(rasters[p] + (first + i) * stride + lane);
+      }
 #pragma unroll
-    for (int p = 0; p < PLANES; ++p)
+    for (int p = 0; p < COUNT; ++p)
 #pragma unroll
       for (int i = 0; i < BATCH; ++i)
         if (first + i < SPAN)
           planes[p * PLANE + (first + i) * STRIDE + lane] = part[p][i];
   }
 #pragma unroll
-  for (int p = 0; p < PLANES; ++p)
+  for (int p = 0; p < COUNT; ++p)
 #pragma unroll
     for (int i = 0; i < BESIDE; ++i) {
       const int k = i * LANES + lane, y = k / (2 * REACH), x = LANES + k % (2 * REACH);
@@ -348,7 +344,8 @@ struct Tile {
 struct Visited {
   bool finished;     // or has to be visited again
   unsigned changed;  // whether cells near a side did: bit 0 north, 1 south, 2 west, 3 east
-  unsigned sets, rows, settled, found;
+  unsigned sets, rows;
+  unsigned settled, found;  // of this lane
 };
 
 // Neighbours: north, south, west, east, north-west, north-east, south-west, south-east.
@@ -359,34 +356,45 @@ __device__ __forceinline__ constexpr int neighbour_dx(int q) {
   return q == 2 || q == 4 || q == 6 ? -1 : q < 2 ? 0 : 1;
 }
 
-// Bring a block to its fixpoint in a warp's shared memory, and write back what was lowered.
+// Copy what steps in a block cost to a warp's shared memory, behind the plane of distances.
+__device__ __forceinline__ void take_costs(
+    VALUE* plane, Surface& s, const Tile& tile, int top, int left) {
+  const int stride = tile.width + 2 * REACH;
+  const int rows = min(tile.block, tile.height - top) + 2 * REACH;
+  const int columns = min(tile.block, tile.width - left) + 2 * REACH;
+  const int place = top * stride + left;
+  const VALUE* rasters[2] = {};
+  int planes = 0;
+  if (HAS_FRICTION) {
+    s.friction = plane + ++planes * PLANE;
+    rasters[planes - 1] = tile.friction + place;
+  }
+  if (HAS_ELEVATION) {
+    s.elevation = plane + ++planes * PLANE;
+    rasters[planes - 1] = tile.elevation + place;
+  }
+  copy_windows<PLANES - 1>(plane + PLANE, rasters, stride, rows, columns);
+#if !UNIFORM
+  for (int k = threadIdx.x; k < KINDS * SPAN; k += LANES) {
+    const int row = k % SPAN;
+    if (row < rows)
+      plane[PLANES * PLANE + k] = tile.lengths[k / SPAN * (tile.height + 2 * REACH) + top + row];
+  }
+  take_lengths(s, plane + PLANES * PLANE, SPAN);
+#endif
+}
+
+// Bring a block whose costs are in a warp's shared memory to its fixpoint there, and write back what
+// was lowered.
 __device__ __forceinline__ Visited visit_block(
-    VALUE* dist, Surface& s, const Tile& tile, int top, int left, bool fresh) {
+    VALUE* dist, const Surface& s, const Tile& tile, int top, int left, bool fresh) {
   const int lane = threadIdx.x;
   const int stride = tile.width + 2 * REACH;
   const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
-  const int rows_seen = height + 2 * REACH, columns_seen = width + 2 * REACH;
   const int place = top * stride + left;
   const VALUE limit = tile.limit;
-  const VALUE* rasters[3] = {tile.dist + place};
-  int planes = 1;
-  if (HAS_FRICTION) {
-    s.friction = dist + planes * PLANE;
-    rasters[planes++] = tile.friction + place;
-  }
-  if (HAS_ELEVATION) {
-    s.elevation = dist + planes * PLANE;
-    rasters[planes++] = tile.elevation + place;
-  }
-  copy_windows(dist, rasters, stride, rows_seen, columns_seen);
-#if !UNIFORM
-  for (int k = lane; k < KINDS * SPAN; k += LANES) {
-    const int row = k % SPAN;
-    if (row < rows_seen)
-      dist[PLANES * PLANE + k] = tile.lengths[k / SPAN * (tile.height + 2 * REACH) + top + row];
-  }
-  take_lengths(s, dist + PLANES * PLANE, SPAN);
-#endif
+  const VALUE* raster = tile.dist + place;
+  copy_windows<1>(dist, &raster, stride, height + 2 * REACH, width + 2 * REACH);
   __syncwarp();
 
   const unsigned all_rows = ones(height), all_columns = ones(width);
@@ -417,30 +425,28 @@ __device__ __forceinline__ Visited visit_block(
   done.finished = !(down | up | rightward);
 
   // what was seeded counts as changed for the neighbours, but is in the raster already
-  unsigned rows = 0, columns = 0;
+  unsigned rows = 0;  // lowered, of this lane
 #pragma unroll 1
   for (int first = 0; first < LANES; first += LANES / 2) {
     VALUE old[LANES / 2];
-    VALUE* raster = tile.dist + place + (first + REACH) * stride + lane + REACH;
+    VALUE* cells = tile.dist + place + (first + REACH) * stride + lane + REACH;
 #pragma unroll
     for (int i = 0; i < LANES / 2; ++i)
-      if (changed_rows >> (first + i) & 1 && lane < width) old[i] = latest(raster + i * stride);
+      if (changed_rows >> (first + i) & 1 && lane < width) old[i] = latest(cells + i * stride);
 #pragma unroll
     for (int i = 0; i < LANES / 2; ++i) {
-      if (!(changed_rows >> (first + i) & 1)) continue;
-      bool lower = false;
-      if (lane < width) {
-        const VALUE found = dist[(first + i + REACH) * STRIDE + lane + REACH];
-        lower = found < old[i];
-        if (lower) publish(raster + i * stride, found);
-      }
-      const unsigned lowered = __ballot_sync(ALL, lower);
-      done.settled += __popc(lowered);
-      done.found += __popc(__ballot_sync(ALL, lower && old[i] == unreached()));
-      columns |= lowered;
-      if (lowered) rows |= 1u << (first + i);
+      if (!(changed_rows >> (first + i) & 1) || lane >= width) continue;
+      const VALUE value = dist[(first + i + REACH) * STRIDE + lane + REACH];
+      if (!(value < old[i])) continue;
+      publish(cells + i * stride, value);
+      rows |= 1u << (first + i);
+      done.found += old[i] == unreached();
     }
   }
+  __syncwarp();
+  done.settled = __popc(rows);
+  const unsigned columns = __ballot_sync(ALL, rows != 0);
+  for (int apart = LANES / 2; apart; apart /= 2) rows |= __shfl_xor_sync(ALL, rows, apart);
   if (!fresh) changed_rows = rows, changed_columns = columns;
 
   const Word near = ones(REACH);
@@ -545,7 +551,8 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
   const int* list = lists + now * down * across;
   int* next_list = lists + next * down * across;
-  unsigned visits = 0, sets = 0, rows = 0, settled = 0, found = 0, sides = 0;
+  unsigned visits = 0, sets = 0, rows = 0, sides = 0;
+  unsigned settled = 0, found = 0;  // of this lane
 
   const bool many = count > int(gridDim.x * blockDim.y);
   int i = many ? take_next(control + TAKEN + now) : blockIdx.x * blockDim.y + threadIdx.y;
@@ -557,6 +564,7 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
       key = latest(keys + here);
       near = key < bound && (all || double(key) <= threshold);
       if (near) {
+        // on its way while costs are fetched
         key = value_of(atomicExch((Bits*)(keys + here), bits_of(unreached())));
       } else {
         count_key(bits_of(key), next, control, latest(control + LEAST + next),
@@ -568,9 +576,10 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
       list_lanes(lane == 0, here, next_list, control + COUNT + next);
       continue;
     }
-    __threadfence();
     const int by = here / across, bx = here - by * across;
     const int top = by * block, left = bx * block;
+    take_costs(plane, surface, tile, top, left);
+    __threadfence();
     const int h = min(block, height - top), w = min(block, width - left);
     const Visited done = visit_block(plane, surface, tile, top, left, fresh[here] != 0);
     if (lane == 0) fresh[here] = !done.finished;
@@ -607,6 +616,10 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     }
     list_lanes(mine, other, next_list, control + COUNT + next);
     __syncwarp();
+  }
+  for (int apart = LANES / 2; apart; apart /= 2) {
+    settled += __shfl_xor_sync(ALL, settled, apart);
+    found += __shfl_xor_sync(ALL, found, apart);
   }
   if (visits && lane == 0) {
     atomicAdd(control + VISITS, Word(visits));

@@ -237,9 +237,10 @@ class Distance:
     ) -> Visit:
         """Set the halo, relax up to the bound, and return what is new on the border."""
         if state.links is None or links is None:
-            return Visit(*state.tile.exchange(halo, sent, bound))
-        found, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
-        return Visit(*found, links=news)
+            found = state.tile.exchange(halo, sent, bound)
+            return Visit(*found, final_at=_final_at(state.place.sides, found.border, sent))
+        changed, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
+        return Visit(*changed, links=news)
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""
@@ -339,6 +340,20 @@ class Distance:
             **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},
         }
+
+
+def _final_at(sides: Sides, border: Border, sent: Border) -> float:
+    """Return the greatest distance on the sides of a tile that have a neighbour.
+
+    Whatever improves the tile enters it there. What is unreached counts, barriers too.
+    """
+    most = 0.0
+    inner = sides.north, sides.south, sides.west, sides.east
+    for there, new, old in zip(inner, border, sent, strict=False):
+        if there:
+            known = old if new is None else new
+            most = max(most, math.inf if known is None else float(known.max()))
+    return most
 
 
 def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False) -> None:

@@ -55,19 +55,26 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
+@pytest.mark.parametrize("barriers", [False, True], ids=["open ground", "barriers"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_shards_that_are_final_are_written_while_the_front_goes_on(
-    client: Client | None, stages: list[str], tmp_path: Path
+    client: Client | None, stages: list[str], tmp_path: Path, dtype: str, barriers: bool
 ) -> None:
+    strip = STRIP.round().astype(np.int16) if dtype == "int64" else STRIP.copy()
+    if barriers:
+        strip[1:15:2, ::4] = strip[1:, 15] = -9
+    options = {"nodata": -9, "dtype": dtype, "connectivity": 4, "cell_size": 1}
+    out = tmp_path / "c.zarr"
     found = og.cost_distance(
-        STRIP, [(0.0, 8.0)], tile=16, shard=16, out=tmp_path / "c.zarr", client=client
+        strip, [(0.0, 0.0)], tile=16, shard=16, out=out, client=client, **options
     )
     last_visit = len(stages) - 1 - stages[::-1].index("visit")
     assert stages[:last_visit].count("write") > 4
     assert stages.count("write") == 16
-    expected = og.cost_distance(STRIP, [(0.0, 8.0)], tile=256)
+    expected = og.cost_distance(strip, [(0.0, 0.0)], tile=256, **options)
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
-    assert found.attrs["reached_cells"] == STRIP.size
-    assert og.verify(tmp_path / "c.zarr").ok
+    assert found.attrs["reached_cells"] == (strip > 0).sum()
+    assert og.verify(out).ok
 
 
 def test_a_tile_is_read_before_the_front_comes_to_it(

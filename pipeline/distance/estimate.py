@@ -102,12 +102,13 @@ def _estimate(
     states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * state
     kept = min(limit // 2, states)
     reading = 2 * grid.dtype.itemsize + 32
-    at_once = min(max(threads, 1), tree.count(0))
+    # of one process, which does one task more while a shard is written
+    at_once = min(threads + 1, tree.count(0))
     working = tile_cells * (reading + state) * at_once
     working += grid.shard_cells * 3 * itemsize * min(at_once, grid.shards)
     if kept == states:
         # that of the tile that is visited is among them, and writing gives back more than it takes
-        working = tile_cells * reading * at_once
+        working = tile_cells * reading * min(max(threads, 1), tree.count(0))
     return Plan(
         operation=operation,
         shape=grid.shape,

@@ -43,6 +43,8 @@ class State:
     place: Place
     tile: ResidentTile
     links: TileLinks | None = None
+    passable: list[Array] | None = None
+    """Cells of its four sides that are no barriers; None before it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -237,9 +239,42 @@ class Distance:
     ) -> Visit:
         """Set the halo, relax up to the bound, and return what is new on the border."""
         if state.links is None or links is None:
-            return Visit(*state.tile.exchange(halo, sent, bound))
-        found, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
-        return Visit(*found, links=news)
+            found = state.tile.exchange(halo, sent, bound)
+            return Visit(*found, final_at=self._final_at(state, found.border, sent))
+        changed, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
+        return Visit(*changed, links=news)
+
+    def _final_at(self, state: State, border: Border, sent: Border) -> float:
+        """Return the greatest distance on the sides of a tile that have a neighbour.
+
+        Whatever improves the tile enters it there. Infinite where a cell is yet to be reached.
+        """
+        most, sides = 0.0, state.place.sides
+        for k, there in enumerate((sides.north, sides.south, sides.west, sides.east)):
+            known = sent[k] if border[k] is None else border[k]
+            if not there:
+                continue
+            if known is not None and known.max() < state.tile.state.unreached:
+                most = max(most, float(known.max()))
+                continue
+            passable = self._passable_sides(state)[k]
+            if known is None:
+                most = math.inf if passable.any() else most
+            else:
+                most = max(most, float(known[passable].max(initial=0)))
+        return most
+
+    def _passable_sides(self, state: State) -> list[Array]:
+        """Return which cells of the four sides of a tile are no barriers."""
+        if state.passable is None:
+            tile, halo = state.tile.state, self.halo_width
+            rasters = [raster for raster in (tile.friction, tile.elevation) if raster.size]
+            state.passable = []
+            for strips in zip(*(facing(inner_of(r, halo), halo)[:4] for r in rasters), strict=True):
+                cells = map(get_backend(self.backend).to_host, strips)
+                known = [c < BARRIER if self.dtype.kind == "i" else np.isfinite(c) for c in cells]
+                state.passable.append(np.logical_and.reduce(known))
+        return state.passable
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""

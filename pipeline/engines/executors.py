@@ -68,7 +68,7 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
             workers.close()
         return
     count = thread_count()
-    with concurrent.futures.ThreadPoolExecutor(count, f"orograph-{problem}") as pool:
+    with concurrent.futures.ThreadPoolExecutor(count + 1, f"orograph-{problem}") as pool:
         yield _Threads(pool, count)
 
 
@@ -80,7 +80,7 @@ class _Threads:
     def __init__(self, pool: concurrent.futures.ThreadPoolExecutor, count: int) -> None:
         self._pool = pool
         self._count = count
-        self._running: dict[Any, Any] = {}
+        self._running: dict[Any, tuple[Any, str]] = {}
 
     def owns(self, worker: Any, number: int) -> bool:
         return True
@@ -92,12 +92,14 @@ class _Threads:
         return max(self._count // tasks, 1)
 
     def idle(self) -> list[Any]:
-        busy = set(self._running.values())
-        return [worker for worker in range(self._count) if worker not in busy]
+        busy = {worker for worker, _ in self._running.values()}
+        # a thread that writes waits for the disk for a part of its time
+        writing = any(stage == "write" for _, stage in self._running.values())
+        return [worker for worker in range(self._count + writing) if worker not in busy]
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         future = self._pool.submit(function, *arguments)
-        self._running[future] = worker
+        self._running[future] = worker, stage
         return future
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -132,6 +132,12 @@ class _Driver:
         self.away = np.zeros((rows, columns), bool)  # tiles that a worker may be visiting
         self.flying = np.full((rows, columns), math.inf)  # and their keys
         self.reached = np.zeros((rows, columns), np.int64)
+        self.final_at = np.full((rows, columns), math.inf)  # see `Visit`
+        self.opened = np.zeros((rows, columns), bool)  # by a visit of this session
+        self.level = run.context.shard_level
+        shards = [-(-n // (1 << self.level)) for n in (rows, columns)]
+        self.written = np.zeros(shards, bool)  # or being written
+        self.sums: dict[str, float] = {}
         self.borders: dict[Tile, Border] = {}
         links = self.problem.links
         self.links = (
@@ -166,30 +172,37 @@ class _Driver:
         while True:
             for worker in workers.idle():
                 tiles = self._choose(workers, worker)
+                busy = any(worker == other for other, _ in pending.values())
                 if tiles:
                     bound = self.window.above(self._front())
                     tiles += self._beside(tiles, workers)
-                    requests = [self._request(t, float(self.keys[t])) for t in tiles]
-                    for tile in tiles:
-                        self.away[tile] = True
-                        self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
+                    requests = self._take_out(tiles)
                     waiting = int(((self.keys <= bound) & np.isfinite(self.keys)).sum())
                     threads = workers.threads(len(pending) + 1 + waiting)
                     arguments = handle, requests, bound, threads
                     future = workers.submit(worker, "visit", visit_tiles, *arguments)
                     pending[future] = worker, tiles
                     self.window.tasks += not workers.shared
-                elif pending and np.isfinite(self.keys).any():
-                    self.window.starved += all(worker != other for other, _ in pending.values())
+                elif pending and not busy:
+                    self.window.starved += bool(np.isfinite(self.keys).any())
+                    if (node := self._final_shard(workers, worker)) is not None:
+                        pending[self._write(workers, worker, handle, node)] = worker, []
+                    elif tiles := self._ahead(workers, worker):
+                        requests = [replace(r, key=-math.inf) for r in self._take_out(tiles)]
+                        future = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
+                        pending[future] = worker, tiles
             if not pending:
                 if not np.isfinite(self.keys).any():
                     self._save()
                     return
                 if workers.idle():
                     raise RunError(f"{self.problem.name}: there is work, but none was taken up")
-            for future, visits in workers.next_done(cancelled):
-                for tile in pending.pop(future)[1]:
-                    self._take_back(tile, visits.get(tile))
+            for future, found in workers.next_done(cancelled):
+                tiles = pending.pop(future)[1]
+                for tile in tiles:
+                    self._take_back(tile, found.get(tile))
+                if not tiles:
+                    self._add(found)
             self.window.adapt()
             if time.monotonic() - last_save > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
@@ -215,28 +228,62 @@ class _Driver:
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Write all shards, each where most of its states are."""
-        sums: dict[str, float] = {}
-        todo = list(self.tree.nodes(self.context.shard_level))
+        todo = [n for n in self.tree.nodes(self.level) if not self.written[morton_decode(n.z)]]
         under_way = 0
         while todo or under_way:
             for worker in workers.idle() if todo else ():
                 near = (n for n in todo if workers.owns(worker, self._owner_of(n)))
                 node = next(near, todo[0])
                 todo.remove(node)
-                tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
-                requests = [self._request(tile, math.inf) for tile in tiles]
-                workers.submit(worker, "write", finish_shard, handle, node, requests)
+                self._write(workers, worker, handle, node)
                 under_way += 1
                 if not todo:
                     break
             for _, counts in workers.next_done(cancelled):
                 under_way -= 1
-                for name, count in counts.items():
-                    sums[name] = sums.get(name, 0) + count
-        shards = self.tree.count(self.context.shard_level)
-        if self.context.checkpoints.count("done", self.context.shard_level) != shards:
+                self._add(counts)
+        shards = self.tree.count(self.level)
+        if self.context.checkpoints.count("done", self.level) != shards:
             raise RunError(f"{self.problem.name}: not all of {shards} shards were written")
-        return self.problem.attributes(sums)
+        return self.problem.attributes(self.sums)
+
+    def _write(self, workers: Executor, worker: Any, handle: Any, node: Node) -> Any:
+        """Start to write a shard, and return what the executor calls the task."""
+        tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
+        requests = [self._request(tile, math.inf) for tile in tiles]
+        self.written[morton_decode(node.z)] = True
+        return workers.submit(worker, "write", finish_shard, handle, node, requests)
+
+    def _add(self, counts: dict[str, float]) -> None:
+        """Take note of the counts of a shard that has been written."""
+        for name, count in counts.items():
+            self.sums[name] = self.sums.get(name, 0) + count
+
+    def _final_shard(self, workers: Executor, worker: Any) -> Node | None:
+        """Return a shard of a worker that nothing can improve any more, and that is not written.
+
+        Whatever improves a tile enters it by its border, and not below the front.
+        """
+        final = (self.keys == math.inf) & ~self.away & (self.final_at <= self._front())
+        for axis, count in enumerate(final.shape):
+            final = np.logical_and.reduceat(final, range(0, count, 1 << self.level), axis)
+        for i, j in np.argwhere(final & ~self.written).tolist():
+            node = Node(self.level, morton_encode(i, j))
+            if workers.owns(worker, self._owner_of(node)):
+                return node
+        return None
+
+    def _ahead(self, workers: Executor, worker: Any) -> list[Tile]:
+        """Return the tile of a worker to read next, beyond the window: the front will come there.
+
+        Its first visit need not wait for its cells then.
+        """
+        unread = np.where(self.opened | self.away, math.inf, self.keys)
+        for number in np.argsort(unread, axis=None)[: np.isfinite(unread).sum()]:
+            i, j = np.unravel_index(int(number), unread.shape)
+            if workers.owns(worker, self._owner_of_tile(int(i), int(j))):
+                return [(int(i), int(j))]
+        return []
 
     def progress(self) -> Progress:
         active = int((np.isfinite(self.keys) | np.isfinite(self.flying)).sum())
@@ -273,7 +320,7 @@ class _Driver:
         """
         if workers.shared or not self.window.bucket_width:
             return []
-        level = self.context.shard_level
+        level = self.level
         ahead = ~self.away & (np.isfinite(self.keys) | (self.reached == 0))
         found = dict.fromkeys(tiles)
         for row, column in {(i >> level, j >> level) for i, j in tiles}:
@@ -285,14 +332,22 @@ class _Driver:
         return list(found)[len(tiles) : TILES_A_TASK]
 
     def _owner_of_tile(self, row: int, column: int) -> int:
-        level = self.context.shard_level
-        return self._owner_of(Node(level, morton_encode(row >> level, column >> level)))
+        place = morton_encode(row >> self.level, column >> self.level)
+        return self._owner_of(Node(self.level, place))
 
     def _owner_of(self, node: Node) -> int:
         """Return a number for a shard such that those along any front have different owners."""
         row, column = morton_decode(node.z)
         # primes beyond any number of workers: rows and columns count, whatever that number is
         return row * 7919 + column * 104729
+
+    def _take_out(self, tiles: list[Tile]) -> list[Request]:
+        """Return what a worker must know of tiles that it is to visit; they are away from now."""
+        requests = [self._request(tile, float(self.keys[tile])) for tile in tiles]
+        for tile in tiles:
+            self.away[tile] = True
+            self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
+        return requests
 
     def _request(self, tile: Tile, key: float) -> Request:
         """Return what a worker must know of a tile to visit it."""
@@ -315,7 +370,8 @@ class _Driver:
         self.window.count(key, visit, first_time)
         self.visits += visit.times
         self.settled += visit.settled
-        self.reached[tile] = visit.reached
+        self.reached[tile], self.final_at[tile] = visit.reached, visit.final_at
+        self.opened[tile] = True
         self.keys[tile] = min(self.keys[tile], visit.pending)
         if self.links is not None and visit.links is not None:
             self.links.take(tile, visit.links, self.keys)
@@ -325,7 +381,10 @@ class _Driver:
             if visit.border[k] is not None:
                 border[k] = visit.border[k]
             i, j = tile[0] + di, tile[1] + dj
-            if 0 <= i < rows and 0 <= j < columns:
+            if not (0 <= i < rows and 0 <= j < columns):
+                continue
+            # what the visit did not know of a final tile, it may take for improvable
+            if not self.written[i >> self.level, j >> self.level]:
                 self.keys[i, j] = min(self.keys[i, j], visit.outward[k])
 
     def _save(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -37,6 +38,8 @@ class Visit:
     """How many visits this one stands for."""
     links: LinkNews | None = None
     """What leaves along links, or None where nothing is new."""
+    final_at: float = math.inf
+    """Nothing that costs as much can improve the tile: it is final once the front is there."""
 
     def after(self, earlier: Visit | None) -> Visit:
         """Return this visit and an earlier one of the same tile as one."""
@@ -50,6 +53,7 @@ class Visit:
             self.reached,
             self.times + earlier.times,
             earlier.links if self.links is None else self.links.after(earlier.links),
+            self.final_at,
         )
 
 

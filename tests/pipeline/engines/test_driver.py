@@ -1,0 +1,111 @@
+"""What idle workers do while the front goes on: write what is final, and read what comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client
+
+import orograph as og
+from orograph.engines import executors
+from orograph.engines.frontier.bucket_width import BucketWidth
+
+FRICTION = np.random.default_rng(7).uniform(1, 9, (64, 256)).astype(np.float32)
+STRIP, SQUARE = FRICTION[:16], FRICTION[:, :64]
+Submit = Callable[..., Any]
+
+
+@pytest.fixture(params=["threads", "cluster"])
+def client(request: pytest.FixtureRequest) -> Iterator[Client | None]:
+    with (
+        og.config.set(threads=2, field=0),
+        workers() if request.param == "cluster" else nothing() as connected,
+    ):
+        yield connected
+
+
+def workers() -> Any:
+    return og.cluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    yield None
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stages of tasks in the order in which they are given to workers."""
+    given: list[str] = []
+
+    def noted(submit: Submit) -> Submit:
+        def note(self: Any, worker: Any, stage: str, *rest: Any) -> Any:
+            given.append(stage)
+            return submit(self, worker, stage, *rest)
+
+        return note
+
+    for kind in (executors._Threads, executors._Cluster):
+        monkeypatch.setattr(kind, "submit", noted(kind.submit))
+    return given
+
+
+@pytest.mark.parametrize("barriers", [False, True], ids=["open ground", "barriers"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_shards_that_are_final_are_written_while_the_front_goes_on(
+    client: Client | None, stages: list[str], tmp_path: Path, dtype: str, barriers: bool
+) -> None:
+    strip = STRIP.round().astype(np.int16) if dtype == "int64" else STRIP.copy()
+    if barriers:
+        strip[1:15:2, ::4] = strip[1:, 15] = -9
+    options = {"nodata": -9, "dtype": dtype, "connectivity": 4, "cell_size": 1}
+    out = tmp_path / "c.zarr"
+    found = og.cost_distance(
+        strip, [(0.0, 0.0)], tile=16, shard=16, out=out, client=client, **options
+    )
+    last_visit = len(stages) - 1 - stages[::-1].index("visit")
+    assert stages[:last_visit].count("write") > 4
+    assert stages.count("write") == 16
+    expected = og.cost_distance(strip, [(0.0, 0.0)], tile=256, **options)
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+    assert found.attrs["reached_cells"] == (strip > 0).sum()
+    assert og.verify(out).ok
+
+
+def test_a_tile_is_read_before_the_front_comes_to_it(
+    client: Client | None, stages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With narrow buckets its key is known long before it lies in one, and nothing is final."""
+    monkeypatch.setattr(BucketWidth, "adapt", lambda self: None)
+    monkeypatch.setattr(BucketWidth, "above", lambda self, front: front + 1e-3)
+    found = og.cost_distance(
+        SQUARE, [(8.0, 8.0)], tile=16, shard=16, out=tmp_path / "c.zarr", client=client
+    )
+    assert 0 < stages.count("look") <= 15  # each once, and not the first
+    expected = og.cost_distance(SQUARE, [(8.0, 8.0)], tile=64)
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+@pytest.mark.parametrize("connectivity", [4, 8, 16])
+def test_what_is_written_early_has_the_same_bits(connectivity: int) -> None:
+    """Barriers, plains of cost zero and several sources, over tiles of all sizes."""
+    rng = np.random.default_rng(connectivity)
+    for _ in range(10):
+        shape = rng.integers(20, 70, 2)
+        friction = rng.integers(0, 4, shape) * rng.choice([1.0, 0.25])
+        friction[rng.random(shape) < rng.choice([0.0, 0.0, 0.2])] = np.nan
+        sources = np.column_stack([rng.integers(0, n, 2) for n in shape[::-1]]).astype(float)
+        friction[tuple(sources.astype(int).T[::-1])] = 1.0
+        tile = int(rng.choice([4, 8, 16]))
+        shard = tile * int(rng.choice([1, 2]))
+        with og.config.set(threads=3, field=0):
+            found = og.cost_distance(
+                friction, sources, tile=tile, shard=shard, connectivity=connectivity
+            )
+        expected = og.cost_distance(friction, sources, tile=128, connectivity=connectivity)
+        np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)

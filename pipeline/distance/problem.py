@@ -237,9 +237,25 @@ class Distance:
     ) -> Visit:
         """Set the halo, relax up to the bound, and return what is new on the border."""
         if state.links is None or links is None:
-            return Visit(*state.tile.exchange(halo, sent, bound))
+            visit = Visit(*state.tile.exchange(halo, sent, bound))
+            if bound == math.inf:
+                self._look_at_grid_end(state.place.sides, visit)
+            return visit
         found, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
         return Visit(*found, links=news)
+
+    def _look_at_grid_end(self, sides: Sides, visit: Visit) -> None:
+        """Set the bounds for neighbours beyond the grid, by how far that part of the border is.
+
+        The first visit shows how wide buckets are to be, and a source may lie beside all the
+        neighbours that there are. A quarter of the way, since then the front is soon in all.
+        """
+        least = [math.inf if part is None else float(part.min()) for part in visit.border]
+        for k, (dy, dx) in enumerate(NEIGHBOURS):
+            beyond = (dy < 0 and not sides.north) or (dy > 0 and not sides.south)
+            beyond = beyond or (dx < 0 and not sides.west) or (dx > 0 and not sides.east)
+            if beyond and least[k] < self.link_blank[0]:
+                visit.outward[k] = min(least) + (least[k] - min(least)) / 4
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""

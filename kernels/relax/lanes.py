@@ -361,14 +361,17 @@ def _borrow(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 @intrinsic
 def prefetch_line(typingctx, array, offset):
-    """Bring the cache line of an element on its way; any offset is allowed."""
+    """Bring the cache line of an element on its way; any offset is allowed.
+
+    To the second level: rows a power of two apart would push one another out of the first.
+    """
 
     def codegen(context, builder, signature, args):
         rows = Rows(context, builder, signature.args[0], args[0])
         line = builder.bitcast(builder.gep(rows.data, [args[1]]), ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [line.type, *[ir.IntType(32)] * 3])
         call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(call, [line, *(_constant(n, 32) for n in (0, 3, 1))])
+        builder.call(call, [line, *(_constant(n, 32) for n in (0, 2, 1))])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), codegen

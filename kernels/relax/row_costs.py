@@ -181,13 +181,21 @@ def is_quick(rules):
 
 @compiled
 def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
-    """Weigh the edges of the eight rows around a row; the rows that are ready now, as a mask.
+    """Weigh the edges of a row; the rows that are ready now, as a mask.
 
-    For rules that are quick. The block has ``count`` rows; ``place`` is which row of the padded
-    rasters its row 0 is, and its width. From rows below the block its corners can be reached. Eight
-    at a time, as a call costs as much as some rows do.
+    The block has ``count`` rows; ``place`` is which row of the padded rasters its row 0 is, its
+    width, and where its weights are kept. From rows below the block its corners can be reached. For
+    rules that are quick the eight rows around it, as a call costs as much as some rows do.
     """
     top = place[0]
+    if not is_quick(rules):
+        if not (transposed or rules.uniform):
+            fill_lengths(ws, transposed, top + row, rules)
+        west, east = np.int64(0), np.int64(LANES)
+        _weigh_lanes(ws, transposed, row, west, east, place[2], mean, np.int64(rules.steps), rules)
+        if row >= count and not transposed:
+            _weigh_corners(ws, row, place[2], mean, rules)
+        return ready | (np.int64(1) << (row + HALO))
     first = row & ~7
     last = min(first + 8, count + rules.reach)
     weights = FORWARD_TRANSPOSED if transposed else FORWARD

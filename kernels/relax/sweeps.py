@@ -71,8 +71,9 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
 
     Weights that take long to make are kept for ``KEPT`` x ``KEPT`` blocks, each in planes of its
     own: a block is visited some times within a while. The memory is untouched until it is needed.
+    The last planes are for blocks of which some rows alone are weighed.
     """
-    kept = 1 if is_quick(rules) else KEPT**2
+    kept = 1 if is_quick(rules) else KEPT**2 + 1
     size = (PLANES + (kept - 1) * WEIGHT_PLANES) * PLANE + STRIDE
     # weights off the ends of a row are read, not made: they must be no less than 0
     ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
@@ -334,7 +335,7 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
 
 
 @compiled
-def _sweep_block(ws, mean, top, height, width, kept, fresh, rules, tally):
+def _sweep_block(ws, mean, top, height, width, kept, weighed, fresh, rules, tally):
     """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
     place = (top + rules.reach, width, kept)
     one = np.int64(1)
@@ -351,7 +352,7 @@ def _sweep_block(ws, mean, top, height, width, kept, fresh, rules, tally):
         up |= all_rows
         rightward |= all_columns
         leftward |= all_columns
-    ready = ready_transposed = np.int64(0 if is_quick(rules) else -1)
+    ready = ready_transposed = np.int64(-1 if weighed else 0)
     while down | up | rightward | leftward:
         tally[1] += 1
         rows, columns, ready, down = _sweep_both_ways(
@@ -417,10 +418,16 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
     top, left, height, width = box
     reach = rules.reach
     block, place = number
-    kept = place * WEIGHT_PLANES
+    whole = not is_quick(rules)
     _load(ws, np.int64(DISTANCE), dist, top, left, height, width, reach, rules.unreached)
     if weighed[place] != block:
-        weighed[place] = block
+        # of a block that has been visited before, a few rows are swept as a rule
+        seen = ws[at(DISTANCE, height >> 1) + (width >> 1)] < rules.unreached
+        if whole and seen and reach == 1:
+            whole = False
+            place = weighed.size - 1
+        else:
+            weighed[place] = block
         if rules.has_friction:
             _load(
                 *(ws, np.int64(FRICTION_PLANE), friction),
@@ -433,9 +440,10 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
             )
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
-        if not is_quick(rules):
-            weigh_block(ws, top + reach, height, width, kept, mean, rules)
-    swept = _sweep_block(ws, mean, top, height, width, kept, fresh, rules, tally)
+        if whole:
+            weigh_block(ws, top + reach, height, width, place * WEIGHT_PLANES, mean, rules)
+    kept = place * WEIGHT_PLANES
+    swept = _sweep_block(ws, mean, top, height, width, kept, whole, fresh, rules, tally)
     settled, found, rows, columns = _store(
         ws, dist, top + reach, left + reach, width, swept[0], reach, rules.limit, rules.unreached
     )

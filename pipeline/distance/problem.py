@@ -240,7 +240,10 @@ class Distance:
         """Set the halo, relax up to the bound, and return what is new on the border."""
         if state.links is None or links is None:
             found = state.tile.exchange(halo, sent, bound)
-            return Visit(*found, final_at=self._final_at(state, found.border, sent))
+            visit = Visit(*found, final_at=self._final_at(state, found.border, sent))
+            if bound == math.inf:
+                self._look_at_grid_end(state.place.sides, visit)
+            return visit
         changed, news = visit_with_links(state.tile, state.links, links, halo, sent, bound)
         return Visit(*changed, links=news)
 
@@ -275,6 +278,19 @@ class Distance:
                 known = [c < BARRIER if self.dtype.kind == "i" else np.isfinite(c) for c in cells]
                 state.passable.append(np.logical_and.reduce(known))
         return state.passable
+
+    def _look_at_grid_end(self, sides: Sides, visit: Visit) -> None:
+        """Set the bounds for neighbours beyond the grid, by how far that part of the border is.
+
+        The first visit shows how wide buckets are to be, and a source may lie beside all the
+        neighbours that there are. A quarter of the way, since then the front is soon in all.
+        """
+        least = [math.inf if part is None else float(part.min()) for part in visit.border]
+        for k, (dy, dx) in enumerate(NEIGHBOURS):
+            beyond = (dy < 0 and not sides.north) or (dy > 0 and not sides.south)
+            beyond = beyond or (dx < 0 and not sides.west) or (dx > 0 and not sides.east)
+            if beyond and least[k] < self.link_blank[0]:
+                visit.outward[k] = min(least) + (least[k] - min(least)) / 4
 
     def pack(self, state: State) -> Any:
         """Return distances and pending keys; costs are read again."""

@@ -456,6 +456,24 @@ def test_weights_are_those_of_the_block_whoever_had_their_place_before(name: str
     assert_array_equal(solve(heights.shape, sources, block=8, **arguments), expected)
 
 
+@pytest.mark.parametrize("connectivity", [4, 8])
+@pytest.mark.parametrize("case", ["tobler", "walk, lengths by row", "whole numbers"])
+def test_rows_weighed_alone_are_those_of_the_whole_block(case: str, connectivity: int) -> None:
+    values = np.random.default_rng(8).integers(1, 30, (132, 141))
+    arguments: dict[str, Any] = {"connectivity": connectivity}
+    dtype = np.float64
+    if case == "whole numbers":
+        arguments["friction"], dtype = values, np.int64
+        arguments["lengths"] = np.full((5, 134), 2.0)
+    else:
+        arguments |= {"elevation": values / 10, "model": SLOPES[case.split(",")[0]]}
+        if "lengths" in case:
+            arguments["lengths"] = geographic(132, 1)
+    sources = {(60, 70): 0}
+    expected = solve(values.shape, sources, dtype, **arguments)  # weights of all blocks are kept
+    assert_array_equal(solve(values.shape, sources, dtype, block=8, **arguments), expected)
+
+
 def geographic(rows: int, reach: int) -> Array:
     """Lengths that differ from row to row, and between the classes, beyond any symmetry."""
     return np.random.default_rng(9).uniform(0.5, 2, (5, rows + 2 * reach))

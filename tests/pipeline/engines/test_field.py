@@ -12,14 +12,20 @@ from cuda_on_cpu.emulator import Emulator
 from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
+from orograph.distance.problem import Distance
+from orograph.distance.sources import Sources
 from orograph.engines.frontier import worker
+from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.field import join_tiles
 from orograph.engines.tile_states import TileStates
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
+from orograph.kernels.relax.models import CostModel, edge_lengths
 from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import Cancelled
-from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.array import ArrayRaster
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ArraySink, StoreSink
 
@@ -218,3 +224,25 @@ def test_threads_without_a_tile_work_on_that_of_another(monkeypatch: pytest.Monk
     with og.config.set(threads=1):
         expected = og.cost_distance(friction, [(32.0, 32.0)], tile=16)
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+@pytest.mark.parametrize("start", [0.0, 1000.0])
+def test_a_source_beside_all_other_tiles_shows_how_wide_its_tile_is(start: float) -> None:
+    window, seen = Window(40, 40, 40, 40), Window(39, 39, 41, 41)
+    friction = ArrayRaster(np.ones((80, 80)), np.dtype(np.float64))
+    zero = np.zeros(1, np.int64)
+    problem = Distance.on_rasters(
+        {"friction": friction},
+        CostModel("friction"),
+        np.dtype(np.float64),
+        8,
+        edge_lengths(1),
+        sources=Sources(zero + 40, zero + 40, zero + start, zero),
+    )
+    place = Place(Node(0, 3), window, Sides(True, False, True, False), (80, 80))
+    state = problem.open(place, [friction.read(seen)], seen)
+    visit = problem.visit(state, [None] * 8, [None] * 8, np.inf)
+    width = BucketWidth(window.size, problem.cells_a_visit)
+    width.count(start, visit, visit.reached)
+    # a neighbour is a step away, the far side 39
+    assert 39 / 10 < width.bucket_width < 39

@@ -45,7 +45,9 @@ from orograph.kernels.forest.first_round import (
     ROOT,
     choose_lightest,
     choose_lowest,
+    choose_lowest_of_four,
     follow_choices,
+    keep_all_of_four,
     keep_stars,
     mark_choices,
 )
@@ -172,8 +174,8 @@ def tile_forest(
         made = make_keys(values, mark, stride)
         keys, valid = made.keys, made.valid
         missing = keys[0, 0]
-        choose_lowest(keys, h, w, diagonal, choice)
-        keep_stars(keys, h, w, diagonal, kept)
+        (choose_lowest if diagonal else choose_lowest_of_four)(keys, h, w, choice)
+        (keep_stars if diagonal else keep_all_of_four)(keys, h, w, kept)
     else:
         keys = np.full((h + 2, stride), np.inf)
         missing = keys[0, 0]
@@ -195,29 +197,35 @@ def tile_forest(
     size = mark_choices(choice, kept, mask)
     words = kept.reshape(-1).view(np.uint64)
     parent = np.zeros(choice.size, np.int32)
-    count = follow_choices(words, stride, choice.reshape(-1), padded, parent)
+    steps = np.array([1, stride - 1, stride, stride + 1])
+    ways = np.concatenate((-steps[::-1], steps, [0])).astype(np.int32)
+    count = follow_choices(words, ways, choice.reshape(-1), padded, parent)
     mode = WEIGHTS.index(weight)
     pair, high, tag = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.int32)
     low = np.empty(size if weight == "max" and keys.itemsize == 8 else 0, np.uint64)
     m = gather_edges(
-        words, stride, parent, flat.view(f"u{keys.itemsize}"), mode, pair, high, low, tag
+        words, steps, parent, flat.view(f"u{keys.itemsize}"), mode, pair, high, low, tag
     )
     chosen = np.empty(count, np.int32)
-    m, taken = hook_rounds(pair[:m], high[:m], low[:m], tag[:m], count, border.size, chosen)
+    best, scratch = np.empty(count, np.uint64), np.empty((3, count), np.int32)
+    edges = pair[:m], high[:m], low[:m], tag[:m]
+    m, taken = hook_rounds(*edges, count, border.size, chosen, best, scratch)
     mark_edges(chosen[:taken], stride, mask)
 
     # Phase 2: the remaining edges join components of border cells.
     pair, tag = pair[:m], tag[:m]
     ends, tags = pair.copy(), tag.copy()
-    _, taken = hook_rounds(pair, high[:m], low[:m], tag, border.size, 0, chosen)
-    picked = pick_edges(tags, chosen[:taken], stride, mask)
+    _, taken = hook_rounds(pair, high[:m], low[:m], tag, border.size, 0, chosen, best, scratch)
+    picked = np.empty(taken, np.int64)
+    pick_edges(tags, chosen[:taken], stride, mask, picked)
     picked = picked[np.argsort(tags[picked])]
     ends, tags = ends[picked], tags[picked]
     cell = tags >> 2
 
     if weight == "max":
         scale = power_below(made.greatest)
-        sum_highest(keys, mask, made.kind, made.bias, made.gap, scale, sums, bins)
+        rows, values = np.zeros((3, w + 2), np.uint8), np.empty(w)
+        sum_highest(keys, mask, made.kind, made.bias, made.gap, scale, sums, bins, rows, values)
     else:
         scale = power_below(2 * greatest)
         sum_rows(keys, mask, mean, scale, sums, bins)
@@ -232,7 +240,7 @@ def tile_forest(
     )
 
 
-def compile_kernels(dtype: Any, weight: str = "max") -> None:
+def compile_kernels(dtype: Any, weight: str = "max", connectivity: int = 8) -> None:
     """Compile, or load from the cache, the functions for tiles of this dtype and weight."""
     tile = np.arange(16).reshape(4, 4) % 5
-    tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight)
+    tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight, connectivity)

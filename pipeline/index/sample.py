@@ -76,11 +76,10 @@ def ways_in(form: Form, passable: Array, height: int, width: int, piece: Piece) 
     return int(_lay_out(form, piece, matrix, leaves(height, width) & passable).sum())
 
 
-def leaves(height: int, width: int) -> Array:
+def leaves(height: int, width: int) -> Any:
     """Return whether each of `MOVES` leads out of a block, (8, n), by its border cells."""
     end = np.array(MOVES)[:, None] + border_cells(height, width)
-    out: Array = ((end < 0) | (end >= (height, width))).any(axis=2)
-    return out
+    return ((end < 0) | (end >= (height, width))).any(axis=2)
 
 
 def _lay_out(form: Form, piece: Piece, matrix: Array, leaving: Array) -> Array:
@@ -151,7 +150,7 @@ def step_costs(costs: BlockCosts) -> Array:
     return out
 
 
-def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> Array:
+def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> Any:
     """Return what steps cost; of each raster the cells from which they start, and where they end.
 
     Integers: ``BARRIER`` or more where a step is barred.
@@ -174,6 +173,6 @@ def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> Ar
     if rules.model == WALK:
         along = np.where(slope >= 0, p[1], np.where(slope < p[4], p[3], p[2]))
         return rise * along + length * p[0] + p[5] * mean * length
-    formula = np.vectorize(slope_cost.py_func, [np.float64], excluded={0, 4})
-    found: Array = formula(rules.model, rise, length, mean, p)
-    return found
+    compiled: Any = slope_cost
+    formula = np.vectorize(compiled.py_func, [np.float64], excluded={0, 4})
+    return formula(rules.model, rise, length, mean, p)

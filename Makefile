@@ -7,6 +7,9 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
+# To import what a run needs takes 14 seconds of a processor without bytecode, and 5 with it; tests
+# start Python a hundred times.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help test test-all lint types pytest wheel docs site kernels races bench bench-docs demo format clean

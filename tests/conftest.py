@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask
 import pytest
@@ -13,12 +16,29 @@ from distributed.utils import get_mp_context
 from programs import IMPORTED
 from watched_raster import Gate
 
+from orograph.kernels import compiled
 from orograph.settings import config
 from orograph.tiles import patience
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["MPLBACKEND"] = "agg"
+
+# Begun before all others: the longest, which compile different kernels.
+LONGEST = (
+    "pipeline/cli/test_cli.py",
+    "kernels/relax/test_cuda.py",
+    "kernels/boundary/test_cuda.py",
+    "pipeline/distance/test_properties.py",
+    "pipeline/planning/test_plan.py",
+    "test_nothing_lost.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first, so that no process of xdist is left with one at the end."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -64,6 +84,25 @@ def forked_workers() -> Iterator[None]:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         # the first call sets a list of its own; the process starts with the first cluster
         get_mp_context().set_forkserver_preload(list(IMPORTED))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let a kernel that one process of xdist compiles be waited for by the others, and loaded."""
+    folder = tmp_path_factory.getbasetemp().parent / "compiling"
+    folder.mkdir(exist_ok=True)
+    compile_here = compiled._Dispatcher.compile
+
+    def wait_and_compile(dispatcher: Any, signature: Any) -> Any:
+        function = dispatcher.py_func
+        name = f"{function.__code__.co_filename} {function.__qualname__}{signature}"
+        with open(folder / hashlib.sha256(name.encode()).hexdigest(), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return compile_here(dispatcher, signature)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled._Dispatcher, "compile", wait_and_compile)
         yield
 
 

@@ -35,7 +35,7 @@ def trials(folder: Path, races: int, kills: int, *writers: str) -> dict[str, dic
 
 
 def test_writers_race_and_are_killed(tmp_path: Path) -> None:
-    trials(tmp_path, 2, 2, *WRITERS)
+    trials(tmp_path, 1, 1, *WRITERS)
 
 
 @pytest.mark.long

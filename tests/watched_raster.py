@@ -189,12 +189,14 @@ def wait_until(
     ``seconds`` is for tests of stalls: after so long without it there is one.
     """
     limit = time.monotonic() + seconds
-    living = alive()
-    while not met():
+    while True:
+        begin, living = time.monotonic(), alive()
+        if met():
+            return
+        now = time.monotonic()
         assert living, "it ended too early"
-        assert time.monotonic() < limit, f"it stalled: not there after {seconds:g} s"
-        time.sleep(0.002)
-        living = alive()
+        assert now < limit, f"it stalled: not there after {seconds:g} s"
+        time.sleep(max(0.002, 2 * (now - begin)))  # to look may take longer than what is awaited
 
 
 def called(gate: Gate, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

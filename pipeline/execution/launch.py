@@ -245,6 +245,8 @@ def _on_disk(
                 prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
             )
         )
+        # renamed first: tasks of a cluster that end after the run find nowhere to write
+        held.callback(open_storage(scratch).delete_all)
         out = Path(scratch) / "result.zarr"
     else:
         # not for a folder that no other run can find: fingerprints may take reading all cells

@@ -15,9 +15,11 @@
 #pragma once
 #include <link.h>
 
+#include <cstddef>
+// Of C++17's special functions, which no GPU has, <cmath> would take twice as long to compile.
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #include <cmath>
 #include <cstdarg>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

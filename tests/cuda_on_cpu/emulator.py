@@ -22,13 +22,14 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from orograph.kernels.device import SOURCES
 
@@ -56,6 +57,24 @@ DYNAMIC = re.compile(r"\bextern\s+__shared__\s+(.*?)\[\]")
 _one_launch = threading.Lock()  # the header keeps a block's state in global variables
 _stacks = mmap.mmap(-1, MAX_THREADS * (STACK + 8))  # see launch() in the header
 _stack_address = ctypes.addressof(ctypes.c_char.from_buffer(_stacks))
+
+
+def in_orders(cases: Mapping[str, Any], every: Collection[str]) -> list[Any]:
+    """Parameters, a case and an order of threads: forward, and those of ``every`` in all orders.
+
+    In other orders the other cases are long proofs: what one order finds and another does not are
+    missing barriers, which do not depend on dtypes and costs.
+    """
+    assert set(every) <= set(cases)
+    return [
+        pytest.param(
+            *(case, order),
+            id=f"{order}-{name}",
+            marks=[] if order == "forward" or name in every else pytest.mark.long,
+        )
+        for order in ORDERS
+        for name, case in cases.items()
+    ]
 
 
 class EmulatorError(RuntimeError):

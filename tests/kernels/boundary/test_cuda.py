@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from boundary_cases import all_pairs, assert_same, costs_of, expected_matrix, rasters
-from cuda_on_cpu.emulator import Emulator, find_compiler
+from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +62,9 @@ def check(costs: BlockCosts, parts: list[Rectangle], block: int | None, device: 
         assert mine.tobytes() == expected.tobytes(), (part, block, (mine != expected).sum())
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize(
+    ("case", "emulator"), in_orders(CASES, {"friction"}), indirect=["emulator"]
+)
 def test_many_parts_of_a_raster(case: tuple[str, str, bool], emulator: Emulator) -> None:
     costs = some_costs(*case)
     for block in (None, 8, 1):
@@ -105,10 +107,17 @@ def test_against_scipy(dtype: str, emulator: Emulator) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["friction", "friction in integers", "tobler, single precision"])
-def test_lines_of_several_steps(name: str, emulator: Emulator) -> None:
+LINES = {
+    name: CASES[name] for name in ("friction", "friction in integers", "tobler, single precision")
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "emulator"), in_orders(LINES, {"friction"}), indirect=["emulator"]
+)
+def test_lines_of_several_steps(case: tuple[str, str, bool], emulator: Emulator) -> None:
     """A line of more than 64 cells is closed tile by tile."""
-    dtype, model, four = CASES[name]
+    dtype, model, four = case
     friction, elevation = rasters(np.random.default_rng(5), (66, 80), dtype, 0.1)
     scale = 1 if dtype == "int64" else 7
     costs = costs_of(friction / scale, elevation, dtype, model, four)

@@ -21,6 +21,8 @@ DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64"),
 )
+# as wide and as narrow ones, with and without a sign, are worked out alike
+BETWEEN = ("int8", "int32", "uint16", "uint32")
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler; install g++")
 
@@ -99,7 +101,10 @@ def test_neighbours_and_order(name: str, connectivity: int, upside_down: bool) -
     check(GRIDS[name].astype(np.float32), 1.0, connectivity, upside_down)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "dtype",
+    [pytest.param(dtype, marks=pytest.mark.long if dtype in BETWEEN else ()) for dtype in DTYPES],
+)
 def test_every_dtype_to_its_ends(dtype: str) -> None:
     rng = np.random.default_rng(5)
     values = rng.integers(0, 120, (35, 40)).astype(dtype)

@@ -318,6 +318,7 @@ def test_the_same_bits_in_memory_on_disk_and_on_any_cluster(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.zarr", "2.zarr", "disk.zarr"]
 
 
+@pytest.mark.long  # `test_all_pairs_take_the_memory_that_was_planned` is a quick form of it
 def test_larger_than_the_memory_that_is_used(tmp_path: Path) -> None:
     """From Zarr to Zarr; never more in memory than some tiles, of which there are a hundred.
 

@@ -27,6 +27,7 @@ FRICTION = {
     "nc_fortbragg_mannings": (None, 100),
     "nc_fortbragg_landcover": (None, 64),
 }
+LARGER = ("cc_resistances", "lm_resistances")
 START = (597420.5, 150805.5)  # of GRASS' runs at Fort Bragg
 
 
@@ -71,8 +72,18 @@ def assert_close(result: xr.Dataset, expected: oracle.Message, steps: list[oracl
     np.testing.assert_allclose(total[served.ravel()], cost[served], rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("connectivity", [4, 8], ids=["4 neighbours", "8 neighbours"])
-@pytest.mark.parametrize("name", FRICTION)
+@pytest.mark.parametrize(
+    ("name", "connectivity"),
+    [
+        pytest.param(
+            *(name, connectivity),
+            id=f"{name}-{connectivity} neighbours",
+            marks=pytest.mark.long if name in LARGER and connectivity == 4 else (),
+        )
+        for name in FRICTION
+        for connectivity in (4, 8)
+    ],
+)
 def test_cost_counted_in_cells_has_the_bits_of_scipys_dijkstra(
     shared_data: Path, name: str, connectivity: int
 ) -> None:
@@ -121,7 +132,9 @@ def test_knights_moves_equal_scipys_dijkstra(shared_data: Path, name: str) -> No
     assert_close(result, expected, steps)
 
 
-@pytest.mark.parametrize("name", FRICTION)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long if n in LARGER else ()) for n in FRICTION]
+)
 def test_a_file_gives_its_own_nodata_and_cell_sizes(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:

@@ -122,8 +122,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], xr.Datase
     return made
 
 
-@pytest.mark.parametrize("kind", RUNS)
-@pytest.mark.parametrize("damage", DAMAGE)
+EACH = [
+    pytest.param(
+        *(damage, kind),
+        marks=[] if kind == "forest" or damage in ("flipped", "lost") else pytest.mark.long,
+    )
+    for damage in DAMAGE
+    for kind in RUNS
+]
+
+
+@pytest.mark.parametrize(("damage", "kind"), EACH)
 def test_what_is_damaged_in_an_unfinished_result_is_made_again(
     kind: str, damage: str, whole: Callable[[str], xr.Dataset], tmp_path: Path
 ) -> None:
@@ -138,8 +147,7 @@ def test_what_is_damaged_in_an_unfinished_result_is_made_again(
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("kind", RUNS)
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize(("damage", "kind"), EACH)
 def test_damaged_checkpoints_and_metadata_are_made_again(
     kind: str, damage: str, whole: Callable[[str], xr.Dataset], tmp_path: Path
 ) -> None:

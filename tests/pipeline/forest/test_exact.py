@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle_forest as oracle
@@ -34,6 +36,14 @@ DEMS = {
     "nc_fortbragg_2016": (None, 451),
     "srtm_bigtujunga30m_utm11": (None, 256),
 }
+SMALLEST = "california_clipped_500x500"
+USUAL = "max", 8
+LARGER = ("med_01_01", "moon_5120x5120", "nc_eno", "srtm_bigtujunga30m_utm11")
+
+
+def larger_ones_long(names: Iterable[str]) -> list[Any]:
+    """As parameters, the larger rasters as long proofs."""
+    return [pytest.param(n, marks=pytest.mark.long if n in LARGER else ()) for n in names]
 
 
 @functools.lru_cache(maxsize=2)
@@ -71,9 +81,19 @@ def cell_components(mask: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
     return count, first, second
 
 
-@pytest.mark.parametrize("connectivity", [4, 8], ids=["4 neighbours", "8 neighbours"])
-@pytest.mark.parametrize("weight", oracle.WEIGHTS)
-@pytest.mark.parametrize("name", DEMS)
+@pytest.mark.parametrize(
+    ("name", "weight", "connectivity"),
+    [
+        pytest.param(
+            *(name, weight, connectivity),
+            id=f"{name}-{weight}-{connectivity} neighbours",
+            marks=[] if name == SMALLEST or (weight, connectivity) == USUAL else pytest.mark.long,
+        )
+        for name in DEMS
+        for weight in oracle.WEIGHTS
+        for connectivity in (4, 8)
+    ],
+)
 def test_forest_of_a_real_dem_equals_kruskals(
     shared_data: Path, name: str, weight: str, connectivity: int
 ) -> None:
@@ -99,7 +119,7 @@ def test_forest_of_a_real_dem_equals_kruskals(
     assert count - (~valid).sum() == result.attrs["tree_count"]
 
 
-@pytest.mark.parametrize("name", DEMS)
+@pytest.mark.parametrize("name", larger_ones_long(DEMS))
 def test_total_weight_equals_scipys_on_shifted_weights(shared_data: Path, name: str) -> None:
     """The ready-made way, without ranks: shift all weights above zero, take SciPy's tree.
 
@@ -139,7 +159,7 @@ STORED = {
 }
 
 
-@pytest.mark.parametrize("name", STORED)
+@pytest.mark.parametrize("name", larger_ones_long(STORED))
 def test_forest_of_a_file_or_its_store_equals_kruskals_across_shards(
     shared_data: Path, tmp_path: Path, name: str
 ) -> None:

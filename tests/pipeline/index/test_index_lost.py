@@ -29,10 +29,10 @@ import orograph as og
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
 
-SHAPE = 250, 190
+SHAPE = 180, 125
 OPTIONS: dict[str, Any] = {"block": 4, "levels": 0, "sparsify": True}
-BLOCKS = 63 * 48
-SHARDS = 4 * 3  # of 16 x 16 blocks
+BLOCKS = 45 * 32
+SHARDS = 3 * 2  # of 16 x 16 blocks
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_worker_killed_in_a_build_changes_nothing(
             gate.open()
         index = build.result()
         wait_until(lambda: victim not in client.run(os.getpid, on_error="ignore").values())
-        points = [(3.0, 4.0), (100.0, 200.0), (180.0, 9.0)]
+        points = [(3.0, 4.0), (100.0, 150.0), (120.0, 9.0)]
         table = index.distance_matrix(points, snap=True).values
     assert content(out) == undisturbed
     alone = DistanceIndex.open(friction.with_name("undisturbed.zarr"))

@@ -131,7 +131,16 @@ RASTERS: dict[str, tuple[Array, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("raster", "options"), RASTERS.values(), ids=RASTERS.keys())
+LARGE = ("a coast, small blocks", "slopes, sums left out")
+
+
+@pytest.mark.parametrize(
+    ("raster", "options"),
+    [
+        pytest.param(*of, id=name, marks=pytest.mark.long if name in LARGE else ())
+        for name, of in RASTERS.items()
+    ],
+)
 def test_an_index_takes_on_disk_what_was_planned(
     raster: Array, options: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 from watched_raster import Gate, WatchedRaster, called, read_tiles, wait_until
 
 import orograph as og
+from orograph.execution.checkpoints import StoredCheckpoints
 
 TILINGS = (1000, 7, 16, 64)
 Cell = tuple[int, int]
@@ -322,6 +324,32 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
             run.result()
     assert run.status == "cancelled"
     assert {path.name for path in tmp_path.iterdir()} == {"plain.zarr", "diary"}
+
+
+def test_a_task_that_ends_late_does_not_keep_the_folder_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster, tasks of a cancelled run go on for a while, and save what they have found."""
+    og.ingest(np.ones((20, 20), np.uint8), tmp_path / "plain.zarr", tile=8)
+    saved: list[tuple[Any, ...]] = []
+    save, rmdir = StoredCheckpoints.save, os.rmdir
+
+    def note(*entry: Any) -> None:
+        saved.append(entry)
+        save(*entry)
+
+    def save_again(*folder: Any, **options: Any) -> None:
+        with suppress(FileNotFoundError):
+            save(*saved[0])
+        rmdir(*folder, **options)
+
+    monkeypatch.setattr(StoredCheckpoints, "save", note)
+    monkeypatch.setattr(os, "rmdir", save_again)
+    with og.config.set(scratch=str(tmp_path)):
+        reach = og.st_connected(tmp_path / "plain.zarr", [(5, 5)] * 2, [(9, 9)] * 2)
+    assert reach.connected.all()
+    assert saved
+    assert [path.name for path in tmp_path.iterdir()] == ["plain.zarr"]
 
 
 @pytest.mark.parametrize("hops", [True, False])

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -25,6 +26,8 @@ from numba.core.registry import CPUDispatcher
 from numba.core.runtime.nrt import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+of_thread = threading.local()  # ``load_with_help``: see second_process.py
 
 
 @cache
@@ -61,7 +64,9 @@ class _Cache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # symbols by which machine code reaches arrays
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            load = partial(self._load_overload, sig, target_context)
+            load_with_help = getattr(of_thread, "load_with_help", None)
+            return load_with_help(self._py_func, load) if load_with_help else load()
 
     def save_overload(self, sig: Any, data: Any) -> None:
         super().save_overload(sig, data)

@@ -253,9 +253,9 @@ class Forest:
         return {EDGES.name: mask}
 
 
-def compile_kernels(dtype: np.dtype[Any], weight: str) -> None:
+def compile_kernels(dtype: np.dtype[Any], weight: str, connectivity: int) -> None:
     """Compile, or load from the cache, the kernels for tiles of this dtype."""
-    forest.compile_kernels(dtype, weight)
+    forest.compile_kernels(dtype, weight, connectivity)
 
 
 def _count_bits(mask: npt.NDArray[np.uint8]) -> int:
@@ -461,7 +461,8 @@ def minimum_spanning_forest(
     chosen = choose_backend("tile_forest", (raster,), options)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
-    warm_up = partial(compile_kernels, raster.dtype, weight) if may_use_numba(chosen) else None
+    kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
+    warm_up = kernels if may_use_numba(chosen) else None
     job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
     return begin(job, options)
 

@@ -3,6 +3,9 @@
 The list stays in order of edge id, so a strict "less" on keys breaks ties by edge id. Each round
 divides the number of components that choose by two or more, so the rounds end
 (doi:10.1016/S0012-365X(00)00224-7).
+
+Arrays are made by the caller: each kind that compiled code makes itself takes a tenth of a second
+to compile.
 """
 
 from __future__ import annotations
@@ -18,10 +21,11 @@ EDGE_BITS = np.uint64(0x0F0F0F0F0F0F0F0F)
 
 
 @compiled
-def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
+def gather_edges(words, offset, parent, keys, mode, pair, high, low, tag):
     """List the kept edges between different components in order of id; return their number.
 
     words : (n,) uint64, eight cells of ``kept`` each; bits 0 to 3 of a byte mark edges.
+    offset : (4,) int64, from a cell to the other end of each of its edges.
     parent : as set by follow_choices; its paths are compressed.
     keys : flat padded keys, or the bits of heights.
     mode : index in WEIGHTS.
@@ -31,7 +35,6 @@ def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
 
     Of consecutive edges between the same two components only the least is listed.
     """
-    offset = np.array([1, stride - 1, stride, stride + 1])
     wide = low.size > 0
     m = 0
     last, last_key, last_least, last_tag = FULL, FULL, FULL, np.int32(0)
@@ -89,8 +92,10 @@ def gather_edges(words, stride, parent, keys, mode, pair, high, low, tag):
 
 
 @compiled
-def hook_rounds(pair, high, low, tag, count, fixed, chosen):
+def hook_rounds(pair, high, low, tag, count, fixed, chosen, best, scratch):
     """Run Borůvka rounds on a list of edges; return the numbers of edges left and edges chosen.
+
+    ``best`` (count,) uint64 and ``scratch`` (3, count) int32 need not be set.
 
     The list is in order of edge id and joins ``count`` components. Components below ``fixed`` never
     choose. The list shrinks in place to the edges that still join different components. The tags of
@@ -98,15 +103,13 @@ def hook_rounds(pair, high, low, tag, count, fixed, chosen):
     """
     m = pair.size
     wide = low.size > 0
-    best = np.empty(count, np.uint64)
-    edge = np.empty(count, np.int32)
-    parent = np.empty(count, np.int32)
-    number = np.empty(count, np.int32)
+    edge, parent, number = scratch[0], scratch[1], scratch[2]
     taken = 0
     while True:
         # Each component's least edge. Of equal keys the first one stays: it has the lower id.
-        best[:count] = FULL
-        edge[:count] = -1
+        for c in range(count):
+            best[c] = FULL
+            edge[c] = -1
         for e in range(m):
             key = high[e]
             p, q = np.int64(pair[e] >> np.uint64(32)), np.int64(pair[e] & LOW_HALF)
@@ -181,10 +184,9 @@ def mark_edges(tags, stride, mask):
 
 
 @compiled
-def pick_edges(tags, chosen, stride, mask):
-    """Set the chosen edges in mask; return their positions in tags, none of which was in mask."""
+def pick_edges(tags, chosen, stride, mask, where):
+    """Write to where the positions in tags of the chosen edges, none of which is in mask."""
     mark_edges(chosen, stride, mask)
-    where = np.empty(chosen.size, np.int64)
     k = 0
     for i in range(tags.size):
         cell = np.int64(tags[i]) >> 2
@@ -194,4 +196,3 @@ def pick_edges(tags, chosen, stride, mask):
             mask[y, x] ^= bit
             where[k] = i
             k += 1
-    return where[:k]

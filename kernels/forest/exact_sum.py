@@ -63,12 +63,13 @@ def add_row(values, count, scale, sums, bins):
 
 
 @compiled
-def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins):
-    """Sum the mask's edge weights: each cell counts once per edge whose greater end it is."""
+def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins, padded, values):
+    """Sum the mask's edge weights: each cell counts once per edge whose greater end it is.
+
+    ``padded``: (3, w + 2) uint8, zeros; ``values``: (w,) float64, need not be set.
+    """
     h, w = mask.shape
-    padded = np.zeros((2, w + 2), np.uint8)
-    count = np.empty(w, np.uint8)
-    values = np.empty(w)
+    count = padded[2, 1 : w + 1]
     for y in range(h):
         above, row = padded[(y + 1) % 2], padded[y % 2]
         for x in range(w):  # assigning slices compiles for seconds: their error message

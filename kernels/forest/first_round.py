@@ -24,7 +24,7 @@ ROOT_BITS = np.uint64(0x1010101010101010)
 
 
 @compiled
-def choose_lowest(keys, h, w, diagonal, choice):
+def choose_lowest(keys, h, w, choice):
     """Set the choice of each cell to its lowest neighbour: its least edge under (max, min, id).
 
     Neighbours are compared in the order of their edges' ids (NW N NE W E SW S SE are 0 to 7).
@@ -36,50 +36,59 @@ def choose_lowest(keys, h, w, diagonal, choice):
         nw, nn, ne = keys[y, 0:w], keys[y, 1 : w + 1], keys[y, 2 : w + 2]
         ww, ee = keys[y + 1, 0:w], keys[y + 1, 2 : w + 2]
         sw, ss, se = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
-        if diagonal:
-            for x in range(w):
-                b = nw[x]
-                d = np.uint8(0)
-                k = nn[x]
-                d = np.uint8(1) if k < b else d
-                b = min(k, b)
-                k = ne[x]
-                d = np.uint8(2) if k < b else d
-                b = min(k, b)
-                k = ww[x]
-                d = np.uint8(3) if k < b else d
-                b = min(k, b)
-                k = ee[x]
-                d = np.uint8(4) if k < b else d
-                b = min(k, b)
-                k = sw[x]
-                d = np.uint8(5) if k < b else d
-                b = min(k, b)
-                k = ss[x]
-                d = np.uint8(6) if k < b else d
-                b = min(k, b)
-                k = se[x]
-                d = np.uint8(7) if k < b else d
-                b = min(k, b)
-                out[x] = d if (b != full) & (c[x] != full) else ROOT
-        else:
-            for x in range(w):
-                b = nn[x]
-                d = np.uint8(1)
-                k = ww[x]
-                d = np.uint8(3) if k < b else d
-                b = min(k, b)
-                k = ee[x]
-                d = np.uint8(4) if k < b else d
-                b = min(k, b)
-                k = ss[x]
-                d = np.uint8(6) if k < b else d
-                b = min(k, b)
-                out[x] = d if (b != full) & (c[x] != full) else ROOT
+        for x in range(w):
+            b = nw[x]
+            d = np.uint8(0)
+            k = nn[x]
+            d = np.uint8(1) if k < b else d
+            b = min(k, b)
+            k = ne[x]
+            d = np.uint8(2) if k < b else d
+            b = min(k, b)
+            k = ww[x]
+            d = np.uint8(3) if k < b else d
+            b = min(k, b)
+            k = ee[x]
+            d = np.uint8(4) if k < b else d
+            b = min(k, b)
+            k = sw[x]
+            d = np.uint8(5) if k < b else d
+            b = min(k, b)
+            k = ss[x]
+            d = np.uint8(6) if k < b else d
+            b = min(k, b)
+            k = se[x]
+            d = np.uint8(7) if k < b else d
+            b = min(k, b)
+            out[x] = d if (b != full) & (c[x] != full) else ROOT
 
 
 @compiled
-def keep_stars(keys, h, w, diagonal, kept):
+def choose_lowest_of_four(keys, h, w, choice):
+    """Do as `choose_lowest`, with 4 neighbours: only one of the two is compiled."""
+    full = keys[0, 0]
+    for y in range(h):
+        out = choice[y + 1, 1 : w + 1]
+        c = keys[y + 1, 1 : w + 1]
+        nn, ss = keys[y, 1 : w + 1], keys[y + 2, 1 : w + 1]
+        ww, ee = keys[y + 1, 0:w], keys[y + 1, 2 : w + 2]
+        for x in range(w):
+            b = nn[x]
+            d = np.uint8(1)
+            k = ww[x]
+            d = np.uint8(3) if k < b else d
+            b = min(k, b)
+            k = ee[x]
+            d = np.uint8(4) if k < b else d
+            b = min(k, b)
+            k = ss[x]
+            d = np.uint8(6) if k < b else d
+            b = min(k, b)
+            out[x] = d if (b != full) & (c[x] != full) else ROOT
+
+
+@compiled
+def keep_stars(keys, h, w, kept):
     """Set the bits of the edges that are the greatest edge of no triangle.
 
     Under (max, min) the minimum spanning tree of a 2 x 2 block is the star of its lowest cell. An
@@ -93,26 +102,33 @@ def keep_stars(keys, h, w, diagonal, kept):
         u1, u2 = keys[y, 1 : w + 1], keys[y, 2 : w + 2]
         c0, c1, c2 = keys[y + 1, 0:w], keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2]
         d0, d1, d2 = keys[y + 2, 0:w], keys[y + 2, 1 : w + 1], keys[y + 2, 2 : w + 2]
-        if diagonal:
-            for x in range(w):
-                p, e, s, v, sw, se = c1[x], c2[x], d1[x], c0[x], d0[x], d2[x]
-                lo = min(p, e)
-                bit = (max(p, e) != full) & (min(u1[x], u2[x]) > lo) & (min(s, se) >= lo)
-                r = np.uint8(bit)
-                lo = min(p, sw)
-                bit = (max(p, sw) != full) & (v > lo) & (s >= lo)
-                r |= np.uint8(np.uint8(bit) << 1)
-                lo = min(p, s)
-                bit = (max(p, s) != full) & (v > lo) & (min(sw, min(e, se)) >= lo)
-                r |= np.uint8(np.uint8(bit) << 2)
-                lo = min(p, se)
-                bit = (max(p, se) != full) & (min(e, s) >= lo)
-                out[x] = np.uint8(r | np.uint8(np.uint8(bit) << 3))
-        else:
-            for x in range(w):
-                p = c1[x]
-                r = np.uint8(max(p, c2[x]) != full)
-                out[x] = np.uint8(r | np.uint8(np.uint8(max(p, d1[x]) != full) << 2))
+        for x in range(w):
+            p, e, s, v, sw, se = c1[x], c2[x], d1[x], c0[x], d0[x], d2[x]
+            lo = min(p, e)
+            bit = (max(p, e) != full) & (min(u1[x], u2[x]) > lo) & (min(s, se) >= lo)
+            r = np.uint8(bit)
+            lo = min(p, sw)
+            bit = (max(p, sw) != full) & (v > lo) & (s >= lo)
+            r |= np.uint8(np.uint8(bit) << 1)
+            lo = min(p, s)
+            bit = (max(p, s) != full) & (v > lo) & (min(sw, min(e, se)) >= lo)
+            r |= np.uint8(np.uint8(bit) << 2)
+            lo = min(p, se)
+            bit = (max(p, se) != full) & (min(e, s) >= lo)
+            out[x] = np.uint8(r | np.uint8(np.uint8(bit) << 3))
+
+
+@compiled
+def keep_all_of_four(keys, h, w, kept):
+    """Set the bits of all edges between 4 neighbours, which form no triangle."""
+    full = keys[0, 0]
+    for y in range(h):
+        out = kept[y + 1, 1 : w + 1]
+        c1, c2, d1 = keys[y + 1, 1 : w + 1], keys[y + 1, 2 : w + 2], keys[y + 2, 1 : w + 1]
+        for x in range(w):
+            p = c1[x]
+            r = np.uint8(max(p, c2[x]) != full)
+            out[x] = np.uint8(r | np.uint8(np.uint8(max(p, d1[x]) != full) << 2))
 
 
 @compiled
@@ -216,10 +232,11 @@ def mark_choices(choice, kept, mask):
 
 
 @compiled
-def follow_choices(words, stride, choice, border, parent):
+def follow_choices(words, step, choice, border, parent):
     """Number the components of round 1, border cells first; return the number of components.
 
     words : (n,) uint64, eight cells of ``kept`` each; bit 4 of a byte marks a root.
+    step : (9,) int32, from a cell to the one that each choice names; 0 for ROOT.
     choice : flat padded array; set to ROOT at roots.
     border : padded indices of the border cells.
     parent : flat int32; set to ~number at roots and most cells, and to an ancestor elsewhere.
@@ -239,8 +256,7 @@ def follow_choices(words, stride, choice, border, parent):
             parent[x] = ~count
             choice[x] = ROOT
             count += 1
-    step = np.array([-stride - 1, -stride, 1 - stride, -1, 1, stride - 1, stride, stride + 1, 0])
-    step = step.astype(np.int32)
+    stride = step[6]
     one = np.int32(31)
     for start in range(0, choice.size, BAND * stride):
         end = np.int32(min(choice.size, start + BAND * stride))

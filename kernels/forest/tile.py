@@ -45,12 +45,15 @@ from orograph.kernels.forest.first_round import (
     ROOT,
     choose_lightest,
     choose_lowest,
+    choose_lowest_of_four,
     follow_choices,
+    keep_all_of_four,
     keep_stars,
     mark_choices,
 )
 from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
 from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.second_process import compiled_beside
 from orograph.tiles.errors import InputError
 
 MAX_CELLS = 2**29
@@ -172,8 +175,8 @@ def tile_forest(
         made = make_keys(values, mark, stride)
         keys, valid = made.keys, made.valid
         missing = keys[0, 0]
-        choose_lowest(keys, h, w, diagonal, choice)
-        keep_stars(keys, h, w, diagonal, kept)
+        (choose_lowest if diagonal else choose_lowest_of_four)(keys, h, w, choice)
+        (keep_stars if diagonal else keep_all_of_four)(keys, h, w, kept)
     else:
         keys = np.full((h + 2, stride), np.inf)
         missing = keys[0, 0]
@@ -195,29 +198,35 @@ def tile_forest(
     size = mark_choices(choice, kept, mask)
     words = kept.reshape(-1).view(np.uint64)
     parent = np.zeros(choice.size, np.int32)
-    count = follow_choices(words, stride, choice.reshape(-1), padded, parent)
+    steps = np.array([1, stride - 1, stride, stride + 1])
+    ways = np.concatenate((-steps[::-1], steps, [0])).astype(np.int32)
+    count = follow_choices(words, ways, choice.reshape(-1), padded, parent)
     mode = WEIGHTS.index(weight)
     pair, high, tag = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.int32)
     low = np.empty(size if weight == "max" and keys.itemsize == 8 else 0, np.uint64)
     m = gather_edges(
-        words, stride, parent, flat.view(f"u{keys.itemsize}"), mode, pair, high, low, tag
+        words, steps, parent, flat.view(f"u{keys.itemsize}"), mode, pair, high, low, tag
     )
     chosen = np.empty(count, np.int32)
-    m, taken = hook_rounds(pair[:m], high[:m], low[:m], tag[:m], count, border.size, chosen)
+    best, scratch = np.empty(count, np.uint64), np.empty((3, count), np.int32)
+    edges = pair[:m], high[:m], low[:m], tag[:m]
+    m, taken = hook_rounds(*edges, count, border.size, chosen, best, scratch)
     mark_edges(chosen[:taken], stride, mask)
 
     # Phase 2: the remaining edges join components of border cells.
     pair, tag = pair[:m], tag[:m]
     ends, tags = pair.copy(), tag.copy()
-    _, taken = hook_rounds(pair, high[:m], low[:m], tag, border.size, 0, chosen)
-    picked = pick_edges(tags, chosen[:taken], stride, mask)
+    _, taken = hook_rounds(pair, high[:m], low[:m], tag, border.size, 0, chosen, best, scratch)
+    picked = np.empty(taken, np.int64)
+    pick_edges(tags, chosen[:taken], stride, mask, picked)
     picked = picked[np.argsort(tags[picked])]
     ends, tags = ends[picked], tags[picked]
     cell = tags >> 2
 
     if weight == "max":
         scale = power_below(made.greatest)
-        sum_highest(keys, mask, made.kind, made.bias, made.gap, scale, sums, bins)
+        rows, values = np.zeros((3, w + 2), np.uint8), np.empty(w)
+        sum_highest(keys, mask, made.kind, made.bias, made.gap, scale, sums, bins, rows, values)
     else:
         scale = power_below(2 * greatest)
         sum_rows(keys, mask, mean, scale, sums, bins)
@@ -232,7 +241,34 @@ def tile_forest(
     )
 
 
-def compile_kernels(dtype: Any, weight: str = "max") -> None:
+def compile_kernels(dtype: Any, weight: str = "max", connectivity: int = 8) -> None:
     """Compile, or load from the cache, the functions for tiles of this dtype and weight."""
     tile = np.arange(16).reshape(4, 4) % 5
-    tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight)
+    arguments = np.dtype(dtype).str, weight
+    with compiled_beside(LAST, __name__, compile_last.__name__, arguments):
+        tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight, connectivity)
+
+
+LAST = hook_rounds, mark_edges, pick_edges, sum_highest, sum_rows
+
+
+def compile_last(dtype: str, weight: str) -> None:
+    """Compile those functions of `LAST` that `compile_kernels` needs, the longest first."""
+    h, w, stride = 1, 1, 8
+    mask, sums, bins = (
+        np.zeros((h, w), np.uint8),
+        np.zeros(4, np.int64),
+        np.zeros((2, 2, 2048), int),
+    )
+    low = np.empty(0, np.uint64)
+    if weight == "max":
+        made = make_keys(native_values(np.zeros((h, w), dtype), None)[0], None, stride)
+        rows, values = np.zeros((3, w + 2), np.uint8), np.zeros(w)
+        key = made.kind, made.bias, made.gap
+        sum_highest(made.keys, mask, *key, 1.0, sums, bins, rows, values)
+    else:
+        sum_rows(np.full((h + 2, stride), np.inf), mask, weight == "mean", 1.0, sums, bins)
+    pair, tag, best, scratch = low, np.empty(0, np.int32), low, np.empty((3, 0), np.int32)
+    hook_rounds(pair, low, low, tag, 0, 0, tag, best, scratch)
+    pick_edges(tag, tag, stride, mask, np.empty(0, np.int64))
+    mark_edges(tag, stride, mask)

@@ -110,7 +110,8 @@ def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) ->
     elif operation == "hop_distance":
         og.hop_distance(cells, [(0, 0)], tile=4)
     elif operation == "minimum_spanning_forest":
-        og.minimum_spanning_forest(cells, tile=4)
+        for connectivity in (8, 4):
+            og.minimum_spanning_forest(cells, connectivity=connectivity, tile=4)
     elif operation == "connected_components":
         og.connected_components(cells, tile=4)
     elif operation == "st_connected":

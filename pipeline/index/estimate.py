@@ -3,8 +3,9 @@
 How many numbers an index holds follows from its form alone. How far they can be compressed depends
 on the raster: float sums have random last bytes, integers are mostly zeros, and barriers take next
 to nothing. So, if there is a raster, the borders of some hundred blocks are looked at for barriers,
-and some of these blocks are made and thrown away, more where they differ much. They lie scattered
-over the grid, the same ones each time.
+and pieces of some of these blocks are made and thrown away, more where they differ much. They lie
+scattered over the grid, the same ones each time. No kernel is compiled for that, but where sums are
+left out: which ones can be known of a whole block alone.
 """
 
 from __future__ import annotations
@@ -22,17 +23,22 @@ import numpy.typing as npt
 from orograph.index.arguments import BLOCK, LEVELS, BuildSpec, check_form, wanted_index
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form, encode_block, encode_record
+from orograph.index.sample import leaves, numbers_of, piece_at, rows_of, ways_in
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle, border_cells
+from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import MODELS
 from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, check_shape
 from orograph.settings import setting
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+
+Array = npt.NDArray[Any]
 
 # Compiled code of eliminations and products, measured as the rest is.
 KERNEL_BYTES = 45 * MIB
@@ -40,7 +46,9 @@ KERNEL_BYTES = 45 * MIB
 # the products between; then the record, packed, and packed with its checksum.
 MATRICES = 3.4
 MATRICES_SPARSIFIED = 5.4  # and while sums are left out
-LARGEST_SAMPLE = 512  # cells a side
+LARGEST_SAMPLE, LARGEST_SPARSIFIED = 256, 512  # cells a side
+MOST_WORK = 5_000_000  # cells that rows of samples look at
+GOLDEN = (math.sqrt(5) - 1) / 2
 LOOKED_AT, CELLS_LOOKED_AT = 512, 2**26  # blocks, and cells of them
 TILES = 32  # of which the rasters' cells are compressed
 ENOUGH = 0.02  # standard error of what is sampled, at which sampling ends
@@ -147,8 +155,8 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
 def bytes_on_disk(wanted: BuildSpec) -> int:
     """Return the estimated size of an index on disk, from a sample of its blocks."""
     form = wanted.form
-    while form.side > LARGEST_SAMPLE:
-        # a larger block takes some hundredths less of its numbers; to make it would take seconds
+    while form.side > (LARGEST_SPARSIFIED if form.sparsify else LARGEST_SAMPLE):
+        # a larger block takes some hundredths less of its numbers; its rows would take seconds
         if form.levels:
             form = replace(form, levels=form.levels - 1)
         else:
@@ -157,12 +165,17 @@ def bytes_on_disk(wanted: BuildSpec) -> int:
     looks = [_look(wanted, form, n, i < TILES) for i, n in zip(range(most), _scattered(form))]
     worth = sum(look.worth for look in looks) / sum(look.numbers for look in looks)
     tiles = sum(look.tile_bytes for look in looks) / sum(look.tile_cells for look in looks)
-    # the work of a block grows with the cube of its side
-    most = max(4, min(128, int(24 * (256 / form.side) ** 3)))
     sizes: list[tuple[float, float]] = []
-    for look in sorted(looks, key=lambda look: look.ways == 0)[:most]:
-        sizes.append((_size_of(wanted, form, look.block), look.worth))
-        if len(sizes) >= 4 and _error(sizes) < ENOUGH:
+    work = 0
+    for i, look in enumerate(sorted(looks, key=lambda look: look.ways == 0)):
+        if form.sparsify:
+            sizes.append((_size_of_block(wanted, form, look.block), look.worth))
+            work += (form.side // 2) ** 3
+        else:
+            size, of, read = _size_of_piece(wanted, form, look.block, (0.5 + i * GOLDEN) % 1)
+            sizes.append((size, of))
+            work += read
+        if len(sizes) >= 4 and (work > MOST_WORK or (len(sizes) >= 8 and _error(sizes) < ENOUGH)):
             break
     taken, of = np.sum(sizes, axis=0).tolist()
     cells = wanted.form.shape[0] * wanted.form.shape[1] * len(wanted.rasters)
@@ -176,7 +189,7 @@ def _scattered(form: Form) -> Iterator[int]:
 
     Multiples of a number near the golden section of their count, which it has no divisor with.
     """
-    stride = max(1, round(form.count * (math.sqrt(5) - 1) / 2))
+    stride = max(1, round(form.count * GOLDEN))
     while math.gcd(stride, form.count) > 1:
         stride += 1
     for i in range(form.count):
@@ -188,9 +201,9 @@ class _Look(NamedTuple):
 
     block: int
     ways: int
-    """Pairs of border cells that are no barriers."""
+    """Numbers of which no end is a barrier."""
     worth: float
-    """So many entries will take what all its numbers do."""
+    """So many numbers will take what all its numbers do."""
     numbers: int
     tile_bytes: int
     tile_cells: int
@@ -198,27 +211,56 @@ class _Look(NamedTuple):
 
 def _look(wanted: BuildSpec, form: Form, number: int, compress: bool) -> _Look:
     part = form.window(number)
+    passable = _passable_border(wanted, part)
+    taken = cells = 0
+    for raster in wanted.rasters if compress else ():
+        stored = as_stored(raster.read(part), raster.nodata, np.dtype(form.dtype))
+        tile = np.zeros((form.side, form.side), form.dtype)  # as large at the grid's end, too
+        tile[: part.height, : part.width] = stored
+        taken += len(encode_record(tile, level=5))
+        cells += part.size
+    out = int((leaves(part.height, part.width) & passable).sum())
+    ways, numbers = form.entries(int(passable.sum())) + out, form.numbers(part.height, part.width)
+    return _Look(number, ways, _worth(ways, numbers), numbers, taken, cells)
+
+
+def _passable_border(wanted: BuildSpec, part: Window) -> Array:
+    """Return which border cells of a block are no barriers."""
     border = tuple(border_cells(part.height, part.width).T)
     passable = np.ones(len(border[0]), bool)
-    taken = cells = 0
     for raster in wanted.rasters:
-        tile = raster.read(part)
-        passable &= valid_cells(tile[border], raster.nodata)
-        if compress:
-            stored = as_stored(tile, raster.nodata, np.dtype(form.dtype))
-            taken += len(encode_record(stored, level=5))
-            cells += part.size
-    ways, numbers = form.entries(int(passable.sum())), form.numbers(part.height, part.width)
-    return _Look(number, ways, ways + BARRED * (numbers - ways), numbers, taken, cells)
+        passable &= valid_cells(raster.read(part)[border], raster.nodata)
+    return passable
 
 
-def _size_of(wanted: BuildSpec, form: Form, number: int) -> int:
-    """Bytes of a block's object."""
-    part = form.window(number)
+def _worth(ways: int, numbers: int) -> float:
+    return ways + BARRED * (numbers - ways)
+
+
+def _costs_of(wanted: BuildSpec, form: Form, part: Window) -> BlockCosts:
     frame = with_halo(part, form.shape)
     cells = [raster.read(frame) for raster in wanted.rasters]
     wanted.problem.check(cells, frame)
-    costs = costs_of(wanted.problem, cells, part, frame, form.shape)
+    return costs_of(wanted.problem, cells, part, frame, form.shape)
+
+
+def _size_of_piece(
+    wanted: BuildSpec, form: Form, number: int, position: float
+) -> tuple[int, float, int]:
+    """Return the bytes of a piece of a block's object, what its numbers count, and the work."""
+    part = form.window(number)
+    piece = piece_at(form, part.height, part.width, position)
+    numbers = numbers_of(form, _costs_of(wanted, form, part), piece)
+    passable = _passable_border(wanted, part)
+    ways = ways_in(form, passable, part.height, part.width, piece)
+    there = min(piece.end, form.numbers(part.height, part.width)) - piece.start
+    work = len(rows_of(form, passable.size, piece)) * part.size
+    return len(encode_record(numbers)), _worth(ways, there), work
+
+
+def _size_of_block(wanted: BuildSpec, form: Form, number: int) -> int:
+    """Return the bytes of a block's object."""
+    costs = _costs_of(wanted, form, form.window(number))
     matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), form.block)
     return len(encode_block(form, matrix, leaving_costs(costs)))
 

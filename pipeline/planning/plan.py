@@ -90,8 +90,9 @@ class Plan:
     workers
         For how many workers ``memory_total`` is; 0: for threads of this process.
     bytes_on_disk
-        What an index will take, compressed, estimated from some of its blocks, usually to a few
-        hundredths; None where there is only a shape, and for all other operations.
+        What an index will take, compressed, estimated from parts of some of its blocks, usually to
+        a few hundredths, within a tenth on all rasters tried; None where there is only a shape, and
+        for all other operations.
 
     Examples
     --------
@@ -256,7 +257,8 @@ def plan(
     Notes
     -----
     Only rasters of an index, of components and of what the terrain says are read, and only a part
-    of them. That takes a second or two.
+    of them. That takes a second or two. No kernel is compiled, but for an index from a raster with
+    ``sparsify=True``.
 
     Examples
     --------

@@ -480,20 +480,27 @@ PLAN_ALL = """
 import numpy as np
 import orograph as og
 from numba.core import event
+from scipy import sparse
 from orograph.kernels.relax.edge_costs import exponential
-from orograph.planning.plan import ESTIMATES
+from orograph.kernels.relax.models import MODELS
+from orograph.planning.plan import ESTIMATES, ESTIMATES_OF_GRAPHS
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
+roads = og.read_graph(sparse.random_array((20, 20), density=0.2, rng=1), directed=True)
 with event.install_recorder("numba:compile") as compiled:
     for operation in ESTIMATES:
-        og.plan(operation, cells.shape if operation == "distance_index" else cells)
+        og.plan(operation, cells)
+    for cost in MODELS:
+        og.plan("distance_index", cells, elevation=cells, cost=cost, cell_size=1)
+    for operation in ESTIMATES_OF_GRAPHS:
+        og.plan(operation, roads)
     assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
     exponential(1.0)
     assert compiled.buffer
 """
 
 
-def test_no_kernel_is_compiled_for_a_plan_of_cells(tmp_path: Path) -> None:
+def test_no_kernel_is_compiled_for_a_plan(tmp_path: Path) -> None:
     variables = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", PLAN_ALL], env=variables, check=True)
 

@@ -72,6 +72,9 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
                 x = width - reach
 
 
+PROBING = (_probe,)
+
+
 def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
     """Return the least value by which each neighbour may be improved by what is new on the border.
 

@@ -176,6 +176,9 @@ def _read_out(
     return reached, cut_off, barriers
 
 
+READING_OUT = (_read_out,)
+
+
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
     """Yield the rows of a raster, some at a time."""
     rows = max(CELLS_A_BAND // max(shape[1], 1), 1)

@@ -93,6 +93,9 @@ def _lay_out(buffer, rules):
     return ws
 
 
+PREPARING = is_quick, _lay_out
+
+
 @compiled
 def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     """Copy a block and its halo into a plane and its transposed one; elsewhere ``nothing``.

@@ -20,10 +20,17 @@ from orograph.distance.sources import Sources, is_source
 from orograph.engines.frontier.links import LinkBorder, Links
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
+from orograph.kernels.relax import resident
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
-from orograph.kernels.relax.resident import ResidentTile
+from orograph.kernels.relax.resident import (
+    LATER,
+    ResidentTile,
+    compile_later,
+    compile_visits,
+)
 from orograph.kernels.relax.tile import TileState, tile_state
+from orograph.kernels.second_process import compiled_beside
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -390,6 +397,16 @@ class Distance:
             **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},
         }
+
+
+def compile_kernels(
+    problem: Distance, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False
+) -> None:
+    """As `warm_up`, half of it in a second process."""
+    arguments = problem.dtype.str, int(neighbours)
+    with compiled_beside(LATER, resident.__name__, compile_later.__name__, arguments):
+        compile_visits(problem.dtype)
+        warm_up(problem, dtypes, neighbours)
 
 
 def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False) -> None:

@@ -155,6 +155,31 @@ assert all(map(len, before))
 """
 
 
+DISTANCES = """
+import numpy as np
+from orograph.distance.problem import Distance, warm_up
+from orograph.kernels.relax import resident
+from orograph.kernels.relax.models import BY_FRICTION, edge_lengths
+from orograph.kernels.relax.queue import visit_blocks
+def signatures():
+    return [sorted(map(str, k.signatures)) for k in (*resident.LATER, visit_blocks)]
+lengths = edge_lengths(3)[:, :1]
+for dtype, model, connectivity in (("float32", BY_FRICTION, 8), ("int64", BY_FRICTION, 4)):
+    resident.compile_visits(np.dtype(dtype))
+    resident.compile_later(dtype, 1)
+    before = signatures()
+    nodata = {"friction": None, "sources": None}
+    problem = Distance(model, np.dtype(dtype), connectivity, lengths, nodata, 16)
+    warm_up(problem, ["uint8", "uint8"], neighbours=True)
+    assert signatures() == before, dtype
+assert all(map(len, before))
+"""
+
+
+def test_kernels_of_distances_are_compiled_as_a_tile_needs_them() -> None:
+    subprocess.run([sys.executable, "-c", DISTANCES], check=True)
+
+
 def test_the_last_kernels_of_a_forest_are_compiled_as_a_tile_needs_them() -> None:
     subprocess.run([sys.executable, "-c", FOREST], check=True)
     assert len(LAST) == 5

@@ -503,11 +503,11 @@ def test_any_number_of_workers_gives_the_same_components(
     expected = oracle.connected_components(classes, **how)
     og.ingest(classes, tmp_path / "cover.zarr", tile=4)
     out = tmp_path / "labels.zarr"
+    workers = client.scheduler_info(n_workers=-1)["workers"]
     with get_task_stream(client) as stream:
         result = components_of(tmp_path / "cover.zarr", out=out, client=client, **how)
     assert_is(result, expected, **how)
     assert_is(og.open(out), expected, **how)
-    workers = client.scheduler_info(n_workers=-1)["workers"]
     assert {task["worker"] for task in stream.data} == set(workers), "a worker had no part in it"
     shards = zarr.open_array(out / "labels", mode="r").shards
     assert max(shards) <= 64, "one shard alone would prove nothing about seams"

@@ -502,13 +502,13 @@ def test_any_number_of_workers_gives_the_same_forest(
     expected = oracle.minimum_spanning_forest(grid, weight=weight)
     og.ingest(grid, tmp_path / "dem.zarr", tile=4)
     out = tmp_path / "forest.zarr"
+    workers = client.scheduler_info(n_workers=-1)["workers"]
     with get_task_stream(client) as stream:
         result = og.minimum_spanning_forest(
             tmp_path / "dem.zarr", weight=weight, out=out, client=client
         )
     assert_is(result, expected)
     assert_is(og.open(out), expected)
-    workers = client.scheduler_info(n_workers=-1)["workers"]
     assert {task["worker"] for task in stream.data} == set(workers), "a worker had no part in it"
     assert shards_of(out) == 3 * 3
 

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import dask
 import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from distributed.utils import get_mp_context
+from numba.core.compiler_lock import global_compiler_lock
 from programs import IMPORTED
 from watched_raster import Gate
 
@@ -97,7 +99,9 @@ def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     def wait_and_compile(dispatcher: Any, signature: Any) -> Any:
         function = dispatcher.py_func
         name = f"{function.__code__.co_filename} {function.__qualname__}{signature}"
-        with open(folder / hashlib.sha256(name.encode()).hexdigest(), "wb") as lock:
+        path = folder / hashlib.sha256(name.encode()).hexdigest()
+        # Numba's own lock first, as of a kernel within another: threads would wait for one another
+        with global_compiler_lock, open(path, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return compile_here(dispatcher, signature)
 
@@ -120,6 +124,9 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
     from orograph.kernels import backends as registry
     from orograph.kernels import device as cuda
 
+    # imported meanwhile, these would keep the function that stands in for `missing_gpu`
+    for name in ("backends", "clusters", "first_worker"):
+        import_module(f"orograph.execution.{name}")
     if find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
     device = Emulator("random", seed=1)

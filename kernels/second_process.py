@@ -87,7 +87,7 @@ class _Helper:
 
 @contextmanager
 def compiled_beside(
-    kernels: Sequence[Any], module: str, function: str, arguments: Sequence[str | int]
+    kernels: Sequence[Any], function: Callable[..., None], arguments: Sequence[str | int]
 ) -> Iterator[None]:
     """Have a second process compile kernels, from when this thread has to compile another one.
 
@@ -95,13 +95,14 @@ def compiled_beside(
     ----------
     kernels
         Compiled functions, those that this thread calls last.
-    module, function, arguments
-        The call that compiles them there.
+    function, arguments
+        The call that compiles them there: a function of a module.
     """
     if not _may_help():
         yield
         return
-    code = CODE.format(path=sys.path, module=module, function=function, arguments=arguments)
+    module, name = function.__module__, function.__name__
+    code = CODE.format(path=sys.path, module=module, function=name, arguments=arguments)
     helper = _Helper(kernels, code)
     of_thread.load_with_help = helper.load
     try:

@@ -245,7 +245,7 @@ def compile_kernels(dtype: Any, weight: str = "max", connectivity: int = 8) -> N
     """Compile, or load from the cache, the functions for tiles of this dtype and weight."""
     tile = np.arange(16).reshape(4, 4) % 5
     arguments = np.dtype(dtype).str, weight
-    with compiled_beside(LAST, __name__, compile_last.__name__, arguments):
+    with compiled_beside(LAST, compile_last, arguments):
         tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight, connectivity)
 
 

@@ -580,6 +580,7 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     const int top = by * block, left = bx * block;
     take_costs(plane, surface, tile, top, left);
     __threadfence();
+    __syncwarp();  // no lane reads cells before the key is taken
     const int h = min(block, height - top), w = min(block, width - left);
     const Visited done = visit_block(plane, surface, tile, top, left, fresh[here] != 0);
     if (lane == 0) fresh[here] = !done.finished;

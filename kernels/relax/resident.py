@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.relax import border, pad, sweeps, tile
 from orograph.kernels.relax.border import (
+    PROBING,
     Border,
     facing,
     halo_strips,
@@ -25,9 +25,18 @@ from orograph.kernels.relax.border import (
     probe_border,
     set_halo,
 )
-from orograph.kernels.relax.pad import ReadOut, read_out
+from orograph.kernels.relax.pad import READING_OUT, ReadOut, read_out
 from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
-from orograph.kernels.relax.tile import TileState, limit_of, relax, seed, tile_state, wake
+from orograph.kernels.relax.sweeps import PREPARING, make_workspace
+from orograph.kernels.relax.tile import (
+    WAKING,
+    TileState,
+    limit_of,
+    relax,
+    seed,
+    tile_state,
+    wake,
+)
 
 Array = npt.NDArray[Any]
 
@@ -164,7 +173,7 @@ def next_above(bound: float, dtype: np.dtype[Any]) -> float:
         return float(np.nextafter(dtype.type(bound), dtype.type(np.inf)))
 
 
-LATER = (*sweeps.PREPARING, *tile.WAKING, *border.PROBING, *pad.READING_OUT)
+LATER = (*PREPARING, *WAKING, *PROBING, *READING_OUT)
 """What `compile_later` compiles; what visits blocks takes longer than all of them."""
 
 
@@ -182,7 +191,7 @@ def compile_visits(dtype: np.dtype[Any]) -> None:
 def compile_later(dtype: str, neighbours: int) -> None:
     """Compile the other functions that a tile of such distances needs, and those for borders."""
     state = _small_tile(np.dtype(dtype))
-    sweeps.make_workspace(state.dist, state.rules)
+    make_workspace(state.dist, state.rules)
     places = np.empty((2, state.keys.size), np.int64)
     queue = *places, state.keys.reshape(-1), np.zeros(COUNTS, np.int64)
     fill(queue, limit_of(math.inf, state))

@@ -20,7 +20,6 @@ from orograph.distance.sources import Sources, is_source
 from orograph.engines.frontier.links import LinkBorder, Links
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
-from orograph.kernels.relax import resident
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
 from orograph.kernels.relax.resident import (
@@ -267,14 +266,14 @@ class Distance:
             if known is not None and known.max() < state.tile.state.unreached:
                 most = max(most, float(known.max()))
                 continue
-            passable = self._passable_sides(state)[k]
+            passable = self._passable_border(state)[k]
             if known is None:
                 most = math.inf if passable.any() else most
             else:
                 most = max(most, float(known[passable].max(initial=0)))
         return most
 
-    def _passable_sides(self, state: State) -> list[Array]:
+    def _passable_border(self, state: State) -> list[Array]:
         """Return which cells of the four sides of a tile are no barriers."""
         if state.passable is None:
             tile, halo = state.tile.state, self.halo_width
@@ -402,9 +401,9 @@ class Distance:
 def compile_kernels(
     problem: Distance, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False
 ) -> None:
-    """As `warm_up`, half of it in a second process."""
+    """Compile what `warm_up` does, in a second process all but what visits blocks."""
     arguments = problem.dtype.str, int(neighbours)
-    with compiled_beside(LATER, resident.__name__, compile_later.__name__, arguments):
+    with compiled_beside(LATER, compile_later, arguments):
         compile_visits(problem.dtype)
         warm_up(problem, dtypes, neighbours)
 

@@ -39,7 +39,7 @@ os.getloadavg = lambda: (0.0, 0.0, 0.0)
 os.sched_getaffinity = lambda process: set(range(int(sys.argv[1])))
 from numba.core import event
 from orograph.kernels.second_process import compiled_beside
-from orograph.kernels.trial import first, last
+from orograph.kernels.trial import compile_last, first, last
 started = []
 class Popen(subprocess.Popen):
     def __init__(self, *arguments, **options):
@@ -47,7 +47,7 @@ class Popen(subprocess.Popen):
         started.append(self)
 subprocess.Popen = Popen
 with event.install_recorder("numba:compile") as events:
-    with compiled_beside([last], "orograph.kernels.trial", "compile_last", sys.argv[2:]):
+    with compiled_beside([last], compile_last, sys.argv[2:]):
         assert (first(1), last(1)) == (2, 2)
 here = [e.data["dispatcher"].py_func.__name__ for _, e in events.buffer if e.is_start]
 assert all(process.returncode is not None for process in started)

@@ -101,7 +101,7 @@ def _estimate(
     # a tile's home is that of its shard
     states = min(grid.cells, -(-grid.shards // workers) * grid.shard_cells) * state
     kept = min(limit // 2, states)
-    reading = 2 * grid.dtype.itemsize + 32
+    reading = 2 * grid.dtype.itemsize + 24
     # of one process, which does one task more while a shard is written
     at_once = min(threads + 1, tree.count(0))
     working = tile_cells * (reading + state) * at_once

@@ -438,7 +438,7 @@ def test_a_plan_of_a_distance_counts_the_tiles_that_workers_join() -> None:
                 plan = og.plan("cost_distance", (16384, 16384), memory_limit=limit)
                 plans[limit] = plan.memory_per_worker
     assert joined["1 GiB"] == own["1 GiB"]  # too little to join them
-    assert joined["8 GiB"] == own["8 GiB"] + (2048**2 - 1024**2) * (48 + 2 * 4 - 16)
+    assert joined["8 GiB"] == own["8 GiB"] + (2048**2 - 1024**2) * (40 + 2 * 4 - 16)
 
 
 def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:

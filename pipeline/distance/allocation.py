@@ -186,18 +186,20 @@ class AllocationProblem:
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
+        """Take in what has arrived, carry labels to their fixpoint, and return what is new.
+
+        A bound below zero leaves labels where they are, to be carried by a later visit.
+        """
         tile, reach = state.tile, self.halo_width
         _take_in(state, halo, reach)
-        if bound < 0:
-            dist = tile.dist[state.changed]
-            pending = float(dist.min()) if dist.size else math.inf
-            return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
         if state.links is not None and links is not None:
             state.links.take(links)
-        settled = self._spread(state)
-        while state.links is not None and state.links.spread():
-            settled += self._spread(state)
+        settled = 0
+        if bound >= 0:
+            settled = self._spread(state)
+            while state.links is not None and state.links.spread():
+                settled += self._spread(state)
+        pending = tile.dist[state.changed]
         labels, hops = inner_of(state.labels, reach), inner_of(state.hops, reach)
         border: Border = []
         outward = []
@@ -209,18 +211,20 @@ class AllocationProblem:
                 strict=True,
             )
         ):
+            known = NOBODY if sent[k] is None else sent[k]
             new = own < NOBODY
             if sent[k] is not None:
                 new = (own < sent[k][0]) | ((own == sent[k][0]) & (steps < sent[k][1]))
             key = float(dist[new].min()) if new.any() else math.inf
-            border.append(np.stack([own, steps]) if new.any() else None)
+            border.append(np.where(new, (own, steps), known) if new.any() else None)
             outward.append(key)
         news = None
         if state.links is not None and links is not None:
             news = state.links.news(links.sent)
-        if state.reached < 0:
+        if state.reached < 0 or state.links is not None:
             state.reached = int(np.count_nonzero(labels < NOBODY))
-        return Visit(math.inf, outward, border, settled, state.reached, links=news)
+        least = float(pending.min()) if pending.size else math.inf
+        return Visit(least, outward, border, settled, state.reached, links=news)
 
     def _spread(self, state: State) -> int:
         """Carry labels to their fixpoint within the tile; return how many cells were improved."""
@@ -231,7 +235,7 @@ class AllocationProblem:
                 state.tile, state.steps, state.pairs, state.changed
             )
         spread = spread_labels(state.steps, self.halo_width, state.pairs, state.changed)
-        if spread or state.links is not None:
+        if spread:
             state.reached = -1
         return settled + spread
 
@@ -241,7 +245,8 @@ class AllocationProblem:
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put labels and hops back."""
-        state.pairs[:], state.changed[:] = packed
+        state.pairs[:], changed = packed
+        state.changed |= changed
 
     def size(self, state: State) -> int:
         """Bytes of a state."""

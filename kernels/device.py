@@ -63,8 +63,17 @@ class Device(Protocol):
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
         """A copy of an array in the device's memory."""
 
+    def upload_into(self, target: Buffer, values: npt.NDArray[Any]) -> None:
+        """Copy a matrix into one of the device, or into a part of its rows and columns.
+
+        Behind all that the calling thread has launched, and done when this returns.
+        """
+
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
         """A copy of a device's array here, once all that was launched has run."""
+
+    def synchronize(self) -> None:
+        """Wait until all that the calling thread has launched has run."""
 
     def launch(
         self,
@@ -168,12 +177,35 @@ class CupyDevice:
         self._cupy.cuda.get_current_stream().synchronize()
         return buffer
 
+    def upload_into(self, target: Buffer, values: npt.NDArray[Any]) -> None:
+        """Copy a matrix into one of the device, or into a part of its rows and columns."""
+        values = np.ascontiguousarray(values, target.dtype)
+        there = target.data.ptr, target.strides[0]
+        self._copy_rows(*there, values.ctypes.data, values.strides[0], values)
+
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
         """A copy of a device's array here, once all that was launched has run."""
         values = empty(buffer.shape, buffer.dtype)
-        if values.size:
+        if values.ndim == 2 and buffer.strides[1] == values.itemsize < buffer.strides[0]:
+            there = buffer.data.ptr, buffer.strides[0]
+            self._copy_rows(values.ctypes.data, values.strides[0], *there, values)
+        elif values.size:
             buffer.get(out=values)
         return values
+
+    def _copy_rows(
+        self, to: int, to_pitch: int, start: int, pitch: int, like: npt.NDArray[Any]
+    ) -> None:
+        """Copy as many rows, and bytes of each, as a matrix has; behind what was launched."""
+        if like.size:
+            runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream()
+            size = like.shape[1] * like.itemsize, like.shape[0], runtime.memcpyDefault
+            runtime.memcpy2DAsync(to, to_pitch, start, pitch, *size, stream.ptr)
+            stream.synchronize()
+
+    def synchronize(self) -> None:
+        """Wait until all that the calling thread has launched has run."""
+        self._cupy.cuda.get_current_stream().synchronize()
 
     def launch(
         self,

@@ -1,7 +1,7 @@
 """A tile's costs before it is relaxed on a GPU, and its result after: CUDA counterpart of pad.py.
 
-Cells are uploaded as they were read, and results are downloaded as they are written: what lies
-between is done by functions of the device's arrays.
+Cells are uploaded as they were read, and results stay there, as they are written, until they are
+downloaded: what lies between is done by functions of the device's arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 def pad_costs(
-    cells: Array,
+    cells: Buffer,
     nodata: float | None,
     shape: tuple[int, int],
     corner: tuple[int, int],
@@ -29,9 +29,10 @@ def pad_costs(
     *,
     device: Device | None = None,
 ) -> Buffer:
-    """As `orograph.kernels.relax.pad.pad_costs`, in the device's memory."""
+    """As `orograph.kernels.relax.pad.pad_costs`, in the device's memory; cells may lie there."""
     device = device or current_device()
-    xp, there = device.array_module, device.upload(cells)
+    xp = device.array_module
+    there = device.upload(cells) if isinstance(cells, np.ndarray) else cells
     known = xp.isfinite(there)
     if nodata is not None and not np.isnan(nodata):
         known &= there != there.dtype.type(nodata)
@@ -66,7 +67,7 @@ def read_out(
             passable &= own < BARRIER if state.rules.integer else xp.isfinite(own)
     reached = int(xp.count_nonzero(there))
     return ReadOut(
-        device.download(values.astype(dtype)),
+        values.astype(dtype, copy=False),
         reached,
         int(xp.count_nonzero(passable & ~there)),
         passable.size - int(xp.count_nonzero(passable)),

@@ -97,7 +97,10 @@ class ResidentTile(Protocol):
         """Put back into a newly opened tile what was packed."""
 
     def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
-        """Return the tile's result, as `orograph.kernels.relax.pad.read_out`."""
+        """Return the tile's result, as `orograph.kernels.relax.pad.read_out`.
+
+        Its values lie in the memory of the backend.
+        """
 
 
 class HostTile:

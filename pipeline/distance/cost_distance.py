@@ -328,7 +328,7 @@ def cost_distance(
         options,
         least_tile=problem.halo_width,
     )
-    job = replace(job, join_tiles=join_tiles)
+    job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
     if max(job.shape) > job.layout.tile and job.compile_kernels is not None:
         job = replace(
             job, compile_kernels=partial(compile_kernels, on_cpu, dtypes, neighbours=True)

@@ -202,4 +202,5 @@ def hop_distance(
     job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
     if max(job.shape) > job.layout.tile and compiled is not None:
         job = replace(job, compile_kernels=partial(compiled, neighbours=True))
-    return begin(replace(job, join_tiles=join_tiles), options)
+    job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
+    return begin(job, options)

@@ -106,6 +106,13 @@ class Distance:
         return get_backend(self.backend).cells_a_visit
 
     @property
+    def gpu_bytes(self) -> int:
+        """Bytes of a GPU that a cell takes at the most: while a tile is opened, or read out."""
+        planes = 2 if MODELS[self.model.name].neutral_friction is not None else 1
+        as_read = 8 * len(self.nodata)
+        return as_read + (planes + 3) * self.dtype.itemsize + 4
+
+    @property
     def outputs(self) -> tuple[Variable, ...]:
         """What is written."""
         integer = self.dtype.kind == "i"
@@ -141,7 +148,7 @@ class Distance:
             else:
                 check_heights(raster, nodata, frame, self.dtype)
 
-    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return a tile that nothing has reached but the sources in it."""
         surface = self.surface(place, cells, frame)
         rows, columns, costs = self._sources_in(place.window, frame, cells)
@@ -152,7 +159,7 @@ class Distance:
         links = None if self.links is None else TileLinks(self.links, place.window)
         return State(place, tile, links)
 
-    def surface(self, place: Place, cells: Sequence[Array], frame: Window) -> TileState:
+    def surface(self, place: Place, cells: Sequence[Any], frame: Window) -> TileState:
         """Return the costs of a tile that nothing has reached, in the backend's memory."""
         window = place.window
         rasters: dict[str, Any] = {
@@ -200,9 +207,7 @@ class Distance:
         named = zip(self.nodata, cells, strict=True)
         return {name: raster for name, raster in named if name != "sources"}
 
-    def _padded(
-        self, cells: Array, nodata: float | int | None, window: Window, frame: Window
-    ) -> Any:
+    def _padded(self, cells: Any, nodata: float | int | None, window: Window, frame: Window) -> Any:
         """Return a tile and its halo in the memory of the backend, with barriers outside."""
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
@@ -218,13 +223,12 @@ class Distance:
         return np.ascontiguousarray(self.lengths[:, wanted.clip(0, self.lengths.shape[1] - 1)])
 
     def _sources_in(
-        self, window: Window, frame: Window, cells: Sequence[Array]
+        self, window: Window, frame: Window, cells: Sequence[Any]
     ) -> tuple[Array, Array, Array | float]:
         """Return the sources of a tile, relative to it, with their initial costs."""
         if self.sources is None:
-            rows, columns = np.nonzero(
-                is_source(cells[-1][window.within(frame)], self.nodata["sources"], self.targets)
-            )
+            values = get_backend(self.backend).to_host(cells[-1][window.within(frame)])
+            rows, columns = np.nonzero(is_source(values, self.nodata["sources"], self.targets))
             return rows, columns, 0.0
         rows, columns = self.sources.rows - window.y, self.sources.columns - window.x
         here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
@@ -320,7 +324,7 @@ class Distance:
         blank: Any = variable.fill_value
         found = state.tile.read_out(self.dtype, blank)
         if found.cut_off and self.max_cost >= self._most:
-            self._refuse_overflow(state, found.values)
+            self._refuse_overflow(state, get_backend(self.backend).to_host(found.values))
         counts: dict[str, float] = {
             "reached_cells": found.reached,
             "nodata_cells": found.barriers,

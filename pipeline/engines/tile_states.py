@@ -21,7 +21,9 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from orograph.engines.parts import parts_of, read_parts
 from orograph.execution.context import RunContext
+from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
@@ -40,11 +42,18 @@ class TileProblem(Protocol):
     def halo_width(self) -> int:
         """How many cells beyond its border a tile must see."""
 
+    @property
+    def backend(self) -> str:
+        """What works on the tiles: ``"numba"`` or ``"cuda"``."""
+
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Refuse cells that cannot be worked with by an `InputError` that names the first."""
 
-    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> Any:
-        """Return the state of a tile before anything has reached it; ``cells`` show ``frame``."""
+    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
+        """Return the state of a tile before anything has reached it; ``cells`` show ``frame``.
+
+        They may lie in the memory of the backend.
+        """
 
     def pack(self, state: Any) -> Any:
         """Return what of a state is worth keeping on disk."""
@@ -107,9 +116,8 @@ class TileStates:
         frame = Window(
             window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
         ).clip(self.context.quadtree.shape)
-        cells = [raster.read(frame) for raster in self.rasters]
         try:
-            self.problem.check(cells, frame)
+            cells = self._read(window, frame)
         except InputError:
             self._check_from_the_first_row(frame)
             raise
@@ -118,6 +126,18 @@ class TileStates:
         if packed is not None:
             self.problem.unpack(state, packed)
         return state
+
+    def _read(self, window: Window, frame: Window) -> list[Any]:
+        """Return the cells of a frame, checked: in the memory of a GPU, if there are many."""
+        backend = get_backend(self.problem.backend)
+        stored = next((raster.tile for raster in self.rasters if raster.tile), None)
+        parts = parts_of(window, frame, stored)
+        if len(parts) > 1 and (devices := backend.devices()):
+            rasters, check = self.rasters, self.problem.check
+            return read_parts(devices[0], backend, rasters, parts, frame, check)
+        cells = [raster.read(frame) for raster in self.rasters]
+        self.problem.check(cells, frame)
+        return cells
 
     def keep(self, tile: Tile, state: Any) -> None:
         """Put a state into the cache; those that have to go for it are spilled."""

@@ -34,6 +34,8 @@ class RunContext:
     """Set when the run is to stop; None on the workers of a cluster."""
     gpus: int = 0
     """GPUs that do the work; 0: the run is on CPUs."""
+    gpu_memory: int = 0
+    """Bytes that tiles may take on each of them."""
     cluster_threads: int = 0
     """Threads of all workers of the cluster that does the work; 0: no cluster, or an empty one."""
     worker_memory: int = 0

@@ -38,7 +38,7 @@ from orograph.execution.options import (
 from orograph.execution.run import Run
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
-from orograph.kernels.backends import may_use_numba
+from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.settings import setting, thread_count
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
@@ -208,9 +208,11 @@ def _in_memory(
     tree = Quadtree(job.shape, job.layout.tile)
     level = task_level(tree) if options.shard is None else shard_level(job.layout)
     token = tokenize("memory", time.time_ns())
+    gpus, gpu_memory = _gpus(job.backend, None)
     context = RunContext(
         *(tree, level, MemoryCheckpoints(), sink, token, thread_count(), cancelled),
-        gpus=0 if may_use_numba(job.backend) else 1,
+        gpus=gpus,
+        gpu_memory=gpu_memory,
     )
     engine = job.engine(job.rasters, context, job.backend)
     engines.append(engine)
@@ -222,11 +224,19 @@ def _in_memory(
     return work
 
 
-def _workers(client: Client | None) -> int:
-    """Return how many processes do the work."""
+def _gpus(backend: str, client: Client | None) -> tuple[int, int]:
+    """Return how many GPUs do the work of a run, and the bytes that its tiles may take on each."""
+    if may_use_numba(backend):
+        return 0, 0
     if client is None:
-        return 1
-    return max(len(client.scheduler_info(n_workers=-1)["workers"]), 1)
+        return 1, _memory_of_gpu(backend)
+    found = client.run(_memory_of_gpu, backend, on_error="ignore").values()
+    return max(len(found), 1), min(found, default=0)
+
+
+def _memory_of_gpu(backend: str) -> int:
+    """Return the bytes that tiles may take on the GPU of this process."""
+    return get_backend(backend).tile_memory_limit() or 0
 
 
 def _on_disk(
@@ -271,6 +281,7 @@ def _on_disk(
             backend = decide_backend(client, cancelled)
         if client is not None:
             witness = _call_workers(client, space)
+        gpus, gpu_memory = _gpus(backend, client)
         context = RunContext(
             Quadtree(job.shape, job.layout.tile),
             shard_level(job.layout),
@@ -281,7 +292,8 @@ def _on_disk(
             tokenize(space.token, time.time_ns()),
             0 if client else thread_count(),
             None if client else cancelled,
-            gpus=0 if may_use_numba(backend) else _workers(client),
+            gpus=gpus,
+            gpu_memory=gpu_memory,
             cluster_threads=threads_of_workers(client) if client else 0,
             worker_memory=memory_of_worker(client) if client else 0,
         )

@@ -82,6 +82,7 @@ class EndPair:
 
     hops: tuple[Hops, Hops]
 
+    backend = "numba"
     halo_width = 1
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:

@@ -300,6 +300,13 @@ class Emulator:
         """A copy of an array."""
         return np.array(buffer, order="C")
 
+    def upload_into(self, target: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+        """Copy a matrix into a part of another."""
+        target[...] = values
+
+    def synchronize(self) -> None:
+        """Launches are done when they return."""
+
     def launch(
         self,
         source: str,

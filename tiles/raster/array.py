@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.memory import empty
 from orograph.tiles.raster.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
@@ -105,7 +106,12 @@ class ArrayRaster:
     def read(self, window: Window) -> NDArray[Any]:
         """Return the cells of ``window``, contiguous, in native byte order."""
         check_window(window, self.shape, self.name)
-        return np.ascontiguousarray(self.array[window.slices], dtype=self.dtype)
+        cells = self.array[window.slices]
+        if cells.flags.c_contiguous and cells.dtype == self.dtype:
+            return cells
+        copy = empty(window.shape, self.dtype)
+        copy[...] = cells
+        return copy
 
     def fingerprint(self) -> str:
         """Return an identifier of the content: a digest of all cells."""

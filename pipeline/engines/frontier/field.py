@@ -10,9 +10,10 @@ it.
 Workers of a cluster own shards, so there tiles are joined within them, and only if a worker's
 memory is large beside what it takes to read one: it keeps the states of others too.
 
-The front of a tile must fill a GPU, so there tiles are joined up to `GPU_FIELD` times as many cells
-a side, on workers of a cluster too, and over the shards of a store: a task then writes all that its
-tile covers.
+The front of a tile must fill a GPU, and the larger the tile the better it does. So there tiles are
+joined up to `GPU_FIELD` times as many cells a side, as far as the GPU's memory allows, on workers
+of a cluster too, and over the shards of a store: a task then writes all that its tile covers. One
+GPU takes the whole grid as one tile if that fits.
 """
 
 from __future__ import annotations
@@ -24,18 +25,25 @@ from orograph.settings import setting
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.store.sink import ArraySink
 
-GPU_FIELD = 4
-TILES_AT_ONCE = 4  # at least; the threads of a worker read, compute and write different ones
+GPU_FIELD = 16
+TILES_AT_ONCE = 8  # on GPUs that do not hold the grid: some are read while others are computed
+MOST_CELLS = 2**31 - 2**20  # of a tile, its halo not counted: CUDA kernels count in 32 bits
 BYTES_A_CELL = 512  # of a worker's memory: some 64 to read a tile, and much else has to fit in
 
 
-def join_tiles(context: RunContext) -> RunContext:
+def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
     """Return the context of a run over larger tiles, or the same one.
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.
+
+    Parameters
+    ----------
+    context : RunContext
+    gpu_bytes : int
+        What a cell takes in the memory of a GPU, at the most.
     """
     tree, saved = context.quadtree, context.checkpoints.load("field", context.tree.root)
-    level: int = _level(context, tree) if saved is None else saved
+    level: int = _level(context, tree, gpu_bytes) if saved is None else saved
     if saved is None:
         context.checkpoints.save("field", tree.root, level)
     if level == 0:
@@ -48,18 +56,26 @@ def join_tiles(context: RunContext) -> RunContext:
     )
 
 
-def _level(context: RunContext, tree: Quadtree) -> int:
+def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
     """Return the level of the nodes that become tiles."""
-    if not (context.gpus or context.threads):
+    if context.gpus:
+        return _level_on_gpus(tree, context.gpus, context.gpu_memory // gpu_bytes)
+    if not context.threads:
         threads, memory = context.cluster_threads, context.worker_memory
         return level_on_workers(tree, context.shard_level, threads, memory)
-    at_once = max(2 * context.gpus, TILES_AT_ONCE) if context.gpus else context.threads
-    most = (setting("field") * (GPU_FIELD if context.gpus else 1)) ** 2
     # a shard is written by one task, from whole tiles; memory is written by any number of tasks
     in_memory = isinstance(context.sink, ArraySink)
-    whole_grid = in_memory or context.gpus
-    highest = tree.root.level if whole_grid else context.shard_level
-    return _highest(tree, highest, most, at_once)
+    highest = tree.root.level if in_memory else context.shard_level
+    return _highest(tree, highest, setting("field") ** 2, context.threads)
+
+
+def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
+    """Return that level for some GPUs, each of which holds so many cells."""
+    most, root = min((setting("field") * GPU_FIELD) ** 2, MOST_CELLS), tree.root
+    if gpus == 1 and tree.window(root).size <= min(most, cells):
+        return root.level
+    at_once = max(2 * gpus, TILES_AT_ONCE)
+    return _highest(tree, root.level, min(most, cells // TILES_AT_ONCE), at_once)
 
 
 def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int) -> int:

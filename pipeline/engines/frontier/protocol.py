@@ -89,10 +89,6 @@ class FrontierProblem(TileProblem, Protocol):
         """The rasters that are written."""
 
     @property
-    def backend(self) -> str:
-        """What does the work of a visit: ``"numba"`` or ``"cuda"``."""
-
-    @property
     def cells_a_visit(self) -> int:
         """How many cells could be settled in the time that a visit takes beside its cells."""
 
@@ -122,7 +118,10 @@ class FrontierProblem(TileProblem, Protocol):
         """
 
     def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the outputs of a converged tile, and counts that are summed over all tiles."""
+        """Return the outputs of a converged tile, and counts that are summed over all tiles.
+
+        The outputs may lie in the memory of the backend.
+        """
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return attributes of the whole result from the summed counts."""

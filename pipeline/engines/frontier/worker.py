@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from orograph.engines.frontier.protocol import (
     Tabulated,
     Visit,
 )
+from orograph.engines.parts import in_threads
 from orograph.engines.tile_states import Tile, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
@@ -22,7 +23,9 @@ from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.sink import ShardWriter
 
 TILES_A_TASK = 64
 
@@ -124,18 +127,39 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
                 "empty; this is a fault of orograph, please report it"
             )
         blocks, own = problem.finish(state)
-        for name, block in blocks.items():
-            window = states.place(tile).window
-            for shard in shards:
-                part = shard if context.shard else window
-                writers[name, shard].put(part, block[part.within(window)])
+        _put(run, states.place(tile).window, blocks, writers)
         for name, count in own.items():
             counts[name] = counts.get(name, 0) + count
         if tabulated is not None:
             tables.append(tabulated.rows_of_tile(states.place(tile), state))
-    for writer in writers.values():
-        writer.close()
+    if not context.shard:
+        for writer in writers.values():
+            writer.close()
     if tables:
         context.checkpoints.save("rows", node, tables)
     context.checkpoints.save("done", node, counts)
     return counts
+
+
+def _put(
+    run: FrontierTasks,
+    window: Window,
+    blocks: Mapping[str, Any],
+    writers: Mapping[tuple[str, Window], ShardWriter],
+) -> None:
+    """Put the outputs of a tile into their shards, and close those that lie in it."""
+    backend, tile_of_shards = get_backend(run.problem.backend), bool(run.context.shard)
+
+    def put(target: tuple[str, Window]) -> None:
+        name, shard = target
+        part = shard if tile_of_shards else window
+        with backend.array_memory():
+            writers[target].put(part, backend.to_host(blocks[name][part.within(window)]))
+            if tile_of_shards:
+                writers[target].close()
+
+    if backend.devices():
+        in_threads(put, writers)
+        return
+    for target in writers:
+        put(target)

@@ -14,6 +14,7 @@ from watched_raster import Gate, WatchedRaster, wait_until
 import orograph as og
 from orograph.distance.problem import Distance
 from orograph.distance.sources import Sources
+from orograph.engines import parts
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.field import join_tiles
@@ -22,7 +23,7 @@ from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import CostModel, edge_lengths
 from orograph.kernels.threads import use_threads
-from orograph.tiles.errors import Cancelled
+from orograph.tiles.errors import Cancelled, InputError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Sides
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
@@ -40,10 +41,12 @@ def context_of(
     level: int = 2,
     checkpoints: CheckpointStore | None = None,
     gpus: int = 0,
+    gpu_memory: int = 2**40,
 ) -> RunContext:
     sink = ArraySink({}) if out is None else StoreSink(out)
     checkpoints = MemoryCheckpoints() if checkpoints is None else checkpoints
-    return RunContext(Quadtree(shape, tile), level, checkpoints, sink, "token", threads, gpus=gpus)
+    tree, memory = Quadtree(shape, tile), {"gpus": gpus, "gpu_memory": gpu_memory}
+    return RunContext(tree, level, checkpoints, sink, "token", threads, **memory)
 
 
 @pytest.mark.parametrize(
@@ -75,21 +78,25 @@ def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "threads", "gpus", "expected"),
+    ("field", "threads", "gpus", "memory", "expected"),
     [
-        (SIDE, 0, 1, 64),  # four tiles for the threads of a worker
-        (SIDE, 16, 1, 64),
-        (SIDE, 0, 8, 8),  # sixteen for eight workers
-        (4, 0, 1, 16),  # GPU_FIELD times four
-        (0, 0, 1, 8),
+        (SIDE, 0, 1, 2**40, 128),  # the whole grid
+        (SIDE, 16, 1, SIDE**2, 128),
+        (SIDE, 16, 1, SIDE**2 - 1, 32),  # one cell too many: sixteen tiles
+        (SIDE, 0, 1, 8 * 8 * 8, 8),  # eight tiles fill its memory
+        (SIDE, 0, 2, 2**40, 32),  # sixteen for two workers
+        (SIDE, 0, 16, 2**40, 8),
+        (1, 0, 1, 2**40, 16),  # GPU_FIELD times one
+        (0, 0, 1, 2**40, 8),
     ],
 )
 def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
-    tmp_path: Path, field: int, threads: int, gpus: int, expected: int
+    tmp_path: Path, field: int, threads: int, gpus: int, memory: int, expected: int
 ) -> None:
     with og.config.set(field=field):
-        context = context_of((SIDE, SIDE), 8, threads, tmp_path / "out.zarr", 1, gpus=gpus)
-        joined = join_tiles(context)
+        more = {"gpus": gpus, "gpu_memory": 10 * memory}
+        context = context_of((SIDE, SIDE), 8, threads, tmp_path / "out.zarr", 1, **more)
+        joined = join_tiles(context, gpu_bytes=10)
     assert joined.tree == Quadtree((SIDE, SIDE), expected)
     assert joined.shard == (16 if expected > 16 else 0)
     found = [
@@ -124,7 +131,9 @@ def test_workers_of_a_cluster_join_tiles_within_shards_as_their_memory_allows(
 def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
     tmp_path: Path, out: str | None, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parts, "PART", 16)
     friction = np.random.default_rng(5).uniform(1, 9, (75, 90))
+    friction[20:40, 50:60] = np.nan
     where = None if out is None else tmp_path / out
     arguments = {"sources": [(30.0, 40.0)], "tile": 8, "shard": 16}
     expected = og.cost_distance(friction, backend="numba", **arguments)
@@ -138,11 +147,39 @@ def test_a_run_over_tiles_larger_than_shards_has_the_same_bits(
     monkeypatch.setattr(worker.FrontierTasks, "states", property(noted))
     with og.config.set(field=SIDE):
         found = og.cost_distance(friction, backend="cuda", out=where, **arguments)
-    assert sides == {64}
+    assert sides == {128}  # one tile, which three threads or so read and wrote
     assert emulated_gpu.launches > 0
     np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
     if where is not None:
         assert og.verify(where).ok
+
+
+@pytest.mark.parametrize("halo", [0, 2])
+@pytest.mark.parametrize("stored", [None, 3, 5, 40])
+def test_parts_cover_a_frame_once_and_are_cut_where_stored_tiles_meet(
+    halo: int, stored: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART", 16)
+    window = Window(120, 240, 100, 33)
+    frame = Window(120 - halo, 240 - halo, 100 + 2 * halo, 33 + 2 * halo)
+    found = parts.parts_of(window, frame, stored)
+    covered = np.zeros(frame.shape, int)
+    for part in found:
+        covered[part.within(frame)] += 1
+        for start, first in ((part.y, frame.y), (part.x, frame.x)):
+            assert start == first or start % (stored or 1) == 0
+    assert (covered == 1).all()
+    assert len(found) == {None: 7 * 3, 3: 7 * 3, 5: 7 * 3, 40: 3}[stored]
+
+
+def test_the_first_bad_cell_is_told_whichever_part_is_read_first(
+    emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART", 16)
+    friction = np.ones((75, 90))
+    friction[70, 3] = friction[50, 80] = -1
+    with pytest.raises(InputError, match="row 50, column 80"):
+        og.cost_distance(friction, [(30.0, 40.0)], tile=8, backend="cuda")
 
 
 def test_a_cluster_joins_the_tiles_of_its_shards_to_the_same_bits(

@@ -25,6 +25,8 @@ class Sums:
 
     halo_width = 1
 
+    backend = "numba"
+
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.opened: list[Window] = []

@@ -1,0 +1,90 @@
+"""Parts of a large tile, which several threads read and write: the tile of a GPU may be the grid.
+
+A GPU relaxes a tile in less time than one thread takes to read it. So its cells are read, checked
+and uploaded in parts, and its results are downloaded and written shard by shard.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy.typing as npt
+
+from orograph.kernels.backends import Backend
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster
+
+if TYPE_CHECKING:
+    from orograph.kernels.device import Device
+
+T = TypeVar("T")
+
+PART = 2048  # cells a side, or those of a stored tile where it is larger
+MOST_THREADS = 8  # a few fill the way to a GPU
+
+
+def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
+    """Return windows that cover the frame of a tile, cut where tiles of a raster meet.
+
+    Parameters
+    ----------
+    window : Window
+        The tile, which begins where a stored tile does.
+    frame : Window
+        The tile and what lies around it; cells beyond its border belong to the parts beside them.
+    stored : int, optional
+        Cells a side of the tiles of the raster.
+    """
+    stored = stored or 1
+    side = stored * max(PART // stored, 1)
+    rows = [frame.y, *range(window.y + side, window.y + window.height, side)]
+    columns = [frame.x, *range(window.x + side, window.x + window.width, side)]
+    ends = [*rows[1:], frame.y + frame.height], [*columns[1:], frame.x + frame.width]
+    return [
+        Window(y, x, bottom - y, right - x)
+        for y, bottom in zip(rows, ends[0], strict=True)
+        for x, right in zip(columns, ends[1], strict=True)
+    ]
+
+
+def read_parts(
+    device: Device,
+    backend: Backend,
+    rasters: Sequence[Raster],
+    parts: Sequence[Window],
+    frame: Window,
+    check: Callable[[Sequence[npt.NDArray[Any]], Window], None],
+) -> list[Any]:
+    """Return the cells of a frame in the memory of a device, read by several threads.
+
+    ``check`` is called with the cells of each part.
+    """
+    cells = [device.array_module.empty(frame.shape, raster.dtype) for raster in rasters]
+    # what was launched before may still use this memory, and other threads do not wait for it
+    device.synchronize()
+
+    def read(part: Window) -> None:
+        with backend.array_memory():
+            found = [raster.read(part) for raster in rasters]
+            check(found, part)
+            for whole, values in zip(cells, found, strict=True):
+                device.upload_into(whole[part.within(frame)], values)
+
+    in_threads(read, parts)
+    return cells
+
+
+def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
+    """Do work for each item, by several threads; raise the error of the first item that has one."""
+    items = list(items)
+    count = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(items))
+    if count < 2:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(count, "orograph-parts") as pool:
+        for _ in pool.map(work, items):
+            pass

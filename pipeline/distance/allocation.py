@@ -406,6 +406,8 @@ class DistanceAndAllocation:
     allocation: AllocationProblem
     backend: str = "numba"
     """What computes the distances."""
+    on_gpu: AllocationProblem | None = None
+    """The allocation as a GPU computes it, if one can."""
 
     name = "cost-distance"
 
@@ -437,7 +439,10 @@ class DistanceThenAllocation:
         distance = replace(problem.distance, backend=problem.backend)
         self.distances = Frontier(distance, rasters, context)
         self._problem = problem
-        self._second = context.part("allocation")
+        on_gpu = problem.on_gpu if problem.backend == "cuda" else None
+        self._follows = on_gpu or problem.allocation
+        # a run that goes on elsewhere cannot read the states of another backend
+        self._second = context.part("allocation" if on_gpu is None else "allocation-cuda")
         self._rasters = rasters
         self._allocation: Frontier | None = None
 
@@ -446,9 +451,7 @@ class DistanceThenAllocation:
         """The second run; its last raster is the cost that the first has written."""
         if self._allocation is None:
             cost = _written_cost(self._second.sink, self._problem.distance)
-            self._allocation = Frontier(
-                self._problem.allocation, (*self._rasters, cost), self._second
-            )
+            self._allocation = Frontier(self._follows, (*self._rasters, cost), self._second)
         return self._allocation
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:

@@ -46,24 +46,34 @@ def surfaces(side: int) -> dict[str, np.ndarray]:
 
 
 TILES = (256, 512, 1024, 2048, 4096)
-SOURCES = ("corner", "opposite corner", "tile corner", "middle of a tile", "middle")
 
 
-def cell_of(source: str, side: int, tile: int) -> tuple[int, int]:
-    """Row and column of a source.
+def sources(side: int, tile: int) -> dict[str, tuple[int, int]]:
+    """Row and column of each source, by name.
 
     Corners are those of the grid. A tile corner is the first cell of the tile nearest to the
-    grid's middle, and so touches four tiles. The middle is some cells beside the grid's.
+    grid's middle, and so touches four tiles; the second is the last cell of the grid's first tile.
+    The edge of a tile is the middle of the west side of the former, that of the grid the middle of
+    its north side. The middle is some cells beside the grid's.
     """
-    first = side // tile // 2 * tile
+    last, first = side - 1, side // tile // 2 * tile
     inside = first + min(tile, side - first) // 2
+    end = min(tile, side) - 1
     return {
         "corner": (0, 0),
-        "opposite corner": (side - 1, side - 1),
+        "north-east corner": (0, last),
+        "south-west corner": (last, 0),
+        "opposite corner": (last, last),
+        "edge": (0, side // 2),
         "tile corner": (first, first),
+        "second tile corner": (end, end),
+        "edge of a tile": (inside, first),
         "middle of a tile": (inside, inside),
         "middle": (side // 2 + 4, side // 2),
-    }[source]
+    }
+
+
+SOURCES = tuple(sources(1, 1))
 
 
 def nearest_cell(friction: np.ndarray, cell: tuple[int, int]) -> tuple[int, int]:
@@ -194,7 +204,7 @@ def in_memory(name: str, side: int, options: argparse.Namespace, record: Record)
     ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for tile in tiles:
         for source in options.source:
-            start = nearest_cell(friction, cell_of(source, side, tile))
+            start = nearest_cell(friction, sources(side, tile)[source])
             speeds, work = speeds_of(friction, start, tile, peers, options)
             medians = {who: statistics.median(each) for who, each in speeds.items()}
             for who in (1, 2, *peers):

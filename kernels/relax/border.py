@@ -60,7 +60,7 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
                     dy = MOVES[m, 0]
                     dx = MOVES[m, 1]
                     k = _NEIGHBOUR[_part(y + dy, height), _part(x + dx, width)]
-                    if k < 0:
+                    if k < 0 or start >= dist[y + dy + reach, x + dx + reach]:
                         continue
                     edge(friction, elevation, y + reach, x + reach, dy, dx, rules, cost)
                     cost[1] = start + cost[0]
@@ -75,7 +75,9 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
 PROBING = (_probe,)
 
 
-def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+def probe_border(
+    state: TileState, sent: list[npt.NDArray[Any]], passable: tuple[bool, ...] | None = None
+) -> npt.NDArray[np.float64]:
     """Return the least value by which each neighbour may be improved by what is new on the border.
 
     Parameters
@@ -85,6 +87,8 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
     sent : four arrays
         What the neighbours know of the border: north (r, w), south (r, w), west (h, r), east (h,
         r).
+    passable : four bool, optional
+        As `passable_sides` gives it, where it is known.
 
     Returns
     -------
@@ -95,7 +99,8 @@ def probe_border(state: TileState, sent: list[npt.NDArray[Any]]) -> npt.NDArray[
     keys = np.full(8, state.unreached, state.dist.dtype)
     surface = state.dist, state.friction, state.elevation, state.rules
     north, south, west, east = sent
-    _probe(*surface, passable_sides(state), north, south, west, east, keys)
+    passable = passable_sides(state) if passable is None else passable
+    _probe(*surface, passable, north, south, west, east, keys)
     out = keys.astype(np.float64)
     out[keys >= state.unreached] = np.inf
     return out
@@ -187,9 +192,9 @@ def set_halo(strips: list[Array], halo: Border, reach: int, unreached: Any) -> t
             # a neighbour at the grid's end may be thinner than the halo; it lies against the tile
             y = mine.shape[0] - news.shape[0] if dy < 0 else 0
             mine = mine[y : y + news.shape[0], : news.shape[1]]
-        if (news < mine).any():
-            sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
         if (news != mine).any():
+            if (news < mine).any():
+                sides |= {-1: 1, 0: 0, 1: 2}[dy] | {-1: 4, 0: 0, 1: 8}[dx]
             mine[...] = news
             changed = True
     return sides, changed

@@ -2,10 +2,11 @@
 
 *Before*: cells of a raster are brought to the dtype of distances and given a halo; where there is
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
-*After*: distances become what is written, and cells are counted.
+*After*: distances become what is written, in their own memory, and cells are counted.
 
 The former is NumPy's work, in bands of rows that fit the cache, so that nothing is compiled for
-each dtype of rasters; the latter compiled code's: half the time where distances are missing.
+each dtype of rasters; the latter compiled code's: half the time where distances are missing. Fresh
+memory takes longer to get than to fill, so none is taken for what can lie where it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.memory import empty
 
@@ -31,7 +33,7 @@ class ReadOut(NamedTuple):
     """The result of a tile."""
 
     values: Array
-    """(h, w): distances, divided, and a blank where there is none."""
+    """(h, w): distances, divided, and a blank where there is none; maybe in the tile's memory."""
     reached: int
     """Cells that have one."""
     cut_off: int
@@ -116,8 +118,12 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
     return -1
 
 
-def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
-    """Return what is written of a converged tile, and how many cells are what.
+def read_out(
+    state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1, complete: bool = False
+) -> ReadOut:
+    """Return what is written of a converged tile, and how many cells are what; ends the tile.
+
+    The result lies where the distances were, if it is of their dtype.
 
     Parameters
     ----------
@@ -128,47 +134,42 @@ def read_out(state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1)
         What stands where there is no distance.
     per : int
         Integer distances are divided by it.
+    complete : bool
+        Whether it is known that all cells have a distance, and none is a barrier.
     """
-    reach = state.rules.reach
-    shape = tuple(n - 2 * reach for n in state.dist.shape)
-    values = empty(shape, dtype)
-    rasters = [r for r in (state.friction, state.elevation) if r.size]
-    counts = _read_out(
-        *(state.dist, rasters[0], rasters[-1], reach, state.unreached, values),
-        *(dtype.type(blank), per, state.rules.integer),
-    )
+    inner = inner_of(state.dist, state.rules.reach)
+    counts = inner.size, 0, 0
+    if not complete:
+        rasters = [r for r in (state.friction, state.elevation) if r.size]
+        counts = _blank_out_unreached(
+            *(state.dist, rasters[0], rasters[-1], state.rules.reach, state.unreached),
+            *(state.dist.dtype.type(blank * per), state.rules.integer),
+        )
+    if per == 1:
+        return ReadOut(inner.astype(dtype, copy=False), *counts)
+    values = empty(inner.shape, dtype)
+    np.floor_divide(inner, per, out=values, casting="unsafe")
     return ReadOut(values, *counts)
 
 
 @compiled
-def _read_out(
-    dist: Any,
-    one: Any,
-    other: Any,
-    reach: int,
-    unreached: Any,
-    values: Any,
-    blank: Any,
-    per: int,
-    integer: bool,
+def _blank_out_unreached(
+    dist: Any, one: Any, other: Any, reach: int, unreached: Any, blank: Any, integer: bool
 ) -> tuple[int, int, int]:
+    """Put a blank where there is no distance; count cells reached, cut off, and barriers."""
     reached = 0
     cut_off = 0
     barriers = 0
-    for y in range(values.shape[0]):
-        row = dist[y + reach]
-        first = one[y + reach]
-        second = other[y + reach]
-        out = values[y]
-        for x in range(values.shape[1]):
-            value = row[x + reach]
+    for y in range(reach, dist.shape[0] - reach):
+        row = dist[y]
+        first = one[y]
+        second = other[y]
+        for x in range(reach, dist.shape[1] - reach):
+            value = row[x]
             there = value < unreached
-            if per > 1:
-                out[x] = value // per if there else blank
-            else:
-                out[x] = value if there else blank
-            a = first[x + reach]
-            b = second[x + reach]
+            row[x] = value if there else blank
+            a = first[x]
+            b = second[x]
             passable = a < BARRIER and b < BARRIER if integer else np.isfinite(a) and np.isfinite(b)
             reached += there
             barriers += not passable
@@ -176,7 +177,7 @@ def _read_out(
     return reached, cut_off, barriers
 
 
-READING_OUT = (_read_out,)
+READING_OUT = (_blank_out_unreached,)
 
 
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:

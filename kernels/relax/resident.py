@@ -97,21 +97,22 @@ class ResidentTile(Protocol):
         """Put back into a newly opened tile what was packed."""
 
     def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
-        """Return the tile's result, as `orograph.kernels.relax.pad.read_out`.
+        """Return the tile's result, as `orograph.kernels.relax.pad.read_out`; ends the tile.
 
-        Its values lie in the memory of the backend.
+        Its values lie in the memory of the backend, maybe in that of the distances.
         """
 
 
 class HostTile:
-    """A tile in this process's memory, worked on by Numba."""
+    """A tile in this process's memory, worked on by Numba; nothing has reached it yet."""
 
     def __init__(self, state: TileState) -> None:
         self.state = state
         self.halo = halo_strips(state.dist, state.rules.reach)
         # a raster of one tile has none: the kernel that looks beyond it need not be compiled
-        self._has_neighbours = any(passable_sides(state))
-        self._reached = -1  # not counted yet
+        self._passable = passable_sides(state)
+        self._reached = 0
+        self._starts_on_barrier = False
 
     @property
     def nbytes(self) -> int:
@@ -121,8 +122,11 @@ class HostTile:
 
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values."""
-        seed(self.state, rows, columns, values)
-        self._reached = -1
+        self._reached += seed(self.state, rows, columns, values)
+        for raster in (self.state.friction, self.state.elevation):
+            if raster.size:
+                starts = inner_of(raster, self.state.rules.reach)[rows, columns]
+                self._starts_on_barrier |= not (starts < self.state.unreached).all()
 
     def values_at(self, rows: Array, columns: Array) -> Array:
         """Return the distances of cells."""
@@ -141,12 +145,9 @@ class HostTile:
         known = last_sent(sent, own, state.unreached)
         border = improved_parts(own, known)
         outward = np.full(8, np.inf)
-        if self._has_neighbours and any(part is not None for part in border):
-            outward = probe_border(state, known[:4])
-        if self._reached < 0:
-            self._reached = int(np.count_nonzero(inner < state.unreached))
-        else:
-            self._reached += stats.found
+        if any(self._passable) and any(part is not None for part in border):
+            outward = probe_border(state, known[:4], self._passable)
+        self._reached += stats.found
         return Exchange(stats.pending, outward.tolist(), border, stats.settled, self._reached)
 
     def pack(self) -> tuple[Array, Array, Array]:
@@ -159,11 +160,14 @@ class HostTile:
         np.minimum(state.dist, dist, out=state.dist)
         np.minimum(state.keys, keys, out=state.keys)
         np.maximum(state.fresh, fresh, out=state.fresh)
-        self._reached = -1
+        inner = inner_of(state.dist, state.rules.reach)
+        self._reached = int(np.count_nonzero(inner < state.unreached))
 
     def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
-        """Return the tile's result."""
-        return read_out(self.state, dtype, blank, per)
+        """Return the tile's result, in the memory of its distances where it can be."""
+        inner = inner_of(self.state.dist, self.state.rules.reach)
+        complete = self._reached == inner.size and not self._starts_on_barrier
+        return read_out(self.state, dtype, blank, per, complete)
 
 
 def next_above(bound: float, dtype: np.dtype[Any]) -> float:

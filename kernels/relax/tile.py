@@ -240,7 +240,7 @@ def tile_state(
     )
 
 
-def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
+def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 0.0) -> int:
     """Lower cells to given values: the sources, with their initial costs.
 
     Parameters
@@ -251,6 +251,11 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
     values : (k,) or a number
         Not negative. Values above what a cell holds, or above ``max_cost``, change nothing.
 
+    Returns
+    -------
+    int
+        How many cells held no value before.
+
     Raises
     ------
     ValueError
@@ -259,10 +264,13 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
     rows, columns, values = checked_seeds(state, rows, columns, values)
     at = rows + state.rules.reach, columns + state.rules.reach
     lower = (values < state.dist[at]) & (values <= state.rules.limit)
+    new = lower & (state.dist[at] >= state.unreached)
+    found = np.unique(rows[new] * state.dist.shape[1] + columns[new]).size
     np.minimum.at(state.dist, (at[0][lower], at[1][lower]), values[lower])
     blocks = rows[lower] // state.block, columns[lower] // state.block
     state.fresh[blocks] = 1
     np.minimum.at(state.keys, blocks, values[lower])
+    return found
 
 
 def checked_seeds(

@@ -327,9 +327,12 @@ class Distance:
         """Return the distances of a tile, nodata where unreached."""
         (variable,) = self.outputs
         blank: Any = variable.fill_value
+        # before the distances become the result
+        lost_link = None if state.links is None else state.links.lost(state.tile)
         found = state.tile.read_out(self.dtype, blank)
         if found.cut_off and self.max_cost >= self._most:
-            self._refuse_overflow(state, get_backend(self.backend).to_host(found.values))
+            values = get_backend(self.backend).to_host(found.values)
+            self._refuse_overflow(state, values, lost_link)
         counts: dict[str, float] = {
             "reached_cells": found.reached,
             "nodata_cells": found.barriers,
@@ -342,13 +345,14 @@ class Distance:
         """The greatest distance that the dtype holds."""
         return BARRIER - 1 if self.dtype.kind == "i" else float(np.finfo(self.dtype).max)
 
-    def _refuse_overflow(self, state: State, values: Array) -> None:
+    def _refuse_overflow(
+        self, state: State, values: Array, lost_link: tuple[int, int, int] | None
+    ) -> None:
         """Raise if a cell without a value lies beside one that has one: the step's cost overflowed.
 
         Without a bound nothing else keeps a passable cell beside a reached one from being reached.
         (A knight's move passes between two cells, one of them beside either end.)
         """
-        lost_link = None if state.links is None else state.links.lost(state.tile)
         if lost_link is not None:
             at = "at row {}, column {} it is more than".format(*lost_link)
             raise RunError(

@@ -135,7 +135,7 @@ def test_what_is_written_of_a_tile(backend: str, dtype: str, model: str, connect
     ):
         rasters[name] = rng.integers(1, 9, shape).astype(dtype)
         rasters[name][rng.random(shape) < 0.2] = barrier
-    state = tile_state(dist, model=CostModel(model), connectivity=connectivity, **rasters)
+    more = {"model": CostModel(model), "connectivity": connectivity, **rasters}
     there = dist[inner] < nothing
     barred = np.zeros(there.shape, bool)
     for raster in rasters.values():
@@ -143,6 +143,7 @@ def test_what_is_written_of_a_tile(backend: str, dtype: str, model: str, connect
     for per, target, blank in ((1, dtype, -1 if integer else np.nan), (2, "int32", -1)):
         if per == 2 and not integer:
             continue
+        state = tile_state(dist.copy(), **more)
         found = kernels.read_out(state, np.dtype(target), blank, per, **options)
         own = np.where(there, dist[inner], 0)
         expected = np.where(there, own // per if per > 1 else own, blank).astype(target)

@@ -11,7 +11,7 @@ from cuda_on_cpu.emulator import Emulator
 from numpy.testing import assert_array_equal
 
 from orograph.kernels.relax import resident
-from orograph.kernels.relax.border import facing, halo_strips
+from orograph.kernels.relax.border import facing, halo_strips, inner_of
 from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.resident import HostTile, ResidentTile
@@ -99,3 +99,32 @@ def test_a_tile_without_neighbours_needs_no_kernel_for_borders(
     found = host.exchange([None] * 8, [None] * 8, math.inf)
     assert found.outward == [math.inf] * 8
     assert found.reached == math.prod(SHAPE)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_a_result_lies_where_the_distances_were(dtype: str) -> None:
+    """Also if nothing is known to be missing; so no memory is taken for it."""
+    for barrier in (False, True):
+        state = passable_tile(dtype, 8)
+        if barrier:
+            state.friction[4, 5] = state.unreached
+        host = HostTile(state)
+        host.seed(np.array([30, 0, 30]), np.array([40, 0, 40]), np.array([2, 5, 1]))
+        found = host.exchange([None] * 8, [None] * 8, math.inf)
+        expected = inner_of(state.dist, 1).copy()
+        expected[expected == state.unreached] = -1
+        result = host.read_out(np.dtype(dtype), -1)
+        assert np.shares_memory(result.values, state.dist)
+        assert_array_equal(result.values, expected)
+        reached = math.prod(SHAPE) - barrier
+        assert (found.reached, result[1:]) == (reached, (reached, 0, int(barrier)))
+
+
+def test_a_source_on_a_barrier_is_counted_as_both() -> None:
+    state = passable_tile("float64", 8)
+    state.friction[4, 5] = np.nan
+    host = HostTile(state)
+    host.seed(np.array([3, 9]), np.array([4, 9]))
+    host.exchange([None] * 8, [None] * 8, math.inf)
+    cells = math.prod(SHAPE)
+    assert host.read_out(np.dtype("float64"), np.nan)[1:] == (cells, 0, 1)

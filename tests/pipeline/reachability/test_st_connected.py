@@ -322,12 +322,12 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
     pairs: int, tmp_path: Path, gate: Gate
 ) -> None:
     store = tmp_path / "plain.zarr"
-    og.ingest(np.ones((200, 200), np.uint8), store, tile=8)
-    ends = [(5, 5)] * pairs, [(190, 190)] * pairs
+    og.ingest(np.ones((80, 80), np.uint8), store, tile=8)
+    ends = [(5, 5)] * pairs, [(70, 70)] * pairs
     run = og.st_connected(store, *ends, wait=False)
     assert isinstance(run, og.Run)
     reach: Any = run.result()
-    assert reach.hops.tolist() == [185] * pairs
+    assert reach.hops.tolist() == [65] * pairs
     assert run.status == "finished"
     assert str(run.progress()) == f"{pairs} of {pairs} tasks"
     assert run.statistics()["tiles_searched"] == reach.tiles.sum()

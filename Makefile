@@ -5,6 +5,7 @@ PYTHON ?= python3
 PYTEST ?=
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+IMPORTED := .venv/.imported
 
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 # To import what a run needs takes 14 seconds of a processor without bytecode, and 5 with it; tests
@@ -31,10 +32,11 @@ lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 types: $(INSTALLED) ## mypy --strict on the installed wheel
 	.ci/types $(BIN)/python
 
-# Whole files to each process: their fixtures are made once. Three processes for two cores: tests of
-# clusters wait much. In order: the last files are short, so all processes end at about one time.
-pytest: $(INSTALLED) ## the tests, among them those of docs, kernels and the wheel
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
+# Whole files to each process: their fixtures are made once. Four processes for two cores: tests of
+# clusters wait much, and so do those of a kernel that another process compiles. In order: the last
+# files are short, so all processes end at about one time.
+pytest: $(IMPORTED) ## the tests, among them those of docs, kernels and the wheel
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(LONG) $(PYTEST)
 
 docs: $(INSTALLED) ## run every code block and docstring example
 	$(BIN)/python -m pytest tests/test_docs.py $(PYTEST)
@@ -88,8 +90,14 @@ format: $(INSTALLED) ## let ruff mend what it can
 clean: ## remove everything that make made
 	rm -rf docs/gallery docs/generated docs/pictures .venv .numba_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
 
-# The stamp is written last, so an installation cut short is begun again.
+# The stamp is written last, so an installation cut short is begun again. The pip that comes with an
+# older Python takes twice the time to find what fits together; where there is no newer one, it does.
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
+	-$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
 	touch $@
+
+# Bytecode of all that the tests import, and of them: made by one process, not by each of pytest's.
+$(IMPORTED): $(INSTALLED)
+	-$(BIN)/python -m pytest --collect-only --quiet > $@

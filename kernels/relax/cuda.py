@@ -49,8 +49,7 @@ SHARE = 0.5  # of the memory that is free when a run begins
 
 
 # control words of relax.cu
-_COUNT, _LEAST, _PENDING, _VISITS, _FOUND, _SIDES, _ROUNDS, _BOUND = 0, 3, 9, 10, 14, 15, 16, 20
-_WORDS = 21
+_COUNT, _LEAST, _PENDING, _VISITS, _SIDES, _ROUNDS, _BOUND, _WORDS = 0, 3, 9, 10, 13, 14, 18, 19
 
 
 class DeviceTile:
@@ -89,6 +88,7 @@ class DeviceTile:
         costs = (raster if raster.size else self._dist for raster in (friction, elevation))
         self._costs = *costs, lengths, device.upload(coefficients)
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
+        self._rest = device.array_module.empty(3 * state.keys.size, np.int32)
         self._control = device.array_module.empty(_WORDS, np.uint64)
         self._launch_batch: Callable[[], None] | None = None
         self.reached = self._count_reached()
@@ -110,7 +110,7 @@ class DeviceTile:
         """Bytes in the device's memory."""
         state = self._given
         rasters = state.dist.nbytes + state.friction.nbytes + state.elevation.nbytes
-        return int(rasters + state.keys.size * (state.keys.itemsize + 13))
+        return int(rasters + state.keys.size * (state.keys.itemsize + 25))
 
     def seed(self, rows: Array, columns: Array, values: Array | float = 0.0) -> None:
         """Lower cells to given values, as `orograph.kernels.relax.tile.seed`."""
@@ -168,7 +168,19 @@ class DeviceTile:
         )
 
     def relax(self, bound: float = math.inf) -> RelaxStats:
-        """As `orograph.kernels.relax.tile.relax`, but the state is not changed."""
+        """As `orograph.kernels.relax.tile.relax`, but the state is not changed.
+
+        Cells lowered are counted once: on a GPU a cell may be lowered many times in a call.
+        """
+        xp, known = self._device.array_module, self.reached
+        before = xp.array(self._dist)
+        pending, visits, sets, rows, sides = self.run_rounds(bound)
+        self.reached = self._count_reached()
+        settled = int(xp.count_nonzero(self._dist < before))
+        return RelaxStats(pending, visits, sets, rows, settled, self.reached - known, sides)
+
+    def run_rounds(self, bound: float = math.inf) -> tuple[float, int, int, int, int]:
+        """Relax up to a bound; what `relax` returns except for the numbers of cells."""
         state, device = self._given, self._device
         rules = state.rules
         limit = max(limit_of(bound, state), state.dist.dtype.type(0))
@@ -193,10 +205,9 @@ class DeviceTile:
             if waiting == 0 or least >= limit:
                 break
         self.rounds = int(words[_ROUNDS])
-        self.reached += int(words[_FOUND])
-        tally = [int(n) for n in words[_VISITS : _SIDES + 1]]
+        visits, sets, rows, sides = (int(n) for n in words[_VISITS : _SIDES + 1])
         pending = math.inf if least >= rules.unreached else float(least)
-        return RelaxStats(pending, *tally)
+        return pending, visits, sets, rows, sides
 
     def _launch_rounds(self, batches: int) -> None:
         """Launch some batches of rounds; at first fewer rounds, one by one."""
@@ -216,21 +227,11 @@ class DeviceTile:
                 "relax_blocks",
                 cuda.blocks_for(min(MOST_WARPS[itemsize], self._given.keys.size), warps),
                 (LANES, warps),
-                (self._keys, self._fresh, self._lists, self._control),
+                (self._keys, self._fresh, self._rest, self._lists, self._control),
                 (self._value(rules.limit), *self._ints(rules.reverse, TARGET, number % 3)),
                 block=True,
                 shared=warps * warp_bytes(rules),
             )
-
-    def improve(self, bound: float = math.inf) -> tuple[RelaxStats, int]:
-        """As `relax`, and how many cells hold less than before.
-
-        On a GPU a cell may be lowered many times in a call: there is time for it.
-        """
-        xp = self._device.array_module
-        before = xp.array(self._dist)
-        stats = self.relax(bound)
-        return stats, int(xp.count_nonzero(self._dist < before))
 
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
         """Set the halo, relax up to a bound, and return what is new on the border."""
@@ -238,7 +239,7 @@ class DeviceTile:
         sides, changed = set_halo(self.halo, halo, rules.reach, rules.unreached)
         if changed:
             self.wake(sides, self.halo)
-        stats, improved = self.improve(next_above(bound, self._dist.dtype))
+        stats = self.relax(next_above(bound, self._dist.dtype))
         own = facing(inner_of(self._dist, rules.reach), rules.reach)
         known = last_sent(sent, own, rules.unreached)
         strips, outward = self.probe_border(known[:4])
@@ -246,7 +247,7 @@ class DeviceTile:
         ends = np.s_[: rules.reach], np.s_[-rules.reach :]
         corners = [strips[y][:, end] for y in (0, 1) for end in ends]
         border = improved_parts(strips + corners, known)
-        return Exchange(stats.pending, outward.tolist(), border, improved, self.reached)
+        return Exchange(stats.pending, outward.tolist(), border, stats.settled, self.reached)
 
     def probe_border(self, sent: list[Array]) -> tuple[list[Array], npt.NDArray[np.float64]]:
         """The tile's border, and by which value what is new on it may improve each neighbour.

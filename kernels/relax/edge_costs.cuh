@@ -14,7 +14,8 @@ typedef long long int64;
 #ifndef INTEGER
 #define INTEGER 0
 #endif
-// 0 friction, 1 absolute_difference, 2 tobler, 3 walk
+// 0 friction, 1 absolute_difference, 2 tobler, 3 walk; 4 counts steps that attain known distances,
+// marked in the raster of friction as tight_steps of shortest_path_tree/tree.cu does (int64)
 #ifndef MODEL
 #define MODEL 0
 #endif
@@ -41,7 +42,7 @@ typedef long long int64;
 
 constexpr int REACH = STEPS == 7 ? 2 : 1;
 constexpr bool HAS_FRICTION = FRICTION && MODEL != 1;
-constexpr bool HAS_ELEVATION = MODEL != 0;
+constexpr bool HAS_ELEVATION = MODEL != 0 && MODEL != 4;
 constexpr int KINDS = 5;  // of lengths: east-west, north-south, diagonal, two rows, two columns
 
 __device__ __forceinline__ VALUE unreached() {
@@ -68,6 +69,12 @@ __device__ __forceinline__ constexpr int move_dy(int m) {
 }
 __device__ __forceinline__ constexpr int move_dx(int m) {
   return m == 0 ? 1 : m == 1 ? -1 : m % 2 ? step_dx((m - 2) / 2) : -step_dx((m - 2) / 2);
+}
+
+// Esri's code of a direction, less one: clockwise from the east, knight's moves from 8 on.
+__device__ __forceinline__ constexpr int code_of(int dy, int dx) {
+  return dy * dy + dx * dx == 5 ? (dy > 0 ? 9 - dx + (dx > 0) : 14 + dx - (dx > 0))
+                                : (dy == 0 ? 2 - 2 * dx : dy > 0 ? 2 - dx : 6 + dx);
 }
 
 // Padded rasters and what their rows are long; ``lengths`` is (KINDS, rows), halved or quartered
@@ -151,6 +158,8 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
   const bool far = rows + columns == 3;
   const int kind = dy == 0 ? 0 : dx == 0 ? 1 : far ? (rows == 2 ? 3 : 4) : 2;
   const int u = y * s.stride + x, v = u + dy * s.stride + dx;
+  // of the cell where it ends: from where steps arrive that attain its distance
+  if (MODEL == 4) return int64(s.friction[v]) >> code_of(-dy, -dx) & 1 ? VALUE(1) : barrier();
   // the two cells that a knight's move passes between
   const int m = !far ? u : rows == 2 ? u + dy / 2 * s.stride : u + dx / 2;
   const int n = !far ? v : rows == 2 ? m + dx : v - dx / 2;

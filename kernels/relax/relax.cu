@@ -17,8 +17,8 @@
 //
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
 // a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); lists three
-// times as many block numbers; control 21 words, see below. Cells are counted in 32 bits: a tile
-// has fewer than 2**29.
+// times as many block numbers; rest three words a block; control 19 words, see below. Cells are counted in 32 bits: a tile,
+// with its halo, has fewer than 2**31.
 //
 // Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
 // warp takes the key (an atomic exchange), passes a fence, and reads the cells and the halo; a warp
@@ -27,7 +27,7 @@
 // comes after, the key is still there in the next round, and the block on its list: whoever finds
 // no key when it lowers one appends the block, and a block that is put off keeps its key and is
 // appended by its own warp; so it is appended once. A block that is left unfinished gets back the
-// key it had and is marked as fresh: all of it is swept then. The halo may be older than what it
+// key it had, and the rows and columns that it has yet to sweep are kept. The halo may be older than what it
 // mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past the L1 cache,
 // which does not see other warps' writes.
 //
@@ -44,17 +44,18 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DUNIFORM=0
 // variant: -DVALUE=float -DMODEL=3 -DFRICTION=0
+// variant: -DVALUE=int64 -DINTEGER=1 -DMODEL=4 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
 // Rows swept after which a visit ends, and the block goes back to the list with its key: else all
 // others would wait for the few blocks that take long.
 #ifndef ROWS_A_VISIT
-#define ROWS_A_VISIT 224
+#define ROWS_A_VISIT 160
 #endif
 
 // Rows swept without a look at what came of it.
 #ifndef GROUP
-#define GROUP (MODEL < 2 ? 4 : 1)
+#define GROUP (MODEL < 2 || MODEL == 4 ? 8 : 1)
 #endif
 // Warps of a block of threads, and how many are to have registers on a multiprocessor.
 #ifndef WARPS
@@ -67,7 +68,7 @@
 typedef unsigned long long Word;
 
 constexpr int LANES = 32;
-constexpr bool AHEAD = MODEL < 2;        // costs are cheap enough to be computed on suspicion
+constexpr bool AHEAD = MODEL < 2 || MODEL == 4;  // costs are cheap enough to be computed on suspicion
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
 constexpr int PLANE = SPAN * STRIDE;
@@ -83,14 +84,12 @@ enum {
   GREATEST = 6,  // bits of the greatest key on it
   PENDING = 9,   // bits of the least key when nothing was left below the bound
   VISITS = 10,   // the tally, as in RelaxStats: blocks visited, sets of sweeps, rows swept,
-  SETS = 11,     // cells lowered, those of them that had been unreached, and the sides of the tile
-  ROWS = 12,     // whose cells changed
-  SETTLED = 13,
-  FOUND = 14,
-  SIDES = 15,
-  ROUNDS = 16,
-  TAKEN = 17,    // how much of the list has been looked at, if it is long; three, as above
-  BOUND = 20,    // bits of the bound; here, so that rounds can be launched again with another
+  SETS = 11,     // and the sides of the tile whose cells may have changed
+  ROWS = 12,
+  SIDES = 13,
+  ROUNDS = 14,
+  TAKEN = 15,    // how much of the list has been looked at, if it is long; three, as above
+  BOUND = 18,    // bits of the bound; here, so that rounds can be launched again with another
 };
 
 // Values as unsigned integers in the same order: none is negative.
@@ -148,6 +147,10 @@ __device__ __forceinline__ void count_key(
 }
 
 __device__ __forceinline__ VALUE least_of_lanes(VALUE value) {
+#if __CUDA_ARCH__ >= 800
+  if (sizeof(VALUE) == 4)
+    return value_of(Bits(__reduce_min_sync(ALL, unsigned(bits_of(value)))));
+#endif
   for (int apart = LANES / 2; apart; apart /= 2) {
     const VALUE other = __shfl_xor_sync(ALL, value, apart);
     if (other < value) value = other;
@@ -270,6 +273,7 @@ __device__ __forceinline__ Marks sweep(
     for (int k = 0; k < STEPS; ++k)
       sources[k] = dist[Row::at(row + Row::along(k), lane + Row::across(k))];
     VALUE before = dist[Row::at(row + Row::along(0), lane)];  // the row behind
+    VALUE old = dist[Row::at(row, lane)];
     if (AHEAD) Row::weigh(s, row, lane, weights);
     unsigned more;
     do {
@@ -277,8 +281,14 @@ __device__ __forceinline__ Marks sweep(
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) {
         const int here = Row::at(row, lane);
-        if (!AHEAD) Row::weigh(s, row, lane, weights);
-        const VALUE old = dist[here];
+        // what the next row needs is on its way, known or not whether there is one: a load after
+        // the store below would wait for the values that are stored
+        VALUE next_weights[STEPS];
+        const VALUE next_old = dist[Row::at(row + ASIDE, lane)];
+        if (AHEAD)
+          Row::weigh(s, row + ASIDE, lane, next_weights);
+        else
+          Row::weigh(s, row, lane, weights);
         VALUE best = old;
 #pragma unroll
         for (int k = 0; k < STEPS; ++k) best = lesser(best, sources[k] + weights[k]);
@@ -286,10 +296,10 @@ __device__ __forceinline__ Marks sweep(
         if (lower) dist[here] = best;
         const VALUE now = lower ? best : old;
         row += ASIDE;
-        // what the next row needs; fetched before it is known whether there is one
-        if (AHEAD) Row::weigh(s, row, lane, weights);
+        old = next_old;
 #pragma unroll
         for (int k = 0; k < STEPS; ++k) {
+          if (AHEAD) weights[k] = next_weights[k];
           const int from = lane + Row::across(k);
           const VALUE value = step_dy(k) == 1 ? now : before;
           sources[k] = step_dx(k) == 0 ? value : __shfl_sync(ALL, value, from & (LANES - 1));
@@ -341,11 +351,14 @@ struct Tile {
   VALUE limit;
 };
 
+// Of a block: no more than its border has changed, or cells of it that were seeded, or rows and
+// columns that a visit has left.
+enum { KNOWN = 0, SEEDED = 1, UNFINISHED = 2 };
+
 struct Visited {
   bool finished;     // or has to be visited again
-  unsigned changed;  // whether cells near a side did: bit 0 north, 1 south, 2 west, 3 east
+  unsigned changed;  // whether cells near a side may have: bit 0 north, 1 south, 2 west, 3 east
   unsigned sets, rows;
-  unsigned settled, found;  // of this lane
 };
 
 // Neighbours: north, south, west, east, north-west, north-east, south-west, south-east.
@@ -384,10 +397,10 @@ __device__ __forceinline__ void take_costs(
 #endif
 }
 
-// Bring a block whose costs are in a warp's shared memory to its fixpoint there, and write back what
-// was lowered.
+// Bring a block whose costs are in a warp's shared memory to its fixpoint there, and write back the
+// rows with what was lowered. rest: the rows to be swept down and up, and the columns to the right.
 __device__ __forceinline__ Visited visit_block(
-    VALUE* dist, const Surface& s, const Tile& tile, int top, int left, bool fresh) {
+    VALUE* dist, const Surface& s, const Tile& tile, int top, int left, int fresh, int* rest) {
   const int lane = threadIdx.x;
   const int stride = tile.width + 2 * REACH;
   const int height = min(tile.block, tile.height - top), width = min(tile.block, tile.width - left);
@@ -400,9 +413,11 @@ __device__ __forceinline__ Visited visit_block(
   const unsigned all_rows = ones(height), all_columns = ones(width);
   unsigned down = 0, up = 0, rightward = 0, leftward = 0;
   unsigned changed_rows = 0, changed_columns = 0;
-  if (fresh) {
+  if (fresh == SEEDED) {
     changed_rows = down = up = all_rows;
     changed_columns = rightward = leftward = all_columns;
+  } else if (fresh == UNFINISHED) {
+    down = rest[0], up = rest[1], rightward = rest[2];
   }
   Visited done = {};
   do {
@@ -423,31 +438,24 @@ __device__ __forceinline__ Visited visit_block(
     changed_columns |= a.lanes | b.lanes | c.rows | d.rows;
   } while ((down | up | rightward) && done.rows < ROWS_A_VISIT);
   done.finished = !(down | up | rightward);
+  if (!done.finished && lane < 3) rest[lane] = lane == 0 ? down : lane == 1 ? up : rightward;
 
-  // what was seeded counts as changed for the neighbours, but is in the raster already
-  unsigned rows = 0;  // lowered, of this lane
+  // nobody else writes to these cells: those of a group that were not lowered get what they had
+  VALUE* cells = tile.dist + place + REACH * stride + lane + REACH;
+  constexpr int AT_ONCE = 8;
 #pragma unroll 1
-  for (int first = 0; first < LANES; first += LANES / 2) {
-    VALUE old[LANES / 2];
-    VALUE* cells = tile.dist + place + (first + REACH) * stride + lane + REACH;
+  for (int first = 0; first < LANES; first += AT_ONCE) {
+    const unsigned some = changed_rows >> first & unsigned(ones(AT_ONCE));
+    if (!some) continue;
+    VALUE values[AT_ONCE];
 #pragma unroll
-    for (int i = 0; i < LANES / 2; ++i)
-      if (changed_rows >> (first + i) & 1 && lane < width) old[i] = latest(cells + i * stride);
+    for (int i = 0; i < AT_ONCE; ++i)
+      values[i] = dist[(first + i + REACH) * STRIDE + lane + REACH];
 #pragma unroll
-    for (int i = 0; i < LANES / 2; ++i) {
-      if (!(changed_rows >> (first + i) & 1) || lane >= width) continue;
-      const VALUE value = dist[(first + i + REACH) * STRIDE + lane + REACH];
-      if (!(value < old[i])) continue;
-      publish(cells + i * stride, value);
-      rows |= 1u << (first + i);
-      done.found += old[i] == unreached();
-    }
+    for (int i = 0; i < AT_ONCE; ++i)
+      if (some >> i & 1 && lane < width) publish(cells + (first + i) * stride, values[i]);
   }
   __syncwarp();
-  done.settled = __popc(rows);
-  const unsigned columns = __ballot_sync(ALL, rows != 0);
-  for (int apart = LANES / 2; apart; apart /= 2) rows |= __shfl_xor_sync(ALL, rows, apart);
-  if (!fresh) changed_rows = rows, changed_columns = columns;
 
   const Word near = ones(REACH);
   done.changed = (changed_rows & near ? 1 : 0) |
@@ -517,8 +525,9 @@ __device__ __forceinline__ int take_next(Word* taken) {
 // Threads: (LANES, warps); shared memory: the planes of a block, and its lengths, for each warp.
 extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARPS) relax_blocks(
     VALUE* dist, const VALUE* friction, const VALUE* elevation, const VALUE* lengths,
-    const double* coefficients, VALUE* keys, unsigned char* fresh, int* lists, Word* control,
-    int height, int width, int block, VALUE limit, int reverse, int target, int round) {
+    const double* coefficients, VALUE* keys, unsigned char* fresh, int* rest_of, int* lists,
+    Word* control, int height, int width, int block, VALUE limit, int reverse, int target,
+    int round) {
   extern __shared__ unsigned char dynamic_shared[];
   const int now = round % 3, next = (round + 1) % 3, after = (round + 2) % 3;
   const int count = int(control[COUNT + now]);
@@ -552,7 +561,6 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
   const int* list = lists + now * down * across;
   int* next_list = lists + next * down * across;
   unsigned visits = 0, sets = 0, rows = 0, sides = 0;
-  unsigned settled = 0, found = 0;  // of this lane
 
   const bool many = count > int(gridDim.x * blockDim.y);
   int i = many ? take_next(control + TAKEN + now) : blockIdx.x * blockDim.y + threadIdx.y;
@@ -582,12 +590,12 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     __threadfence();
     __syncwarp();  // no lane reads cells before the key is taken
     const int h = min(block, height - top), w = min(block, width - left);
-    const Visited done = visit_block(plane, surface, tile, top, left, fresh[here] != 0);
-    if (lane == 0) fresh[here] = !done.finished;
+    const Visited done =
+        visit_block(plane, surface, tile, top, left, fresh[here], rest_of + 3 * here);
+    if (lane == 0) fresh[here] = done.finished ? KNOWN : UNFINISHED;
     __threadfence();
     __syncwarp();
     ++visits, sets += done.sets, rows += done.rows;
-    settled += done.settled, found += done.found;
     if (top < REACH) sides |= done.changed & 1;
     if (top + h > height - REACH) sides |= done.changed & 2;
     if (left < REACH) sides |= done.changed & 4;
@@ -618,16 +626,10 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
     list_lanes(mine, other, next_list, control + COUNT + next);
     __syncwarp();
   }
-  for (int apart = LANES / 2; apart; apart /= 2) {
-    settled += __shfl_xor_sync(ALL, settled, apart);
-    found += __shfl_xor_sync(ALL, found, apart);
-  }
   if (visits && lane == 0) {
     atomicAdd(control + VISITS, Word(visits));
     atomicAdd(control + SETS, Word(sets));
     atomicAdd(control + ROWS, Word(rows));
-    atomicAdd(control + SETTLED, Word(settled));
-    atomicAdd(control + FOUND, Word(found));
     if (sides & ~unsigned(latest(control + SIDES))) atomicOr(control + SIDES, Word(sides));
   }
 }

@@ -6,6 +6,9 @@ that source the one of fewest steps. A step always adds a hop, so the pairs of a
 one it came from differ, and following them back ends at a source, on flat ground of cost zero too,
 where "any neighbour that fits" can go round in circles.
 
+A pair is one number (`PairCode`): the place of its label among those known, and below it the hops.
+A step adds 1, and less is less.
+
 *Method.* `tight_steps` marks the tight edges, each weighed once, a row of cells at a time. Those
 along which the distance grows cannot go in circles: `resolve_labels` gives each cell the least pair
 of the cells before it, once these have theirs. It walks back until it meets cells that have, and so
@@ -13,6 +16,7 @@ keeps to cells that lie together. What is left are steps of no cost, and pairs t
 other tiles or along links: then `spread_labels` has cells whose pairs are new pass them on in the
 order of pairs, from two queues that are in that order: the cells given, sorted, and the cells
 lowered, first in, first out, since a step adds one hop. So a cell is lowered at most once a call.
+Where most steps cost nothing, it is left to carry all of them.
 The least fixpoint is unique: tiles and their order do not change it. Serial. The edge costs are
 those of `orograph.kernels.relax.tile`.
 """
@@ -25,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.border import halo_strips
 from orograph.kernels.relax.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
 from orograph.kernels.relax.models import (
     DIAGONAL,
@@ -35,8 +40,11 @@ from orograph.kernels.relax.models import (
 )
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
+from orograph.tiles.errors import RunError
 
+Integers = npt.NDArray[np.int64]
 NOBODY = np.int64(2**62)
+_NO_LABELS: Integers = np.empty(0, np.int64)
 NO_DIRECTION = 255
 BY_LINK = 17
 AHEAD = 16  # cells of the queue whose surroundings are on their way into the cache
@@ -122,12 +130,6 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
     offset = np.empty(_BY_CODE.size, np.int64)
     for q in range(_BY_CODE.size):
         offset[q] = MOVES[_BY_CODE[q], 0] * width + MOVES[_BY_CODE[q], 1]
-    # the halo's pairs are the neighbours' business
-    for y in range(height):
-        inside = reach <= y < height - reach
-        for x in range(width):
-            if not inside or x < reach or x >= width - reach:
-                steps[y, x] |= np.uint32(RESOLVED)
     improved = 0
     reached = 0
     level = False
@@ -137,7 +139,10 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
         if y >= height - reach:
             y = height - 1 - row
         for x in range(reach, width - reach):
-            stack[0] = y * width + x
+            cell = y * width + x
+            if np.int64(step_of[cell]) & RESOLVED:
+                continue
+            stack[0] = cell
             top = 0
             while top >= 0:
                 cell = stack[top]
@@ -146,9 +151,8 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                     top -= 1
                     continue
                 level |= word & LEVEL != 0
-                label = pair_of[2 * cell]
-                hops = pair_of[2 * cell + 1]
-                lower = False
+                own = pair_of[cell]
+                least = own
                 ways = word & ARRIVING
                 while ways:
                     other = cell + offset[lowest_bit(ways)]
@@ -158,22 +162,16 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                     if not np.int64(step_of[other]) & RESOLVED:
                         break
                     ways &= ways - 1
-                    a = pair_of[2 * other]
-                    b = pair_of[2 * other + 1] + 1
-                    if a < label or (a == label and b < hops):
-                        label = a
-                        hops = b
-                        lower = True
+                    least = min(least, pair_of[other] + 1)
                 if ways:
                     top += 1
                     stack[top] = other
                     continue
                 top -= 1
                 step_of[cell] = np.uint32(word | RESOLVED)
-                reached += label != NOBODY
-                if lower:
-                    pair_of[2 * cell] = label
-                    pair_of[2 * cell + 1] = hops
+                reached += least != NOBODY
+                if least < own:
+                    pair_of[cell] = least
                     improved += 1
                 # and those that wait for it alone
                 while top >= 0:
@@ -184,17 +182,12 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
                         break
                     top -= 1
                     step_of[cell] = np.uint32(word | RESOLVED)
-                    hops += 1
-                    a = pair_of[2 * cell]
-                    b = pair_of[2 * cell + 1]
-                    if label < a or (label == a and hops < b):
-                        pair_of[2 * cell] = label
-                        pair_of[2 * cell + 1] = hops
+                    own = pair_of[cell]
+                    least = min(least + 1, own)
+                    if least < own:
+                        pair_of[cell] = least
                         improved += 1
-                    else:
-                        label = a
-                        hops = b
-                    reached += label != NOBODY
+                    reached += least != NOBODY
     if not level:
         return improved, reached
     for y in range(reach, height - reach):
@@ -205,30 +198,40 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
             while ways:
                 other = cell + offset[lowest_bit(ways)]
                 ways &= ways - 1
-                a = pair_of[2 * other]
-                b = pair_of[2 * other + 1] + 1
-                if a < pair_of[2 * cell] or (a == pair_of[2 * cell] and b < pair_of[2 * cell + 1]):
+                if pair_of[other] + 1 < pair_of[cell]:
                     change_of[other] = True
     return improved, reached
+
+
+@compiled
+def _mostly_level(steps):
+    """Return whether steps of no cost arrive in most cells in which any do, by some rows."""
+    level = 0
+    cells = 0
+    for y in range(8, steps.shape[0], 16):
+        for x in range(steps.shape[1]):
+            cells += steps[y, x] != 0
+            level += (np.int64(steps[y, x]) & LEVEL) != 0
+    return 2 * level > cells
 
 
 @compiled
 def _spread(steps, reach, pairs, cells, queue):
     """Carry pairs along tight edges until nothing changes; the number of cells improved."""
     height, width = steps.shape
-    # single numbers: a view of a pair would be counted as a reference, each time
     step_of = steps.reshape(-1)
     pair_of = pairs.reshape(-1)
     count = 8 if reach == 1 else 16
+    offset = np.empty(count, np.int64)
+    for m in range(count):
+        offset[m] = MOVES[m, 0] * width + MOVES[m, 1]
     given = 0
     head = 0
     tail = 0
     while given < cells.size or head < tail:
         take = head == tail
         if not take and given < cells.size:
-            a, b = 2 * cells[given], 2 * queue[head]
-            take = pair_of[a] < pair_of[b]
-            take |= pair_of[a] == pair_of[b] and pair_of[a + 1] < pair_of[b + 1]
+            take = pair_of[cells[given]] < pair_of[queue[head]]
         if take:
             cell = cells[given]
             given += 1
@@ -240,11 +243,24 @@ def _spread(steps, reach, pairs, cells, queue):
                 next_cell = queue[head + AHEAD]
                 for row in range(-1, 2):
                     prefetch_line(step_of, next_cell + row * width)
-                    prefetch_line(pair_of, 2 * (next_cell + row * width))
+                    prefetch_line(pair_of, next_cell + row * width)
+        pair = pair_of[cell] + 1
+        if not take:
+            # no step arrives in the halo; which cells are lowered, no branch could foretell
+            lower = 0
+            for m in range(count):
+                other = cell + offset[m]
+                on = (np.int64(step_of[other]) >> _BIT[m]) & (pair < pair_of[other])
+                lower |= on << m
+            while lower:
+                other = cell + offset[lowest_bit(lower)]
+                lower &= lower - 1
+                pair_of[other] = pair
+                queue[tail] = other
+                tail += 1
+            continue
         y = cell // width
         x = cell - y * width
-        label = pair_of[2 * cell]
-        hop = pair_of[2 * cell + 1] + 1
         for m in range(count):
             v = y + MOVES[m, 0]
             u = x + MOVES[m, 1]
@@ -253,53 +269,109 @@ def _spread(steps, reach, pairs, cells, queue):
             other = v * width + u
             if not (np.int64(step_of[other]) >> _BIT[m]) & 1:
                 continue
-            own = pair_of[2 * other]
-            if label < own or (label == own and hop < pair_of[2 * other + 1]):
-                pair_of[2 * other] = label
-                pair_of[2 * other + 1] = hop
+            if pair < pair_of[other]:
+                pair_of[other] = pair
                 queue[tail] = other
                 tail += 1
     return tail
 
 
 @compiled
-def _directions(steps, reach, pairs, linked, codes):
+def _directions(steps, reach, pairs, bits, linked, codes):
     """For each reached cell the least code by which it may have been reached; sources 0."""
     height, width = codes.shape
     stride = steps.shape[1]
     step_of = steps.reshape(-1)
     pair_of = pairs.reshape(-1)
+    count = 8 if reach == 1 else 16
+    offset = np.empty(count, np.int64)
+    for q in range(count):
+        offset[q] = MOVES[_BY_CODE[q], 0] * stride + MOVES[_BY_CODE[q], 1]
     for y in range(height):
         for x in range(width):
             cell = (y + reach) * stride + x + reach
-            label = pair_of[2 * cell]
-            before = pair_of[2 * cell + 1] - 1
-            code = 0 if before < 0 else NO_DIRECTION
+            pair = pair_of[cell]
+            first = pair & ((np.int64(1) << bits) - 1) == 0 and pair != NOBODY
+            code = 0 if first else NO_DIRECTION
             ways = np.int64(step_of[cell]) & ARRIVING
-            if before < 0 or label == NOBODY:
+            if first or pair == NOBODY:
                 ways = np.int64(0)
             elif ways and not (linked or ways & (ways - 1)):
                 code = lowest_bit(ways) + 1  # there is no other
                 ways = np.int64(0)
-            while ways:
-                q = lowest_bit(ways)
-                ways &= ways - 1
-                # the cell that the step came from lies where the step back leads to
-                m = _BY_CODE[q]
-                other = cell + MOVES[m, 0] * stride + MOVES[m, 1]
-                if pair_of[2 * other] == label and pair_of[2 * other + 1] == before:
-                    code = q + 1
-                    break
+            if ways:
+                # the cell that a step came from lies where the step back leads to
+                fit = 0
+                for q in range(count):
+                    fit |= np.int64(pair_of[cell + offset[q]] == pair - 1) << q
+                ways &= fit
+                code = lowest_bit(ways) + 1 if ways else code
             codes[y, x] = code
 
 
 @compiled
-def _labels(pairs, reach, nobody, labels):
-    height, width = labels.shape
-    for y in range(height):
-        for x in range(width):
-            label = pairs[y + reach, x + reach, 0]
-            labels[y, x] = nobody if label == NOBODY else label
+def _put_labels(pairs, reach, bits, known, nobody):
+    """Replace pairs by their labels."""
+    height, width = pairs.shape
+    for y in range(reach, height - reach):
+        for x in range(reach, width - reach):
+            pair = pairs[y, x]
+            pairs[y, x] = nobody if pair == NOBODY else known[pair >> bits]
+
+
+class PairCode:
+    """Pairs (label, hops) as single numbers, in the same order: int64, ``NOBODY`` for none.
+
+    The labels of a tile have numbers in their order, and so may need others when there are more of
+    them (`admit`).
+
+    Parameters
+    ----------
+    cells : int
+        Cells of the grid: no path has as many steps.
+    labels : (n,) int64
+        Those that are known from the first, ascending.
+    """
+
+    def __init__(self, cells: int, labels: Integers = _NO_LABELS) -> None:
+        self.bits = (2 * cells).bit_length()  # of hops; no path found on the way has more
+        self.labels = labels
+        self._check()
+
+    def _check(self) -> None:
+        if self.labels.size << self.bits > NOBODY:
+            raise RunError(
+                f"sources: a tile has {self.labels.size} labels, and at most "
+                f"{NOBODY >> self.bits} can be told apart on so large a grid: give smaller tiles"
+            )
+
+    def admit(self, labels: Integers, pairs: Integers) -> None:
+        """Number labels among those known, and change the numbers in ``pairs`` accordingly."""
+        new = np.unique(labels)
+        places = (np.searchsorted(self.labels, new, side) for side in ("left", "right"))
+        new = new[np.equal(*places)]
+        if not new.size:
+            return
+        before = self.labels
+        self.labels = np.union1d(before, new)
+        self._check()
+        more = np.searchsorted(self.labels, before) - np.arange(before.size)
+        if more.any():
+            known = pairs < NOBODY
+            pairs[known] += (more << self.bits)[pairs[known] >> self.bits]
+
+    def pairs(self, labels: Integers, hops: Integers) -> Integers:
+        """Return pairs; the labels are known, or ``NOBODY``."""
+        pairs = (np.searchsorted(self.labels, labels) << self.bits) | hops
+        return np.where(labels < NOBODY, pairs, NOBODY)
+
+    def labels_and_hops(self, pairs: Integers) -> tuple[Integers, Integers]:
+        """Return the labels and hops of pairs, ``NOBODY`` both for none."""
+        known = pairs < NOBODY
+        labels, hops = np.full((2, *pairs.shape), NOBODY)
+        labels[known] = self.labels[pairs[known] >> self.bits]
+        hops[known] = pairs[known] & ((1 << self.bits) - 1)
+        return labels, hops
 
 
 def tight_steps(state: TileState) -> npt.NDArray[np.uint32]:
@@ -314,28 +386,33 @@ def tight_steps(state: TileState) -> npt.NDArray[np.uint32]:
     -------
     (h + 2 r, w + 2 r) uint32
         Bit q: a step arrives from where Esri's code q + 1 leads (see `CODES`); ``LEVEL``: one of
-        them costs nothing, or too little to tell.
+        them costs nothing, or too little to tell. 0 in the halo: that is the neighbours' business.
     """
     steps = np.zeros(state.dist.shape, np.uint32)
     _mark(state.dist, state.friction, state.elevation, state.rules, steps)
+    for part in halo_strips(steps, state.rules.reach):
+        part[...] = 0
     return steps
 
 
 def resolve_labels(
-    state: TileState,
+    dist: npt.NDArray[Any],
     steps: npt.NDArray[np.uint32],
-    pairs: npt.NDArray[np.int64],
+    reach: int,
+    pairs: Integers,
     changed: npt.NDArray[np.bool_],
 ) -> tuple[int, int]:
     """Bring a tile's pairs (label, hops) to their fixpoint along steps that cost something, once.
 
+    Nothing is done where most steps cost nothing: `spread_labels` would do all of it again.
+
     Parameters
     ----------
-    state : TileState
-        As `tight_steps` took it.
+    dist : (h + 2 r, w + 2 r)
+        The distances that `tight_steps` took.
     steps : (h + 2 r, w + 2 r) uint32
         What it returned. Changed in place: another call finds nothing to do.
-    pairs, changed
+    reach, pairs, changed
         As for `spread_labels`, except that cells that have to pass their pairs on along steps of no
         cost are True afterwards.
 
@@ -344,22 +421,25 @@ def resolve_labels(
     int, int
         How many cells were improved, and how many have a label.
     """
-    reach = state.rules.reach
+    if _mostly_level(steps):
+        return 0, int(np.count_nonzero(pairs[reach:-reach, reach:-reach] < NOBODY))
     cells = np.flatnonzero(changed)
     changed.reshape(-1)[cells] = False
     start = reach
     if cells.size:
-        nearest = cells[state.dist.reshape(-1)[cells].argmin()]
+        nearest = cells[dist.reshape(-1)[cells].argmin()]
         start = min(max(int(nearest) // changed.shape[1], reach), changed.shape[0] - reach - 1)
+    for part in halo_strips(steps, reach):
+        part |= np.uint32(RESOLVED)  # its pairs are the neighbours' business
     stack = np.empty(changed.size, np.int64)
-    improved, reached = _resolve(state.dist, reach, steps, pairs, changed, start, stack)
+    improved, reached = _resolve(dist, reach, steps, pairs, changed, start, stack)
     return int(improved), int(reached)
 
 
 def spread_labels(
     steps: npt.NDArray[np.uint32],
     reach: int,
-    pairs: npt.NDArray[np.int64],
+    pairs: Integers,
     changed: npt.NDArray[np.bool_],
 ) -> int:
     """Bring a tile's pairs (label, hops) to their fixpoint.
@@ -370,8 +450,8 @@ def spread_labels(
         As `tight_steps` returns them.
     reach : int
         r.
-    pairs : (h + 2 r, w + 2 r, 2) int64
-        Labels and hops known so far; ``NOBODY`` where there is none. Changed in place.
+    pairs : (h + 2 r, w + 2 r) int64
+        The pairs known so far (`PairCode`); ``NOBODY`` where there is none. Changed in place.
     changed : (h + 2 r, w + 2 r) bool
         Cells (of the halo too) whose pairs are new; all False afterwards.
 
@@ -382,21 +462,22 @@ def spread_labels(
     """
     cells = np.flatnonzero(changed)
     changed.reshape(-1)[cells] = False
-    labels, hops = pairs.reshape(-1, 2)[cells].T
-    cells = cells[np.lexsort((hops, labels))]
+    cells = cells[np.argsort(pairs.reshape(-1)[cells], kind="stable")]
     queue = np.empty(changed.size, np.int64)
     return int(_spread(steps, reach, pairs, cells, queue))
 
 
 def back_directions(
-    steps: npt.NDArray[np.uint32], reach: int, pairs: npt.NDArray[np.int64], linked: bool
+    steps: npt.NDArray[np.uint32], reach: int, pairs: Integers, code: PairCode, linked: bool
 ) -> npt.NDArray[np.uint8]:
-    """The direction of the first step back to the source, for a tile at rest.
+    """Return the direction of the first step back to the source, for a tile that has converged.
 
     Parameters
     ----------
     steps, reach, pairs
         As `spread_labels` leaves them.
+    code : PairCode
+        That of the pairs.
     linked : bool
         Whether a pair may have come along a link, by no step.
 
@@ -408,15 +489,17 @@ def back_directions(
         has reached.
     """
     codes = np.empty(tuple(n - 2 * reach for n in steps.shape), np.uint8)
-    _directions(steps, reach, pairs, linked, codes)
+    _directions(steps, reach, pairs, code.bits, linked, codes)
     return codes
 
 
-def labels_of(pairs: npt.NDArray[np.int64], reach: int, nobody: int) -> npt.NDArray[np.int64]:
-    """Return the labels (h, w) of a tile at rest, ``nobody`` where nothing has reached."""
-    labels = np.empty(tuple(n - 2 * reach for n in pairs.shape[:2]), np.int64)
-    _labels(pairs, reach, nobody, labels)
-    return labels
+def labels_of(pairs: Integers, reach: int, code: PairCode, nobody: int) -> Integers:
+    """Return the labels (h, w) of a converged tile, ``nobody`` where nothing has reached.
+
+    They take the place of the pairs: new memory takes longer than what is put there.
+    """
+    _put_labels(pairs, reach, code.bits, code.labels, nobody)
+    return pairs[reach:-reach, reach:-reach]
 
 
 __all__: list[Any] = [
@@ -424,6 +507,7 @@ __all__: list[Any] = [
     "CODES",
     "NOBODY",
     "NO_DIRECTION",
+    "PairCode",
     "back_directions",
     "labels_of",
     "resolve_labels",

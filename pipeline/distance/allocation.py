@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from orograph.kernels.relax.shortest_path_tree import (
     BY_LINK,
     NO_DIRECTION,
     NOBODY,
+    PairCode,
     back_directions,
     labels_of,
     resolve_labels,
@@ -71,26 +73,19 @@ class State:
     """A tile with its final distances, and the pairs (label, hops) known so far."""
 
     place: Place
-    tile: TileState
+    dist: Array
     pairs: npt.NDArray[np.int64]
+    code: PairCode
     changed: npt.NDArray[np.bool_]
     steps: npt.NDArray[np.uint32]
     """The steps that attain the distances."""
+    reach: int
+    """How wide the halo of all of them is."""
     resolved: bool = False
     """Whether labels have been carried along them once."""
     reached: int = -1
     """How many cells have a label; -1 before they are counted."""
     links: LinkSteps | None = None
-
-    @property
-    def labels(self) -> npt.NDArray[np.int64]:
-        """The first of each pair."""
-        return self.pairs[..., 0]
-
-    @property
-    def hops(self) -> npt.NDArray[np.int64]:
-        """The second of each pair."""
-        return self.pairs[..., 1]
 
 
 @dataclass(frozen=True)
@@ -149,18 +144,25 @@ class AllocationProblem:
             np.fmin(known, cost, out=known)  # NaN where there is none
         else:
             np.copyto(known, cost, where=cost >= 0)
-        pairs = np.full((*tile.dist.shape, 2), NOBODY)
-        changed = np.zeros(tile.dist.shape, np.bool_)
         rows, columns, values, own = self._sources_in(window, frame, surface)
         attained = tile.dist[rows + reach, columns + reach] == values
-        rows, columns, own = rows[attained] + reach, columns[attained] + reach, own[attained]
-        np.minimum.at(pairs[..., 0], (rows, columns), own)
-        pairs[rows, columns, 1] = 0
-        changed[rows, columns] = True
-        state = State(place, tile, pairs, changed, tight_steps(tile))
+        at, own = (rows[attained] + reach, columns[attained] + reach), own[attained]
+        steps, pairs = tight_steps(tile), _in_place_of_costs(tile)
+        code = PairCode(self.distance.cells, self._labels)
+        code.admit(own, pairs)
+        np.minimum.at(pairs, at, code.pairs(own, np.zeros_like(own)))
+        changed = np.zeros(tile.dist.shape, np.bool_)
+        changed[at] = True
+        state = State(place, tile.dist, pairs, code, changed, steps, reach)
         if self.links is not None:
             state.links = LinkSteps(TileLinks(self.links, window), state, self.distance.link_blank)
         return state
+
+    @cached_property
+    def _labels(self) -> npt.NDArray[np.int64]:
+        """The labels of all sources, where they are known before tiles are read."""
+        sources = self.distance.sources
+        return np.empty(0, np.int64) if sources is None else np.unique(sources.labels)
 
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Array]
@@ -186,41 +188,39 @@ class AllocationProblem:
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
-        tile, reach = state.tile, self.halo_width
-        _take_in(state, halo, reach)
-        if bound < 0:
-            dist = tile.dist[state.changed]
-            pending = float(dist.min()) if dist.size else math.inf
-            return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
+        """Take in what has arrived, carry labels to their fixpoint, and return what is new.
+
+        A bound below zero leaves labels where they are, to be carried by a later visit.
+        """
+        _take_in(state, halo)
         if state.links is not None and links is not None:
             state.links.take(links)
-        settled = self._spread(state)
-        while state.links is not None and state.links.spread():
-            settled += self._spread(state)
-        labels, hops = inner_of(state.labels, reach), inner_of(state.hops, reach)
+        settled = 0
+        if bound >= 0:
+            settled = self._spread(state)
+            while state.links is not None and state.links.spread():
+                settled += self._spread(state)
+        pending = state.dist[state.changed]
+        pairs, cost = (inner_of(part, state.reach) for part in (state.pairs, state.dist))
         border: Border = []
         outward = []
-        for k, (own, steps, dist) in enumerate(
-            zip(
-                facing(labels, reach),
-                facing(hops, reach),
-                facing(inner_of(tile.dist, reach), reach),
-                strict=True,
-            )
-        ):
-            new = own < NOBODY
+        parts = zip(*(facing(part, state.reach) for part in (pairs, cost)), strict=True)
+        for k, (own, dist) in enumerate(parts):
+            labels, hops = state.code.labels_and_hops(own)
+            known: Any = NOBODY if sent[k] is None else sent[k]
+            new = labels < NOBODY
             if sent[k] is not None:
-                new = (own < sent[k][0]) | ((own == sent[k][0]) & (steps < sent[k][1]))
+                new = (labels < known[0]) | ((labels == known[0]) & (hops < known[1]))
             key = float(dist[new].min()) if new.any() else math.inf
-            border.append(np.stack([own, steps]) if new.any() else None)
+            border.append(np.where(new, (labels, hops), known) if new.any() else None)
             outward.append(key)
         news = None
         if state.links is not None and links is not None:
             news = state.links.news(links.sent)
-        if state.reached < 0:
-            state.reached = int(np.count_nonzero(labels < NOBODY))
-        return Visit(math.inf, outward, border, settled, state.reached, links=news)
+        if state.reached < 0 or state.links is not None:
+            state.reached = int(np.count_nonzero(pairs < NOBODY))
+        least = float(pending.min()) if pending.size else math.inf
+        return Visit(least, outward, border, settled, state.reached, links=news)
 
     def _spread(self, state: State) -> int:
         """Carry labels to their fixpoint within the tile; return how many cells were improved."""
@@ -228,45 +228,42 @@ class AllocationProblem:
         if not state.resolved:
             state.resolved = True
             settled, state.reached = resolve_labels(
-                state.tile, state.steps, state.pairs, state.changed
+                state.dist, state.steps, state.reach, state.pairs, state.changed
             )
-        spread = spread_labels(state.steps, self.halo_width, state.pairs, state.changed)
-        if spread or state.links is not None:
+        spread = spread_labels(state.steps, state.reach, state.pairs, state.changed)
+        if spread:
             state.reached = -1
         return settled + spread
 
     def pack(self, state: State) -> Any:
         """Labels and hops; distances are read again."""
-        return state.pairs, state.changed
+        return state.pairs, state.code.labels, state.changed
 
     def unpack(self, state: State, packed: Any) -> None:
         """Put labels and hops back."""
-        state.pairs[:], state.changed[:] = packed
+        state.pairs[:], state.code.labels, changed = packed
+        state.changed |= changed
 
     def size(self, state: State) -> int:
         """Bytes of a state."""
-        arrays = state.tile.dist, state.pairs, state.changed, state.steps
-        return (
-            sum(array.nbytes for array in arrays)
-            + state.tile.friction.nbytes
-            + state.tile.elevation.nbytes
-        )
+        arrays = state.dist, state.pairs, state.changed, state.steps
+        return sum(array.nbytes for array in arrays)
 
     def memory(self) -> int | None:
         """Return the default memory of tile states."""
         return None
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the outputs of a converged tile."""
+        """Return the outputs of a converged tile; its state is used up."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
             linked = state.links is not None
-            codes = back_directions(state.steps, self.halo_width, state.pairs, linked)
+            codes = back_directions(state.steps, state.reach, state.pairs, state.code, linked)
             outputs[BACK_DIRECTION.name] = codes
             if state.links is not None:
                 outputs[BACK_LINK.name] = state.links.mark(codes)
         if ALLOCATION.name in self.wanted:
-            outputs[ALLOCATION.name] = labels_of(state.pairs, self.halo_width, NO_SOURCE)
+            outputs[ALLOCATION.name] = labels_of(state.pairs, state.reach, state.code, NO_SOURCE)
         return outputs, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
@@ -281,55 +278,50 @@ class LinkSteps:
         self._state, self._links = state, links
         tail, head = links.inside
         nothing = blank[0]
-        cost = self._at(state.tile.dist, tail)
+        cost = self._at(state.dist, tail)
         cost[cost < nothing] += links.inside_cost[cost < nothing]
-        on = (cost < nothing) & (cost == self._at(state.tile.dist, head))
+        on = (cost < nothing) & (cost == self._at(state.dist, head))
         self._tail, self._head, self._edge = tail[on], head[on], links.inside_edge[on]
         nobody = np.full(len(links.arriving), NOBODY)
         self._arrived = nobody, nobody
 
     def _at(self, values: Array, cells: Array) -> Array:
         """Return the values of cells, counted without the halo."""
-        reach = self._state.tile.rules.reach
-        there: Array = values[tuple(cells.T + reach)]
+        there: Array = values[tuple(cells.T + self._state.reach)]
         return there
 
     def take(self, known: LinkBorder) -> None:
         """Take in the pairs that arrive along links which attain the distance of their head."""
-        cost, labels, hops = known.arriving
-        off = cost != self._at(self._state.tile.dist, self._links.arriving)
+        state, (cost, labels, hops) = self._state, known.arriving
+        off = cost != self._at(state.dist, self._links.arriving)
         self._arrived = np.where(off, NOBODY, labels), np.where(off, NOBODY, hops)
-        self._lower(self._links.arriving, *self._arrived)
+        _admit(state, self._arrived[0])
+        self._lower(self._links.arriving, state.code.pairs(*self._arrived))
 
     def spread(self) -> bool:
         """Carry pairs along the links within the tile; return whether any cell was improved."""
         improved = False
-        while self._lower(self._head, *self._pairs(self._tail)):
+        while self._lower(self._head, self._at(self._state.pairs, self._tail)):
             improved = True
         return improved
 
-    def _pairs(self, cells: Array) -> tuple[Array, Array]:
-        return self._at(self._state.labels, cells), self._at(self._state.hops, cells)
-
-    def _lower(self, cells: Array, labels: Array, hops: Array) -> bool:
+    def _lower(self, cells: Array, before: Array) -> bool:
         """Give cells the pairs of those a step before them, where these are less."""
-        own, steps = self._pairs(cells)
-        new = np.flatnonzero((labels < own) | ((labels == own) & (hops + 1 < steps)))
-        new = new[np.lexsort((hops[new], labels[new]))[::-1]]  # the least is written last
         state = self._state
-        where = tuple(cells[new].T + state.tile.rules.reach)
-        state.labels[where], state.hops[where] = labels[new], hops[new] + 1
+        new = np.flatnonzero(before + 1 < self._at(state.pairs, cells))
+        where = tuple(cells[new].T + state.reach)
+        np.minimum.at(state.pairs, where, before[new] + 1)
         state.changed[where] = True
         return bool(new.size)
 
     def news(self, sent: list[Array]) -> LinkNews | None:
         """Return the distances and pairs that leave along links, if any is new."""
-        links, dist = self._links, self._state.tile.dist
-        labels, hops = self._pairs(links.leaving)
+        state, links = self._state, self._links
+        labels, hops = state.code.labels_and_hops(self._at(state.pairs, links.leaving))
         new = (labels < sent[1]) | ((labels == sent[1]) & (hops < sent[2]))
         if not new.any():
             return None
-        cost = self._at(dist, links.leaving)
+        cost = self._at(state.dist, links.leaving)
         cost[new] += links.leaving_cost[new]
         values = [np.where(new, a, b) for a, b in zip((cost, labels, hops), sent, strict=True)]
         return LinkNews(values, np.where(new, cost, np.inf).astype(np.float64))
@@ -340,15 +332,13 @@ class LinkSteps:
         Of several the edge of the least number.
         """
         back = np.full(codes.shape, NO_LINK)
-        labels, hops = (
-            np.concatenate(both)
-            for both in zip(self._pairs(self._tail), self._arrived, strict=True)
-        )
+        state = self._state
+        arrived = state.code.pairs(*self._arrived)
+        before = np.concatenate([self._at(state.pairs, self._tail), arrived])
         heads = np.concatenate([self._head, self._links.arriving])
         edges = np.concatenate([self._edge, self._links.arriving_edge])
-        own, steps = self._pairs(heads)
-        fits = (codes[tuple(heads.T)] == NO_DIRECTION) & (own < NOBODY)
-        fits &= (labels == own) & (hops + 1 == steps)
+        own = self._at(state.pairs, heads)
+        fits = (codes[tuple(heads.T)] == NO_DIRECTION) & (own < NOBODY) & (before + 1 == own)
         order = np.flatnonzero(fits)
         order = order[np.argsort(edges[order])[::-1]]
         where = tuple(heads[order].T)
@@ -373,20 +363,38 @@ def source_labels(
     return labels
 
 
-def _take_in(state: State, halo: Border, reach: int) -> None:
+def _in_place_of_costs(tile: TileState) -> npt.NDArray[np.int64]:
+    """Return pairs of nobody, in the memory of a tile's costs if they fit there.
+
+    Nobody needs these any more, and new memory takes longer than all that is done in it.
+    """
+    costs = tile.friction if tile.friction.size else tile.elevation
+    pairs = costs.view(np.int64) if costs.itemsize == 8 else np.empty(costs.shape, np.int64)
+    pairs.fill(NOBODY)
+    return pairs
+
+
+def _admit(state: State, labels: Array) -> None:
+    """Number labels that arrive in a tile."""
+    state.code.admit(labels[labels < NOBODY], state.pairs)
+
+
+def _take_in(state: State, halo: Border) -> None:
     """Take lesser pairs from the neighbours into the halo, and mark them as changed."""
-    height, width = (n - 2 * reach for n in state.labels.shape)
+    reach = state.reach
+    height, width = (n - 2 * reach for n in state.pairs.shape)
     starts = {-1: 0, 0: reach, 1: reach + height}, {-1: 0, 0: reach, 1: reach + width}
+    arrived = [part[0].ravel() for part in halo if part is not None]
+    _admit(state, np.concatenate([[NOBODY], *arrived]))
     for k, (dy, dx) in enumerate(NEIGHBOURS):
         if halo[k] is None:
             continue
-        labels, hops = halo[k]
-        y = starts[0][dy] + (reach - labels.shape[0] if dy < 0 else 0)
-        x = starts[1][dx] + (reach - labels.shape[1] if dx < 0 else 0)
-        place = slice(y, y + labels.shape[0]), slice(x, x + labels.shape[1])
-        own, steps = state.labels[place], state.hops[place]
-        new = (labels < own) | ((labels == own) & (hops < steps))
-        own[new], steps[new] = labels[new], hops[new]
+        pairs = state.code.pairs(*halo[k])
+        y = starts[0][dy] + (reach - pairs.shape[0] if dy < 0 else 0)
+        x = starts[1][dx] + (reach - pairs.shape[1] if dx < 0 else 0)
+        place = slice(y, y + pairs.shape[0]), slice(x, x + pairs.shape[1])
+        new = pairs < state.pairs[place]
+        state.pairs[place][new] = pairs[new]
         state.changed[place] |= new
 
 
@@ -398,6 +406,8 @@ class DistanceAndAllocation:
     allocation: AllocationProblem
     backend: str = "numba"
     """What computes the distances."""
+    on_gpu: AllocationProblem | None = None
+    """The allocation as a GPU computes it, if one can."""
 
     name = "cost-distance"
 
@@ -429,7 +439,10 @@ class DistanceThenAllocation:
         distance = replace(problem.distance, backend=problem.backend)
         self.distances = Frontier(distance, rasters, context)
         self._problem = problem
-        self._second = context.part("allocation")
+        on_gpu = problem.on_gpu if problem.backend == "cuda" else None
+        self._follows = on_gpu or problem.allocation
+        # a run that goes on elsewhere cannot read the states of another backend
+        self._second = context.part("allocation" if on_gpu is None else "allocation-cuda")
         self._rasters = rasters
         self._allocation: Frontier | None = None
 
@@ -438,9 +451,7 @@ class DistanceThenAllocation:
         """The second run; its last raster is the cost that the first has written."""
         if self._allocation is None:
             cost = _written_cost(self._second.sink, self._problem.distance)
-            self._allocation = Frontier(
-                self._problem.allocation, (*self._rasters, cost), self._second
-            )
+            self._allocation = Frontier(self._follows, (*self._rasters, cost), self._second)
         return self._allocation
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:

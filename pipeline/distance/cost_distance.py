@@ -18,6 +18,7 @@ from orograph.distance.allocation import (
     DistanceThenAllocation,
     source_labels,
 )
+from orograph.distance.allocation_on_gpu import AllocationOnGpu, rank_labels
 from orograph.distance.arguments import (
     DTYPES,
     check_outputs,
@@ -279,11 +280,12 @@ def cost_distance(
     cells, source_raster, targets = parse_sources(
         sources, first, initial_cost, snap, target_values, label=label, all_touched=all_touched
     )
+    labels = None if cells is None else cells.labels
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
-        source_labels(values, rows, columns, whole)
+        labels = source_labels(values, rows, columns, whole)
     per_unit = (4 if connectivity == 16 else 2) if dtype == "int64" and cost == "friction" else 1
     reverse = direction == "to"
     joined = parse_links(links, surface.rasters, np.dtype(dtype), per_unit, reverse, snap)
@@ -335,13 +337,21 @@ def cost_distance(
         )
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
-        both = DistanceAndAllocation(problem, allocation, problem.backend)
-        job = replace(
-            job,
-            make_engine=DistanceThenAllocation,
-            # allocation is the CPUs' work
-            join_tiles=lambda context: join_tiles(replace(context, gpus=0)),
-            problem=both,
-            compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype]),
-        )
+        on_gpu = None
+        if joined is None and problem.backend != "numba":
+            of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
+            ranks = rank_labels(problem.cells, labels, of_labels)
+            if ranks is not None:
+                on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, ranks)
+        both = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
+        job = replace(job, make_engine=DistanceThenAllocation, problem=both)
+        if on_gpu is not None:
+            job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes))
+        else:
+            # tiles are those of the CPUs, which do the rest
+            job = replace(job, join_tiles=lambda context: join_tiles(replace(context, gpus=0)))
+        if on_gpu is None or may_use_numba(problem.backend):
+            job = replace(
+                job, compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype])
+            )
     return begin(job, options)

@@ -26,7 +26,8 @@ from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
-ALLOCATION_BYTES = 21  # of a cell in its state beside the distance: label, hops, marks, steps
+ALLOCATION_BYTES = 5  # of a cell in its state beside the distance: marks, steps
+PAIR_BYTES = 8  # of its label and hops, in the memory of its costs if these have as many
 
 
 def estimate_cost(
@@ -46,7 +47,9 @@ def estimate_cost(
     itemsize = np.dtype(check_dtype("cost_dtype", cost_dtype, DTYPES)).itemsize
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
     planes = 2 if model.neutral_friction is not None else 1
-    state = (1 + planes) * itemsize + (ALLOCATION_BYTES if len(wanted) > 1 else 0)
+    state = (1 + planes) * itemsize
+    if len(wanted) > 1:
+        state += ALLOCATION_BYTES + (0 if itemsize == PAIR_BYTES else PAIR_BYTES)
     written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
     grid = open_grid(raster, dtype, tile)
     limit = _limit(memory_limit, threads)

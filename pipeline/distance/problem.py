@@ -150,7 +150,12 @@ class Distance:
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
         """Return a tile that nothing has reached but the sources in it."""
-        surface = self.surface(place, cells, frame)
+        return self.open_on(self.surface(place, cells, frame), place, cells, frame)
+
+    def open_on(
+        self, surface: TileState, place: Place, cells: Sequence[Any], frame: Window
+    ) -> State:
+        """As `open`, on a surface that is given."""
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
             rows, columns = self._on_passable(surface, rows, columns)

@@ -26,6 +26,7 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.label.labels import CellLabels
 from orograph.kernels.relax.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
@@ -89,6 +90,8 @@ class Query:
     hops: bool
     path: bool
     context: RunContext
+    backend: str = field(default="numba", kw_only=True)
+    """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def tasks(self, pair: int) -> BidirectionalTasks:
         """Return what tasks must know of the search for one pair, with states of its own."""
@@ -106,7 +109,8 @@ class Query:
         count = len(cells)
         end = Sources(cells[:, 0], cells[:, 1], np.zeros(count), np.ones(count, np.int64))
         nodata = {"friction": self.mask.nodata}
-        return Hops.on_mask(self.context.quadtree.shape, nodata, self.connectivity, sources=end)
+        shape, backend = self.context.quadtree.shape, self.backend
+        return Hops.on_mask(shape, nodata, self.connectivity, sources=end, backend=backend)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
         """Search for some pairs, one after the other, here."""
@@ -221,6 +225,7 @@ def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> np
 
 def _warm_up(query: Query) -> None:
     """Compile what a search needs, so that workers find it in the cache."""
-    hops = query._hops_from(np.zeros((1, 2), np.int64))
-    warm_up(hops, [query.mask.dtype], neighbours=True)
+    if may_use_numba(query.backend):
+        hops = query._hops_from(np.zeros((1, 2), np.int64))
+        warm_up(hops, [query.mask.dtype], neighbours=True)
     descend(np.zeros((3, 3), np.int64), 1, query.connectivity, 0, 0)

@@ -32,7 +32,6 @@ import numpy.typing as npt
 from orograph.distance.hops import PER_HOP
 from orograph.engines.executors import Executor
 from orograph.engines.frontier.protocol import Border
-from orograph.kernels.backends import NumbaBackend
 from orograph.reachability.tile import (
     BidirectionalTasks,
     BidirectionalVisit,
@@ -44,9 +43,6 @@ from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
 Array = npt.NDArray[Any]
 Tile = tuple[int, int]
-
-# a round that settles fewer cells a visit than this is too short to be worth its visits
-CELLS_A_VISIT = NumbaBackend.cells_a_visit
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,8 @@ class Search:
         self._levels: list[float] = [-1.0, -1.0]
         self._least = math.inf
         self._stride = float(max(self._tile // 4, 1))
+        # a round that settles fewer cells a visit than this is too short to be worth its visits
+        self._cells_a_visit = run.problem.cells_a_visit
 
     def find(self, hops: bool, path: bool) -> SearchResult:
         """Search until the result is proved.
@@ -134,9 +132,9 @@ class Search:
 
     def _adapt(self, visits: int, settled: int, again: int) -> None:
         """Longer strides where visits do little, shorter ones where cells settle twice."""
-        if again > max(visits * CELLS_A_VISIT, settled // 4):
+        if again > max(visits * self._cells_a_visit, settled // 4):
             self._stride = max(self._stride / 2, 1.0)
-        elif visits * CELLS_A_VISIT > 2 * again:
+        elif visits * self._cells_a_visit > 2 * again:
             # what is done beyond the meeting is lost: in proportion to what had to be done
             known = sum(level for level in self._levels if math.isfinite(level))
             self._stride = max(min(2 * self._stride, known // 4), self._tile // 4, 1.0)

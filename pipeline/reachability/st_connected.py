@@ -178,8 +178,8 @@ def st_connected(
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
     tile, shard, wait, compute, backend, client
-        As for `minimum_spanning_forest`; there is no CUDA kernel yet. ``compute=False`` returns a
-        `dask.delayed.Delayed` of the answer.
+        As for `minimum_spanning_forest`, but ``"auto"`` is the CPU, and so is all that is done of
+        a graph. ``compute=False`` returns a `dask.delayed.Delayed` of the answer.
 
     Returns
     -------
@@ -240,7 +240,10 @@ def st_connected(
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
         return _of_graph(mask, s, t, hops, path, options)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
-    chosen = choose_backend("bidirectional_search", (raster,), options)
+    # few cells of a tile are near the fronts: too few for a GPU, unless it is asked to
+    asked = options.backend or setting("backend")
+    stage = "open_tile" if asked == "cuda" else "bidirectional_search"
+    chosen = choose_backend(stage, (raster,), options)
     ends = _ends(raster, s, t, snap)
     side = tile if tile is not None else raster.tile or setting("tile")
     layout = run_layout(raster.shape, side, shard)
@@ -293,7 +296,8 @@ class ReachJob(Job[Reach]):
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
         """Return what searches."""
         mask = MaskRaster(rasters[0])
-        query = Query(mask, self.ends, self.connectivity, self.hops, self.path, context)
+        asked = mask, self.ends, self.connectivity, self.hops, self.path, context
+        query = Query(*asked, backend=backend)
         return _PairSearch(query, self.rasters[0].georeference)
 
     def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from orograph.engines.frontier.protocol import Border, Visit
 from orograph.engines.tile_states import Tile, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
+from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.backtrack import descend
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.resident import ResidentTile
@@ -82,16 +83,30 @@ class EndPair:
 
     hops: tuple[Hops, Hops]
 
-    backend = "numba"
     halo_width = 1
+
+    @property
+    def backend(self) -> str:
+        """What relaxes the tiles."""
+        return self.hops[0].backend
+
+    @property
+    def cells_a_visit(self) -> int:
+        """As many as the backend says."""
+        return self.hops[0].cells_a_visit
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Refuse nothing: whatever a mask holds is passable or not."""
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> PairState:
         """Return a tile that nothing has reached but the ends in it."""
-        first, second = (problem.open(place, cells, frame).tile for problem in self.hops)
-        second.state.friction = first.state.friction
+        surface = self.hops[0].surface(place, cells, frame)
+        dist, keys, fresh = (a.copy() for a in (surface.dist, surface.keys, surface.fresh))
+        surfaces = surface, replace(surface, dist=dist, keys=keys, fresh=fresh)
+        first, second = (
+            problem.open_on(own, place, cells, frame).tile
+            for problem, own in zip(self.hops, surfaces, strict=True)
+        )
         return PairState(place, (first, second))
 
     def visit(self, state: PairState, request: VisitRequest) -> BidirectionalVisit:
@@ -125,7 +140,8 @@ class EndPair:
         return hops, (place.window.y + row) * place.grid[1] + place.window.x + column
 
     def _walk(self, state: PairState, trace: Trace) -> tuple[Array, tuple[int, int] | None]:
-        window, dist = state.place.window, state.fields[trace.end].state.dist
+        window = state.place.window
+        dist = get_backend(self.backend).to_host(state.fields[trace.end].state.dist)
         corner = np.array([window.y, window.x])
         row, column = trace.row - window.y, trace.column - window.x
         cells, last = descend(dist, PER_HOP, self.hops[0].connectivity, row, column)
@@ -154,8 +170,8 @@ class EndPair:
         return sum(field.nbytes for field in state.fields) - shared
 
     def memory(self) -> int | None:
-        """Return None: as much as is usual."""
-        return None
+        """Return the bytes that states may take in a process: on a GPU part of its own memory."""
+        return self.hops[0].memory()
 
 
 @dataclass(frozen=True)
@@ -176,9 +192,10 @@ def visit_tiles(handle: Any, requests: Sequence[VisitRequest]) -> list[Bidirecti
     """Visit tiles one after the other."""
     run: BidirectionalTasks = load(handle)
     states, found = run.states, []
-    for request in requests:
-        run.context.stop_if_cancelled()
-        state = states.take(request.tile)
-        found.append(run.problem.visit(state, request))
-        states.keep(request.tile, state)
+    with get_backend(run.problem.backend).array_memory():
+        for request in requests:
+            run.context.stop_if_cancelled()
+            state = states.take(request.tile)
+            found.append(run.problem.visit(state, request))
+            states.keep(request.tile, state)
     return found

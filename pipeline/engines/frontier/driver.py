@@ -278,8 +278,6 @@ class _Driver:
 
         Its first visit need not wait for its cells then.
         """
-        if self.links is not None:
-            return []  # what comes along links would be taken in too early
         unread = np.where(self.opened | self.away, math.inf, self.keys)
         for number in np.argsort(unread, axis=None)[: np.isfinite(unread).sum()]:
             i, j = np.unravel_index(int(number), unread.shape)

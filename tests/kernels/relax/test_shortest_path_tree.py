@@ -16,25 +16,28 @@ from orograph.kernels.relax.shortest_path_tree import (
     LEVEL,
     NO_DIRECTION,
     NOBODY,
+    PairCode,
     back_directions,
+    labels_of,
     resolve_labels,
     spread_labels,
     tight_steps,
 )
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
+from orograph.tiles.errors import RunError
 
 SOURCES = ((3, 4, 7), (20, 40, 2), (29, 0, 5))
 
 
 def solved(model: CostModel, connectivity: int, dtype: Any, least: int = 0) -> TileState:
-    """A tile relaxed from three sources, with plains of cost zero if ``least`` is."""
+    """A tile relaxed from three sources: plains of cost zero if ``least`` is, most if less."""
     rng = np.random.default_rng(0)
     reach = 2 if connectivity == 16 else 1
     shape = 30 + 2 * reach, 44 + 2 * reach
     outside = 2**60 if dtype is np.int64 else np.nan
     rasters = {}
     for name in ("friction", "elevation"):
-        cells = rng.integers(least, 3 + least, (30, 44))
+        cells = rng.integers(least, 3 + least, (30, 44)).clip(0)
         raster = np.pad(cells.astype(dtype), reach, constant_values=outside)
         raster[8, 3:30] = outside
         rasters[name] = raster
@@ -56,6 +59,8 @@ def solved(model: CostModel, connectivity: int, dtype: Any, least: int = 0) -> T
     [
         ("friction", 8, np.float64, False, 0),
         ("friction", 8, np.float64, False, 1),
+        ("friction", 8, np.float64, False, -1),
+        ("absolute_difference", 16, np.int64, False, -1),
         ("friction", 4, np.int64, False, 1),
         ("friction", 16, np.float32, False, 0),
         ("friction", 4, np.int64, False, 0),
@@ -85,12 +90,14 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
     steps = tight_steps(state)
     assert_array_equal(steps, arriving)
 
-    pairs = np.full((*dist.shape, 2), NOBODY)
+    expected = np.full((*dist.shape, 2), NOBODY)
     changed = np.zeros(dist.shape, np.bool_)
     for row, column, label in SOURCES:
-        pairs[row + reach, column + reach] = label, 0
+        expected[row + reach, column + reach] = label, 0
         changed[row + reach, column + reach] = True
-    expected, resolved, left = pairs.copy(), pairs.copy(), changed.copy()
+    code = PairCode(dist.size, np.array([2, 5, 7]))
+    pairs = code.pairs(*np.moveaxis(expected, 2, 0))
+    given, resolved, left = pairs.copy(), pairs.copy(), changed.copy()
     while True:
         before = expected.copy()
         for y, x in np.argwhere(expected[..., 0] < NOBODY).tolist():
@@ -102,40 +109,61 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
         if (before == expected).all():
             break
     improved = spread_labels(steps, reach, pairs, changed)
-    assert_array_equal(pairs, expected)
+    assert_array_equal(np.stack(code.labels_and_hops(pairs), axis=2), expected)
     assert not changed.any()
-    reached = int((pairs[..., 0] < NOBODY).sum())
+    reached = int((pairs < NOBODY).sum())
     assert reached > 1000
-    assert improved == reached - len(SOURCES)
+    assert improved == (pairs != given).sum()
 
-    first, found = resolve_labels(state, steps, resolved, left)
-    assert found == (resolved[..., 0] < NOBODY).sum()
+    first, found = resolve_labels(dist, steps, reach, resolved, left)
+    assert found == (resolved < NOBODY).sum()
     plains = (arriving >= LEVEL).any()
     assert left.any() == plains
     assert (first == improved) == (not plains)
+    assert first == 0 or least >= 0  # where most steps cost nothing, the queue does all
     spread_labels(steps, reach, resolved, left)
-    assert_array_equal(resolved, expected)
+    assert_array_equal(resolved, pairs)
     assert not left.any()
 
-    codes = np.full(dist.shape, NO_DIRECTION)
-    for y, x in np.argwhere(pairs[..., 0] < NOBODY).tolist():
-        label, hops = pairs[y, x].tolist()
+    directions = np.full(dist.shape, NO_DIRECTION)
+    for y, x in np.argwhere(pairs < NOBODY).tolist():
+        label, hops = expected[y, x].tolist()
         ways = [
             CODES[-dy, -dx]
             for m, (dy, dx) in enumerate(moves)
             if tight[y - dy, x - dx] >> m & 1
-            and pairs[y - dy, x - dx].tolist() == [label, hops - 1]
+            and expected[y - dy, x - dx].tolist() == [label, hops - 1]
         ]
-        codes[y, x] = min(ways) if hops else 0
+        directions[y, x] = min(ways) if hops else 0
     inner = slice(reach, -reach)
-    assert_array_equal(back_directions(steps, reach, pairs, False), codes[inner, inner])
+    found_directions = back_directions(steps, reach, pairs, code, False)
+    assert_array_equal(found_directions, directions[inner, inner])
+    labels = np.where(expected[..., 0] < NOBODY, expected[..., 0], -1)
+    assert_array_equal(labels_of(pairs, reach, code, -1), labels[inner, inner])
+
+
+def test_pairs_are_numbers_in_their_order_whatever_labels_come_later() -> None:
+    code = PairCode(10**6)
+    pairs = np.full(4, NOBODY)
+    known: list[tuple[int, int]] = []
+    for label, hops in [(7, 3), (-(2**61), 999_999), (2**61, 0), (0, 5)]:
+        code.admit(np.array([label, label]), pairs)
+        pairs[len(known)] = code.pairs(np.array([label]), np.array([hops]))[0]
+        known.append((label, hops))
+        labels, steps = code.labels_and_hops(pairs)
+        assert list(zip(labels.tolist(), steps.tolist(), strict=True))[: len(known)] == known
+        assert labels[len(known) :].tolist() == [NOBODY] * (4 - len(known))
+    assert np.argsort(pairs).tolist() == [1, 3, 0, 2]
+    with pytest.raises(RunError, match=r"5 labels, and at most 4 can be told apart.*smaller tiles"):
+        PairCode(2**59 - 1, np.arange(5))
 
 
 def test_no_step_is_longer_than_the_halo_is_wide() -> None:
     """Cells that only a link reaches have no direction, whatever lies beside the tile in memory."""
     every_step = np.full((10, 6), 0xFFFF, np.uint32)
-    pairs = np.zeros((10, 6, 2), np.int64)  # their hops are 0
+    pairs = np.zeros((10, 6), np.int64)  # their hops are 0
     steps, near = every_step[2:8], pairs[2:8]
     steps[...] = 0
-    near[..., 1] = 1
-    assert (back_directions(steps, 1, near, True) == NO_DIRECTION).all()
+    near[...] = 1
+    code = PairCode(60, np.array([0]))
+    assert (back_directions(steps, 1, near, code, True) == NO_DIRECTION).all()

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from hypothesis import strategies as st
 from watched_raster import Gate, WatchedRaster, called, mortal_cluster, wait_until
 
 import orograph as og
+from orograph.engines.frontier import driver
+from orograph.engines.frontier.worker import visit_tiles
+from orograph.execution.jobs import load
 
 ALL = ("cost", "back_direction", "allocation")
 BY_LINK = 17
@@ -144,6 +148,78 @@ def test_any_tiling_gives_the_shortest_paths_of_the_union(case: dict[str, Any]) 
         *(friction, points), links=graph, outputs=ALL, tile=14, max_cost=case["max_cost"], **how
     )
     assert_same(whole, result)
+
+
+def test_a_tile_that_only_a_link_reaches_is_read_before_the_front_comes_to_it() -> None:
+    """Five cells in a row, where a tile is visited only to be read: its key is kept."""
+    friction = np.array([[1.0, 5.0, 4.0, 2.0, 2.0]])
+    edges = np.array([[3, 2], [2, 4], [1, 4], [3, 0], [1, 4], [2, 0], [3, 3]])
+    weight = np.array([1, 0, 0, 1, 0, 1, 0])
+    how = {"dtype": "float64", "direction": "from", "connectivity": 4}
+    graph = graph_of(edges, weight, 5, False)
+    with og.config.set(field=0, threads=2):
+        result = og.cost_distance(friction, [(1, 0)], links=graph, outputs=ALL, tile=2, **how)
+    assert_is(result, union(friction, edges, weight, False, **how), [(0, 1, 0, 0.0)])
+
+
+class Misfortunes:
+    """What a driver must bear at any moment, at random; each time of one kind or of several."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.often = self.rng.choice([0.1, 0.5, 0.9])
+        self.bounds = self.rng.choice([[-1.0, -1.0], [-1.0, 3.0], [0.0, np.inf]])
+        self.losses = self.rng.choice([0.0, 0.0, 0.4])
+
+    def befall(self, one: Any, handle: Any, take_back: Any) -> None:
+        """Visit tiles that nothing asks for; lose results, and states, or keep these on disk."""
+        for tile in np.ndindex(one.keys.shape):
+            if one.away[tile] or self.rng.random() > self.often:
+                continue
+            requests = [replace(r, key=-np.inf) for r in one._take_out([tile])]
+            found = visit_tiles(handle, requests, float(self.rng.choice(self.bounds)))
+            take_back(one, tile, None if self.rng.random() < self.losses else found[tile])
+            if self.rng.random() < self.losses:
+                states = load(handle).states
+                state = states.cache.take(tile)
+                if self.rng.random() < 0.5:
+                    states._spill(tile, state)
+
+
+@given(cases(), st.booleans(), st.integers(0, 2**16))
+@settings(max_examples=15, deadline=None)
+def test_extra_visits_and_losses_at_any_moment_change_no_bit(
+    case: dict[str, Any], linked: bool, seed: int
+) -> None:
+    """Each visit leaves to the driver all keys that are open, whatever its bound."""
+    friction, edges, weight = case["friction"], case["edges"], case["weight"]
+    how = {name: case[name] for name in ("dtype", "direction", "connectivity")}
+    edges, weight = (edges, weight) if linked else (edges[:0], weight[:0])
+    links = graph_of(edges, weight, friction.size, case["directed"]) if linked else None
+    points = [(x, y) for y, x, _, _ in case["sources"]]
+    misfortunes = Misfortunes(seed)
+    settle, take_back = driver._Driver.settle, driver._Driver._take_back
+    handles = []
+
+    def settled(self: Any, workers: Any, handle: Any, cancelled: Any) -> None:
+        handles.append(handle)
+        settle(self, workers, handle, cancelled)
+
+    def taken_back(self: Any, tile: Any, visit: Any) -> None:
+        take_back(self, tile, visit)
+        misfortunes.befall(self, handles[-1], take_back)
+
+    with pytest.MonkeyPatch.context() as patch, og.config.set(field=0, threads=1):
+        patch.setattr(driver._Driver, "settle", settled)
+        patch.setattr(driver._Driver, "_take_back", taken_back)
+        result = og.cost_distance(
+            *(friction, points), links=links, outputs=ALL, tile=max(2, case["tile"] // 2),
+            max_cost=case["max_cost"], **how,
+        )  # fmt: skip
+    if not linked:
+        result["back_link"] = result["cost"].copy(data=np.full(friction.shape, -1))
+    steps = union(friction, edges, weight, case["directed"], **how)
+    assert_is(result, steps, case["sources"], case["max_cost"])
 
 
 # --- a larger one, whatever does the work -------------------------------------------------

@@ -31,6 +31,8 @@ from watched_raster import (
 )
 
 import orograph as og
+from orograph.engines import tile_states
+from orograph.engines.frontier import driver
 
 ALL = ("cost", "back_direction", "allocation")
 CONNECTIVITY = pytest.mark.parametrize("connectivity", [4, 8, 16], ids=lambda n: f"{n} nbrs")
@@ -815,3 +817,30 @@ def test_a_session_killed_is_resumed_to_the_same_bits(
     assert_same(result, expected)
     assert_same(og.open(out), expected)
     assert not out.with_name("cost.zarr.partial").exists()
+
+
+def test_a_run_broken_off_before_it_saved_its_keys_finds_its_sources_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States on disk are further than the driver knows: all of them had converged."""
+    friction = np.random.default_rng(9).integers(0, 9, (20, 30)).astype(float)
+    sources = at((3, 4), (18, 25))
+    sources = [(y, x, label + 1, cost) for y, x, label, cost in sources]
+    arguments = friction, raster_of(sources, friction.shape)
+    options = {"outputs": ALL, "tile": 8, "out": tmp_path / "c.zarr"}
+    write = driver._Driver.write
+
+    def broken_off(self: Any, *rest: Any) -> dict[str, Any]:
+        if self.problem.name == "allocation":
+            raise KeyboardInterrupt
+        return write(self, *rest)
+
+    with monkeypatch.context() as patch, og.config.set(field=0):
+        patch.setattr(tile_states, "_limit", lambda: 0)
+        patch.setattr(driver._Driver, "_save", lambda self: None)
+        patch.setattr(driver._Driver, "write", broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            og.cost_distance(*arguments, **options)
+        patch.setattr(driver._Driver, "write", write)
+        found = og.cost_distance(*arguments, **options, resume=True)
+    assert_is(found, oracle.list_steps(friction), sources)

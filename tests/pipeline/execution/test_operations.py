@@ -151,7 +151,7 @@ def test_what_leaves_nothing_is_not_resumed(name: str) -> None:
 def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
     with pytest.raises(og.InputError, match="backend: 'abacus' is unknown"):
         ALL[name](**where(name, tmp_path / "out"), backend="abacus")
-    if name in OTHERS or name == "Dijkstra":
+    if name == "Dijkstra":
         with pytest.raises(og.BackendError, match="has no CUDA kernel yet; use 'numba'"):
             ALL[name](backend="cuda")
 

@@ -292,7 +292,7 @@ def test_every_tile_size_gives_the_forest_of(grid: np.ndarray, weight: str) -> N
         how = {"weight": weight, "connectivity": connectivity}
         expected = oracle.minimum_spanning_forest(grid, **how)
         for tile in tiles:
-            if grid.size > 700 and tile == 1:
+            if grid.size > 420 and tile == 1:
                 continue
             assert_is(og.minimum_spanning_forest(grid, tile=tile, **how), expected)
 
@@ -480,7 +480,11 @@ def test_a_dask_backed_dataarray_gives_the_forest_of_the_array(
     assert_is(result, expected)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=["1 worker", "2 workers", "4 workers"])
+@pytest.fixture(
+    scope="module",
+    params=[1, 2, pytest.param(4, marks=pytest.mark.long)],
+    ids=["1 worker", "2 workers", "4 workers"],
+)
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
     with (
         LocalCluster(

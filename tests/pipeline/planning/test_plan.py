@@ -298,7 +298,7 @@ def test_a_plan_of_distances_knows_what_is_asked_for() -> None:
         == cells * (8 + 1 + 8)
         == plan(outputs="allocation").bytes_written + cells
     )
-    assert whole.memory_kept == cells * 37
+    assert whole.memory_kept == cells * 21
 
 
 @pytest.mark.parametrize("operation", ["cost_distance", "hop_distance"])

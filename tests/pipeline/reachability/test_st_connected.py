@@ -18,6 +18,7 @@ import oracle_reach as oracle
 import pytest
 import shapely
 import xarray as xr
+from cuda_on_cpu.emulator import Emulator
 from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from watched_raster import Gate, WatchedRaster, called, read_tiles, wait_until
 
 import orograph as og
 from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.kernels.relax.resident import HostTile
 
 TILINGS = (1000, 7, 16, 64)
 Cell = tuple[int, int]
@@ -132,6 +134,24 @@ def test_hops_and_way_are_the_same_for_every_tiling(name: str, connectivity: int
         assert_is(
             search(mask, s, t, connectivity=connectivity, tile=tile), mask, s, t, connectivity
         )
+
+
+@pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
+@pytest.mark.parametrize("name", ["a serpentine", "noise with ways through", "two halves"])
+def test_a_gpu_finds_the_same_way(
+    name: str, connectivity: int, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HostTile, "exchange", None)
+    mask, s, t = MAZES[name]
+    mask = mask.copy()
+    mask[s] = mask[t] = True
+    options = {"connectivity": connectivity, "tile": 32, "backend": "cuda"}
+    assert_is(search(mask, s, t, **options), mask, s, t, connectivity)
+    launches = emulated_gpu.launches
+    reach = og.st_connected(mask, s[::-1], [t[::-1], s[::-1]], **options)
+    assert emulated_gpu.launches > launches
+    assert reach.hops is not None
+    assert reach.hops.tolist() == [oracle.levels(mask, s, connectivity)[t], 0]
 
 
 def test_the_mazes_are_both_connected_and_not() -> None:
@@ -302,12 +322,12 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
     pairs: int, tmp_path: Path, gate: Gate
 ) -> None:
     store = tmp_path / "plain.zarr"
-    og.ingest(np.ones((200, 200), np.uint8), store, tile=8)
-    ends = [(5, 5)] * pairs, [(190, 190)] * pairs
+    og.ingest(np.ones((80, 80), np.uint8), store, tile=8)
+    ends = [(5, 5)] * pairs, [(70, 70)] * pairs
     run = og.st_connected(store, *ends, wait=False)
     assert isinstance(run, og.Run)
     reach: Any = run.result()
-    assert reach.hops.tolist() == [185] * pairs
+    assert reach.hops.tolist() == [65] * pairs
     assert run.status == "finished"
     assert str(run.progress()) == f"{pairs} of {pairs} tasks"
     assert run.statistics()["tiles_searched"] == reach.tiles.sum()

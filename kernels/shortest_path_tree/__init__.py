@@ -1,0 +1,1 @@
+"""Shortest-path trees of tiles whose distances are known, on a GPU."""

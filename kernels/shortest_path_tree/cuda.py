@@ -1,0 +1,175 @@
+"""Pairs (label, hops) along the steps that attain distances, on a GPU: the host's side of tree.cu.
+
+A pair is one int64, the rank of its label above the hops, and a `DeviceTile` takes the steps that
+attain the distances for its costs: one hop each, all others barriers. So seeds, borders and rounds
+are those of distances. Masks, directions and labels are those of
+`orograph.kernels.relax.shortest_path_tree`, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels import device as cuda
+from orograph.kernels.relax.cuda import DeviceTile
+from orograph.kernels.relax.definitions import definitions
+from orograph.kernels.relax.lanes import LANES
+from orograph.kernels.relax.models import BARRIER, Rules
+from orograph.kernels.relax.tile import TileState
+
+Array = npt.NDArray[Any]
+
+SOURCE = "shortest_path_tree/tree.cu"
+THREADS = 128
+TIGHT_STEPS = 4  # code of the model, as in edge_costs.cuh
+
+
+def set_distances(
+    dist: cuda.Buffer,
+    known: Array | cuda.Buffer,
+    corner: tuple[int, int],
+    *,
+    device: cuda.Device | None = None,
+) -> None:
+    """Lower distances to those that are known: NaN (integers: below 0) where there is none."""
+    device = device or cuda.current_device()
+    xp, (y, x) = device.array_module, corner
+    there = dist[y : y + known.shape[0], x : x + known.shape[1]]
+    news = device.upload(known) if isinstance(known, np.ndarray) else known
+    if known.dtype.kind == "f":
+        xp.fmin(there, news, out=there)
+    else:
+        xp.copyto(there, news, where=news >= 0)
+
+
+def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.Buffer:
+    """Return for each cell the steps that attain its distance, by where they come from.
+
+    As `orograph.kernels.relax.shortest_path_tree.tight_steps`, in int64, of a tile in the memory of
+    the device, and left there.
+    """
+    device = device or cuda.current_device()
+    rules, shape = state.rules, state.dist.shape
+    coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
+    rasters = (
+        raster if raster.size else state.dist for raster in (state.friction, state.elevation)
+    )
+    steps = device.array_module.empty(shape, np.int64)
+    device.launch(
+        SOURCE,
+        "tight_steps",
+        cuda.blocks_for(state.dist.size, THREADS),
+        (THREADS,),
+        (
+            state.dist,
+            *rasters,
+            device.upload(np.ascontiguousarray(rules.factors)),
+            device.upload(coefficients),
+            steps,
+            *map(np.int32, (*_inner_shape(state), rules.reverse)),
+        ),
+        defines=definitions(rules),
+    )
+    return steps
+
+
+def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> DeviceTile:
+    """Return a tile of pairs, none known, over a tile with final distances, those of the halo too.
+
+    Its "friction" are the steps that attain the distances.
+    """
+    device = device or cuda.current_device()
+    rows = state.dist.shape[0]
+    rules = Rules(
+        model=TIGHT_STEPS,
+        steps=state.rules.steps,
+        reach=state.rules.reach,
+        reverse=False,
+        symmetric=False,
+        integer=True,
+        uniform=True,
+        has_friction=True,
+        has_elevation=False,
+        barrier=np.int64(BARRIER),
+        unreached=np.int64(BARRIER),
+        limit=np.int64(BARRIER - 1),
+        factors=np.ones((5, rows), np.int64),
+        coefficients=np.empty(0),
+    )
+    blocks = tuple(-(-n // LANES) for n in _inner_shape(state))
+    pairs = TileState(
+        dist=device.array_module.full(state.dist.shape, BARRIER, np.int64),
+        keys=np.full(blocks, BARRIER),
+        fresh=np.zeros(blocks, np.uint8),
+        friction=tight_steps(state, device=device),
+        elevation=np.empty((0, 0), np.int64),
+        block=LANES,
+        rules=rules,
+    )
+    return DeviceTile(pairs, device)
+
+
+def back_directions(
+    pairs: TileState, hop_bits: int, *, device: cuda.Device | None = None
+) -> cuda.Buffer:
+    """Return the direction of the first step back of each cell, uint8; sources have 0.
+
+    Parameters
+    ----------
+    pairs : TileState
+        The ``state`` of what `open_pairs` returned, at rest.
+    hop_bits : int
+        How many low bits of a pair are hops.
+    device : Device, optional
+        Where it lies; by default this process's GPU.
+    """
+    device = device or cuda.current_device()
+    shape = _inner_shape(pairs)
+    codes = device.array_module.empty(shape, np.uint8)
+    numbers = map(np.int32, (*shape, hop_bits))
+    _launch(device, "back_directions", pairs, pairs.dist, pairs.friction, codes, *numbers)
+    device.synchronize()  # other threads may download it
+    return codes
+
+
+def labels_of(
+    pairs: TileState,
+    hop_bits: int,
+    nobody: int,
+    labels: npt.NDArray[np.int64] | None = None,
+    least: int = 0,
+    *,
+    device: cuda.Device | None = None,
+) -> cuda.Buffer:
+    """Return the label of each cell, int64, ``nobody`` where nothing has reached.
+
+    ``labels`` are those of the ranks; None: the whole numbers from ``least`` on.
+    """
+    device = device or cuda.current_device()
+    shape = _inner_shape(pairs)
+    found = device.array_module.empty(shape, np.int64)
+    known = None if labels is None else device.upload(labels)
+    numbers = *map(np.int32, (*shape, hop_bits)), np.int64(least), np.int64(nobody)
+    _launch(device, "labels_of", pairs, pairs.dist, known, found, *numbers)
+    device.synchronize()
+    return found
+
+
+def _launch(device: cuda.Device, kernel: str, pairs: TileState, *arguments: Any) -> None:
+    """Launch a kernel with a thread a cell."""
+    height, width = _inner_shape(pairs)
+    grid = cuda.blocks_for(height * width, THREADS)
+    defines = definitions(pairs.rules)
+    device.launch(SOURCE, kernel, grid, (THREADS,), arguments, defines=defines)
+
+
+def _inner_shape(state: TileState) -> tuple[int, int]:
+    """Return the cells of a tile down and across, without the halo."""
+    height, width = (n - 2 * state.rules.reach for n in state.dist.shape)
+    return height, width
+
+
+__all__ = ["back_directions", "labels_of", "open_pairs", "set_distances", "tight_steps"]

@@ -1,0 +1,168 @@
+"""Allocation and back directions on a GPU, where pairs (label, hops) fit into one int64.
+
+There they are distances over the steps that attain the distances of the cells: tiles are relaxed as
+those of `orograph.distance.problem`, in the memory of the GPU. The order of visits is that of cost,
+as on the CPU, and each visit takes all that is new.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
+from orograph.engines.frontier.links import LinkBorder
+from orograph.engines.frontier.protocol import Border, Visit
+from orograph.kernels.backends import CudaBackend, get_backend
+from orograph.kernels.relax.border import facing, inner_of
+from orograph.kernels.relax.models import BARRIER
+from orograph.kernels.relax.resident import ResidentTile
+from orograph.kernels.shortest_path_tree.cuda import (
+    back_directions,
+    labels_of,
+    open_pairs,
+    set_distances,
+)
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class LabelRanks:
+    """The labels of a run in their order, and how pairs hold their ranks: above the hops."""
+
+    hop_bits: int
+    labels: npt.NDArray[np.int64] | None = None
+    """All labels, sorted; None: the whole numbers from ``least`` on."""
+    least: int = 0
+
+    def pairs_at_start(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the pairs of sources with these labels."""
+        ranks = own - self.least if self.labels is None else np.searchsorted(self.labels, own)
+        pairs: npt.NDArray[np.int64] = ranks << self.hop_bits
+        return pairs
+
+
+def rank_labels(
+    cells: int, known: npt.NDArray[np.int64] | None, dtype: np.dtype[Any]
+) -> LabelRanks | None:
+    """Return the ranks of labels, or None if there may be more than fit beside the hops.
+
+    Parameters
+    ----------
+    cells : int
+        Cells of the grid: a path has no more.
+    known : (n,) int64 or None
+        The labels of all sources, if they are known.
+    dtype : dtype
+        Of the labels: otherwise any of its values may be one.
+    """
+    hop_bits = cells.bit_length()
+    if dtype.kind in "iu" and dtype.itemsize < 8:
+        values = np.iinfo(dtype)
+        if (int(values.max) - int(values.min) + 1) << hop_bits <= BARRIER:
+            return LabelRanks(hop_bits, least=int(values.min))
+    if known is None:
+        return None
+    labels = np.unique(known)
+    return LabelRanks(hop_bits, labels) if labels.size << hop_bits <= BARRIER else None
+
+
+@dataclass(slots=True)
+class State:
+    """A tile of pairs in the memory of the GPU."""
+
+    place: Place
+    tile: ResidentTile
+    dist: list[Array]
+    """The distances of the cells that face each neighbour, in the memory of this process."""
+    least: float
+    """The least distance of all."""
+
+
+@dataclass(frozen=True)
+class AllocationOnGpu(AllocationProblem):
+    """`AllocationProblem` on a GPU: the same outputs, borders of pairs that are one number each."""
+
+    backend = CudaBackend.name
+    cells_a_visit = CudaBackend.cells_a_visit
+
+    ranks: LabelRanks
+
+    @property
+    def gpu_bytes(self) -> int:
+        """Bytes of a GPU that a cell takes at the most: cost, steps and pairs beside distances."""
+        return self.distance.gpu_bytes + 24
+
+    def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
+        """Return the initial state of a tile: labels of its sources only."""
+        *surface, cost = cells
+        window, reach = place.window, self.halo_width
+        solved = self.distance.surface(place, surface, frame)
+        set_distances(solved.dist, cost, (frame.y - window.y + reach, frame.x - window.x + reach))
+        tile = open_pairs(solved)
+        to_host = get_backend(self.backend).to_host
+        if self.distance.sources is None:
+            surface[-1] = to_host(surface[-1])
+        rows, columns, values, own = self._sources_in(window, frame, surface)
+        if rows.size:
+            attained = to_host(solved.dist[rows + reach, columns + reach]) == values
+            rows, columns, own = rows[attained], columns[attained], own[attained]
+        tile.seed(rows, columns, self.ranks.pairs_at_start(own))
+        sides = [to_host(part) for part in facing(inner_of(solved.dist, reach), reach)]
+        return State(place, tile, sides, float(solved.dist.min()))
+
+    def visit(
+        self,
+        state: Any,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
+        """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
+        found = state.tile.exchange(halo, sent, -1.0 if bound < 0 else math.inf)
+        if bound < 0:
+            pending = state.least if math.isfinite(found.pending) else math.inf
+            return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
+        outward = [math.inf] * len(state.dist)
+        for k, (dist, own, before) in enumerate(zip(state.dist, found.border, sent, strict=True)):
+            # of what is new, and of nothing that the neighbour knows
+            if own is not None and math.isfinite(found.outward[k]):
+                outward[k] = float(dist[own < (BARRIER if before is None else before)].min())
+        return Visit(found.pending, outward, found.border, found.settled, found.reached)
+
+    def pack(self, state: Any) -> Any:
+        """Pairs, and which blocks have something to do; distances are read again."""
+        return state.tile.pack()
+
+    def unpack(self, state: Any, packed: Any) -> None:
+        """Put pairs back."""
+        state.tile.unpack(*packed)
+
+    def size(self, state: Any) -> int:
+        """Bytes of a state."""
+        return int(state.tile.nbytes)
+
+    def memory(self) -> int | None:
+        """Return the bytes that states may take in a process: part of the memory of the GPU."""
+        return get_backend(self.backend).tile_memory_limit()
+
+    def finish(self, state: Any) -> tuple[dict[str, Any], dict[str, float]]:
+        """Return the outputs of a converged tile, in the memory of the GPU."""
+        outputs: dict[str, Any] = {}
+        pairs, ranks = state.tile.state, self.ranks
+        if BACK_DIRECTION.name in self.wanted:
+            outputs[BACK_DIRECTION.name] = back_directions(pairs, ranks.hop_bits)
+        if ALLOCATION.name in self.wanted:
+            outputs[ALLOCATION.name] = labels_of(
+                pairs, ranks.hop_bits, NO_SOURCE, ranks.labels, ranks.least
+            )
+        return outputs, {}

@@ -6,8 +6,8 @@ that source the one of fewest steps. A step always adds a hop, so the pairs of a
 one it came from differ, and following them back ends at a source, on flat ground of cost zero too,
 where "any neighbour that fits" can go round in circles.
 
-A pair is one number (`PairCode`): the place of its label among those known, and below it the hops.
-A step adds 1, and less is less.
+A pair is one number (`orograph.kernels.shortest_path_tree.pair_code`): a step adds 1, and less is
+less.
 
 *Method.* `tight_steps` marks the tight edges, each weighed once, a row of cells at a time. Those
 along which the distance grows cannot go in circles: `resolve_labels` gives each cell the least pair
@@ -40,11 +40,8 @@ from orograph.kernels.relax.models import (
 )
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
-from orograph.tiles.errors import RunError
+from orograph.kernels.shortest_path_tree.pair_code import NOBODY, Integers, PairCode
 
-Integers = npt.NDArray[np.int64]
-NOBODY = np.int64(2**62)
-_NO_LABELS: Integers = np.empty(0, np.int64)
 NO_DIRECTION = 255
 BY_LINK = 17
 AHEAD = 16  # cells of the queue whose surroundings are on their way into the cache
@@ -319,61 +316,6 @@ def _put_labels(pairs, reach, bits, known, nobody):
             pairs[y, x] = nobody if pair == NOBODY else known[pair >> bits]
 
 
-class PairCode:
-    """Pairs (label, hops) as single numbers, in the same order: int64, ``NOBODY`` for none.
-
-    The labels of a tile have numbers in their order, and so may need others when there are more of
-    them (`admit`).
-
-    Parameters
-    ----------
-    cells : int
-        Cells of the grid: no path has as many steps.
-    labels : (n,) int64
-        Those that are known from the first, ascending.
-    """
-
-    def __init__(self, cells: int, labels: Integers = _NO_LABELS) -> None:
-        self.bits = (2 * cells).bit_length()  # of hops; no path found on the way has more
-        self.labels = labels
-        self._check()
-
-    def _check(self) -> None:
-        if self.labels.size << self.bits > NOBODY:
-            raise RunError(
-                f"sources: a tile has {self.labels.size} labels, and at most "
-                f"{NOBODY >> self.bits} can be told apart on so large a grid: give smaller tiles"
-            )
-
-    def admit(self, labels: Integers, pairs: Integers) -> None:
-        """Number labels among those known, and change the numbers in ``pairs`` accordingly."""
-        new = np.unique(labels)
-        places = (np.searchsorted(self.labels, new, side) for side in ("left", "right"))
-        new = new[np.equal(*places)]
-        if not new.size:
-            return
-        before = self.labels
-        self.labels = np.union1d(before, new)
-        self._check()
-        more = np.searchsorted(self.labels, before) - np.arange(before.size)
-        if more.any():
-            known = pairs < NOBODY
-            pairs[known] += (more << self.bits)[pairs[known] >> self.bits]
-
-    def pairs(self, labels: Integers, hops: Integers) -> Integers:
-        """Return pairs; the labels are known, or ``NOBODY``."""
-        pairs = (np.searchsorted(self.labels, labels) << self.bits) | hops
-        return np.where(labels < NOBODY, pairs, NOBODY)
-
-    def labels_and_hops(self, pairs: Integers) -> tuple[Integers, Integers]:
-        """Return the labels and hops of pairs, ``NOBODY`` both for none."""
-        known = pairs < NOBODY
-        labels, hops = np.full((2, *pairs.shape), NOBODY)
-        labels[known] = self.labels[pairs[known] >> self.bits]
-        hops[known] = pairs[known] & ((1 << self.bits) - 1)
-        return labels, hops
-
-
 def tight_steps(state: TileState) -> npt.NDArray[np.uint32]:
     """Return for each cell the steps that attain its distance, by where they come from.
 
@@ -507,7 +449,6 @@ __all__: list[Any] = [
     "CODES",
     "NOBODY",
     "NO_DIRECTION",
-    "PairCode",
     "back_directions",
     "labels_of",
     "resolve_labels",

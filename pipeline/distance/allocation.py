@@ -31,8 +31,6 @@ from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.shortest_path_tree import (
     BY_LINK,
     NO_DIRECTION,
-    NOBODY,
-    PairCode,
     back_directions,
     labels_of,
     resolve_labels,
@@ -40,6 +38,7 @@ from orograph.kernels.relax.shortest_path_tree import (
     tight_steps,
 )
 from orograph.kernels.relax.tile import TileState
+from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place

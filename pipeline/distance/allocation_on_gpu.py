@@ -129,15 +129,13 @@ class AllocationOnGpu(AllocationProblem):
     ) -> Visit:
         """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
         found = state.tile.exchange(halo, sent, -1.0 if bound < 0 else math.inf)
-        if bound < 0:
-            pending = state.least if math.isfinite(found.pending) else math.inf
-            return Visit(pending, [math.inf] * 8, [None] * 8, 0, 0)
+        pending = state.least if math.isfinite(found.pending) else math.inf
         outward = [math.inf] * len(state.dist)
         for k, (dist, own, before) in enumerate(zip(state.dist, found.border, sent, strict=True)):
             # of what is new, and of nothing that the neighbour knows
             if own is not None and math.isfinite(found.outward[k]):
                 outward[k] = float(dist[own < (BARRIER if before is None else before)].min())
-        return Visit(found.pending, outward, found.border, found.settled, found.reached)
+        return Visit(pending, outward, found.border, found.settled, found.reached)
 
     def pack(self, state: Any) -> Any:
         """Pairs, and which blocks have something to do; distances are read again."""

@@ -15,8 +15,6 @@ from orograph.kernels.relax.shortest_path_tree import (
     CODES,
     LEVEL,
     NO_DIRECTION,
-    NOBODY,
-    PairCode,
     back_directions,
     labels_of,
     resolve_labels,
@@ -24,6 +22,7 @@ from orograph.kernels.relax.shortest_path_tree import (
     tight_steps,
 )
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
+from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.tiles.errors import RunError
 
 SOURCES = ((3, 4, 7), (20, 40, 2), (29, 0, 5))

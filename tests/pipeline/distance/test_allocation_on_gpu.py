@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import orograph as og
 from orograph.distance.allocation import AllocationProblem
 from orograph.distance.allocation_on_gpu import AllocationOnGpu, LabelRanks, rank_labels
 from orograph.engines import parts
+from orograph.engines.frontier import driver
+from orograph.engines.frontier.worker import visit_tiles
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile
 
@@ -119,6 +122,34 @@ def test_tiles_leave_a_gpu_that_is_full(on_gpu_alone: pytest.MonkeyPatch) -> Non
     assert 4 in unpacked  # the pairs
     on_gpu_alone.undo()
     expected = og.cost_distance(surface(), backend="numba", **arguments)
+    for name in OUTPUTS:
+        assert_array_equal(found[name], expected[name], strict=True)
+
+
+@pytest.mark.parametrize("backend", ["cuda", "numba"])
+def test_a_visit_that_only_reads_sends_what_a_lost_result_did_not(
+    backend: str, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result of each visit is lost, and one at a bound below zero follows."""
+    handles = []
+    settle, take_back = driver._Driver.settle, driver._Driver._take_back
+
+    def settled(self: Any, workers: Any, handle: Any, cancelled: Any) -> None:
+        handles.append(handle)
+        settle(self, workers, handle, cancelled)
+
+    def taken_back(self: Any, tile: Any, visit: Any) -> None:
+        take_back(self, tile, None)
+        if visit is not None:
+            requests = [replace(r, key=-np.inf) for r in self._take_out([tile])]
+            take_back(self, tile, visit_tiles(handles[-1], requests, -1.0)[tile])
+
+    arguments = {"cell_size": 1, "tile": 32, "outputs": OUTPUTS}
+    expected = og.cost_distance(surface(), POINTS[:1], backend=backend, **arguments)
+    monkeypatch.setattr(driver._Driver, "settle", settled)
+    monkeypatch.setattr(driver._Driver, "_take_back", taken_back)
+    with og.config.set(field=0, threads=1):
+        found = og.cost_distance(surface(), POINTS[:1], backend=backend, **arguments)
     for name in OUTPUTS:
         assert_array_equal(found[name], expected[name], strict=True)
 

@@ -376,6 +376,11 @@ def may_use_numba(backend: str) -> bool:
     return backend != "cuda"
 
 
+def may_use_cuda(backend: str) -> bool:
+    """Return whether a run may use CUDA kernels: False if its tiles are the CPU's for certain."""
+    return backend != "numba"
+
+
 def resolve_backend(
     stage: str, backend: str, ask_workers: Callable[[], Mapping[str, str | None]] | None = None
 ) -> str:

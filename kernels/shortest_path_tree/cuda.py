@@ -8,17 +8,19 @@ are those of distances. Masks, directions and labels are those of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels import device as cuda
-from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.relax.definitions import definitions
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, Rules
 from orograph.kernels.relax.tile import TileState
+
+if TYPE_CHECKING:
+    from orograph.kernels.relax.cuda import DeviceTile
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +83,8 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
 
     Its "friction" are the steps that attain the distances.
     """
+    from orograph.kernels.relax.cuda import DeviceTile
+
     device = device or cuda.current_device()
     rows = state.dist.shape[0]
     rules = Rules(

@@ -26,7 +26,7 @@ from orograph.engines.frontier.protocol import Border, Visit
 from orograph.execution.context import RunContext
 from orograph.execution.job import Table
 from orograph.execution.run import Progress
-from orograph.kernels.backends import NumbaBackend
+from orograph.kernels.backends import NumbaBackend, may_use_numba
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.shortest_path_tree import (
     BY_LINK,
@@ -438,7 +438,7 @@ class DistanceThenAllocation:
         distance = replace(problem.distance, backend=problem.backend)
         self.distances = Frontier(distance, rasters, context)
         self._problem = problem
-        on_gpu = problem.on_gpu if problem.backend == "cuda" else None
+        on_gpu = None if may_use_numba(problem.backend) else problem.on_gpu
         self._follows = on_gpu or problem.allocation
         # a run that goes on elsewhere cannot read the states of another backend
         self._second = context.part("allocation" if on_gpu is None else "allocation-cuda")

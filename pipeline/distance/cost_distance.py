@@ -37,7 +37,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
-from orograph.kernels.backends import may_use_numba
+from orograph.kernels.backends import may_use_cuda, may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.graph.graph import Graph
@@ -338,7 +338,7 @@ def cost_distance(
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         on_gpu = None
-        if joined is None and problem.backend != "numba":
+        if joined is None and may_use_cuda(problem.backend):
             of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
             ranks = rank_labels(problem.cells, labels, of_labels)
             if ranks is not None:

@@ -22,6 +22,7 @@ from orograph.execution.job import Job, Table
 from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions, run_layout
 from orograph.execution.run import Progress, Run
+from orograph.kernels.backends import may_use_numba
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import setting
@@ -240,9 +241,9 @@ def st_connected(
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
         return _of_graph(mask, s, t, hops, path, options)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
-    # few cells of a tile are near the fronts: too few for a GPU, unless it is asked to
-    asked = options.backend or setting("backend")
-    stage = "open_tile" if asked == "cuda" else "bidirectional_search"
+    # few cells of a tile are near the fronts: too few for a GPU, unless one says so
+    on_cpu = may_use_numba(options.backend or setting("backend"))
+    stage = "bidirectional_search" if on_cpu else "open_tile"
     chosen = choose_backend(stage, (raster,), options)
     ends = _ends(raster, s, t, snap)
     side = tile if tile is not None else raster.tile or setting("tile")
@@ -296,8 +297,8 @@ class ReachJob(Job[Reach]):
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
         """Return what searches."""
         mask = MaskRaster(rasters[0])
-        asked = mask, self.ends, self.connectivity, self.hops, self.path, context
-        query = Query(*asked, backend=backend)
+        options = self.connectivity, self.hops, self.path, context
+        query = Query(mask, self.ends, *options, backend=backend)
         return _PairSearch(query, self.rasters[0].georeference)
 
     def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:

@@ -16,6 +16,7 @@ keeps to cells that lie together. What is left are steps of no cost, and pairs t
 other tiles or along links: then `spread_labels` has cells whose pairs are new pass them on in the
 order of pairs, from two queues that are in that order: the cells given, sorted, and the cells
 lowered, first in, first out, since a step adds one hop. So a cell is lowered at most once a call.
+Where most steps cost nothing, it is left to carry all of them.
 The least fixpoint is unique: tiles and their order do not change it. Serial. The edge costs are
 those of `orograph.kernels.relax.tile`.
 """
@@ -28,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.relax.border import halo_strips
 from orograph.kernels.relax.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, prefetch_line
 from orograph.kernels.relax.models import (
     DIAGONAL,
@@ -128,12 +130,6 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
     offset = np.empty(_BY_CODE.size, np.int64)
     for q in range(_BY_CODE.size):
         offset[q] = MOVES[_BY_CODE[q], 0] * width + MOVES[_BY_CODE[q], 1]
-    # the halo's pairs are the neighbours' business
-    for y in range(height):
-        inside = reach <= y < height - reach
-        for x in range(width):
-            if not inside or x < reach or x >= width - reach:
-                steps[y, x] |= np.uint32(RESOLVED)
     improved = 0
     reached = 0
     level = False
@@ -143,7 +139,10 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
         if y >= height - reach:
             y = height - 1 - row
         for x in range(reach, width - reach):
-            stack[0] = y * width + x
+            cell = y * width + x
+            if np.int64(step_of[cell]) & RESOLVED:
+                continue
+            stack[0] = cell
             top = 0
             while top >= 0:
                 cell = stack[top]
@@ -205,12 +204,27 @@ def _resolve(dist, reach, steps, pairs, changed, start, stack):
 
 
 @compiled
+def _mostly_level(steps):
+    """Return whether steps of no cost arrive in most cells in which any do, by some rows."""
+    level = 0
+    cells = 0
+    for y in range(8, steps.shape[0], 16):
+        for x in range(steps.shape[1]):
+            cells += steps[y, x] != 0
+            level += (np.int64(steps[y, x]) & LEVEL) != 0
+    return 2 * level > cells
+
+
+@compiled
 def _spread(steps, reach, pairs, cells, queue):
     """Carry pairs along tight edges until nothing changes; the number of cells improved."""
     height, width = steps.shape
     step_of = steps.reshape(-1)
     pair_of = pairs.reshape(-1)
     count = 8 if reach == 1 else 16
+    offset = np.empty(count, np.int64)
+    for m in range(count):
+        offset[m] = MOVES[m, 0] * width + MOVES[m, 1]
     given = 0
     head = 0
     tail = 0
@@ -230,9 +244,23 @@ def _spread(steps, reach, pairs, cells, queue):
                 for row in range(-1, 2):
                     prefetch_line(step_of, next_cell + row * width)
                     prefetch_line(pair_of, next_cell + row * width)
+        pair = pair_of[cell] + 1
+        if not take:
+            # no step arrives in the halo; which cells are lowered, no branch could foretell
+            lower = 0
+            for m in range(count):
+                other = cell + offset[m]
+                on = (np.int64(step_of[other]) >> _BIT[m]) & (pair < pair_of[other])
+                lower |= on << m
+            while lower:
+                other = cell + offset[lowest_bit(lower)]
+                lower &= lower - 1
+                pair_of[other] = pair
+                queue[tail] = other
+                tail += 1
+            continue
         y = cell // width
         x = cell - y * width
-        pair = pair_of[cell] + 1
         for m in range(count):
             v = y + MOVES[m, 0]
             u = x + MOVES[m, 1]
@@ -255,6 +283,10 @@ def _directions(steps, reach, pairs, bits, linked, codes):
     stride = steps.shape[1]
     step_of = steps.reshape(-1)
     pair_of = pairs.reshape(-1)
+    count = 8 if reach == 1 else 16
+    offset = np.empty(count, np.int64)
+    for q in range(count):
+        offset[q] = MOVES[_BY_CODE[q], 0] * stride + MOVES[_BY_CODE[q], 1]
     for y in range(height):
         for x in range(width):
             cell = (y + reach) * stride + x + reach
@@ -267,15 +299,13 @@ def _directions(steps, reach, pairs, bits, linked, codes):
             elif ways and not (linked or ways & (ways - 1)):
                 code = lowest_bit(ways) + 1  # there is no other
                 ways = np.int64(0)
-            while ways:
-                q = lowest_bit(ways)
-                ways &= ways - 1
-                # the cell that the step came from lies where the step back leads to
-                m = _BY_CODE[q]
-                other = cell + MOVES[m, 0] * stride + MOVES[m, 1]
-                if pair_of[other] == pair - 1:
-                    code = q + 1
-                    break
+            if ways:
+                # the cell that a step came from lies where the step back leads to
+                fit = 0
+                for q in range(count):
+                    fit |= np.int64(pair_of[cell + offset[q]] == pair - 1) << q
+                ways &= fit
+                code = lowest_bit(ways) + 1 if ways else code
             codes[y, x] = code
 
 
@@ -356,10 +386,12 @@ def tight_steps(state: TileState) -> npt.NDArray[np.uint32]:
     -------
     (h + 2 r, w + 2 r) uint32
         Bit q: a step arrives from where Esri's code q + 1 leads (see `CODES`); ``LEVEL``: one of
-        them costs nothing, or too little to tell.
+        them costs nothing, or too little to tell. 0 in the halo: that is the neighbours' business.
     """
     steps = np.zeros(state.dist.shape, np.uint32)
     _mark(state.dist, state.friction, state.elevation, state.rules, steps)
+    for part in halo_strips(steps, state.rules.reach):
+        part[...] = 0
     return steps
 
 
@@ -371,6 +403,8 @@ def resolve_labels(
     changed: npt.NDArray[np.bool_],
 ) -> tuple[int, int]:
     """Bring a tile's pairs (label, hops) to their fixpoint along steps that cost something, once.
+
+    Nothing is done where most steps cost nothing: `spread_labels` would do all of it again.
 
     Parameters
     ----------
@@ -387,12 +421,16 @@ def resolve_labels(
     int, int
         How many cells were improved, and how many have a label.
     """
+    if _mostly_level(steps):
+        return 0, int(np.count_nonzero(pairs[reach:-reach, reach:-reach] < NOBODY))
     cells = np.flatnonzero(changed)
     changed.reshape(-1)[cells] = False
     start = reach
     if cells.size:
         nearest = cells[dist.reshape(-1)[cells].argmin()]
         start = min(max(int(nearest) // changed.shape[1], reach), changed.shape[0] - reach - 1)
+    for part in halo_strips(steps, reach):
+        part |= np.uint32(RESOLVED)  # its pairs are the neighbours' business
     stack = np.empty(changed.size, np.int64)
     improved, reached = _resolve(dist, reach, steps, pairs, changed, start, stack)
     return int(improved), int(reached)

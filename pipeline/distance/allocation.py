@@ -207,7 +207,7 @@ class AllocationProblem:
         parts = zip(*(facing(part, state.reach) for part in (pairs, cost)), strict=True)
         for k, (own, dist) in enumerate(parts):
             labels, hops = state.code.labels_and_hops(own)
-            known = NOBODY if sent[k] is None else sent[k]
+            known: Any = NOBODY if sent[k] is None else sent[k]
             new = labels < NOBODY
             if sent[k] is not None:
                 new = (labels < known[0]) | ((labels == known[0]) & (hops < known[1]))

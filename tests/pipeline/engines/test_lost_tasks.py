@@ -176,7 +176,7 @@ def test_tasks_that_are_lost_at_any_moment_change_no_bit(
     monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     lost = 0
-    for seed in range(first, first + (LATER.step if first else 5)):
+    for seed in range(first, first + (LATER.step if first else 3)):
         friction, sources, options, tiles = case(seed)
         with og.config.set(threads=2, field=0):
             with mortal_workers(monkeypatch, seed) as workers:

@@ -348,16 +348,16 @@ class LinkSteps:
 def source_labels(
     values: Array, rows: Array, columns: Array, window: Window
 ) -> npt.NDArray[np.int64]:
-    """Return the labels of source cells of a raster; refuse fractions, and "no source" itself."""
+    """Return the labels of source cells of a raster; refuse what none can be."""
     own = values[rows, columns]
     labels = own.astype(np.int64)
-    bad = (labels != own) | (labels == NO_SOURCE)
+    bad = (labels != own) | (labels == NO_SOURCE) | (labels >= NOBODY)
     if bad.any():
         at = int(bad.argmax())
         raise InputError(
             f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
-            f"is no label for allocation; labels must be whole numbers, and not {NO_SOURCE}, "
-            "which marks cells without a source: round or renumber them first"
+            f"is no label for allocation; labels must be whole numbers below {NOBODY}, and not "
+            f"{NO_SOURCE}, which marks cells without a source: round or renumber them first"
         )
     return labels
 

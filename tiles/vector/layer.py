@@ -172,7 +172,7 @@ class VectorLayer:
         Raises
         ------
         InputError
-            If there is no such column, or its values are not whole, or one is `NO_LABEL`.
+            If there is no such column, or one of its values is not whole, too large, or `NO_LABEL`.
         """
         if column is None:
             return np.arange(len(self), dtype=np.int64)
@@ -185,14 +185,15 @@ class VectorLayer:
         for number, value in enumerate(self.columns[column].tolist()):
             try:
                 whole = int(value)
-                fits = whole == value and abs(whole) < 2**63 and whole != NO_LABEL
+                fits = whole == value and -(2**63) <= whole < 2**62 and whole != NO_LABEL
             except (TypeError, ValueError, OverflowError):
                 fits = False
             if not fits:
                 raise InputError(
                     f"label: {column} of geometry {number} is {shown(value)}; labels must be whole "
-                    f"numbers, and not {NO_LABEL}, which marks cells without a source: fill or "
-                    "renumber the column, or leave label= out to number geometries from 0"
+                    f"numbers below {2**62}, and not {NO_LABEL}, which marks cells without a "
+                    "source: fill or renumber the column, or leave label= out to number geometries "
+                    "from 0"
                 )
             labels[number] = whole
         return labels

@@ -110,6 +110,14 @@ def test_refuses_or_says_when_integers_overflow() -> None:
         )
 
 
+@pytest.mark.parametrize("label", [2**62, 2**63 - 1, -1])
+def test_refuses_labels_that_would_stand_for_no_source(label: int) -> None:
+    sources = np.zeros((3, 4), np.int64)
+    sources[1, 2] = label
+    with pytest.raises(og.InputError, match=f"sources: {label} at row 1, column 2 is no label"):
+        og.cost_distance(np.ones((3, 4)), sources, cell_size=1, outputs=("cost", "allocation"))
+
+
 BOUNDS: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
     "friction times the length of a step": (
         np.full((3, 3), 1e306), {"cell_size": 1e3}, ("friction", r"1e\+306", "1414")

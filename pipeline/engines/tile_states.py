@@ -130,11 +130,12 @@ class TileStates:
     def _read(self, window: Window, frame: Window) -> list[Any]:
         """Return the cells of a frame, checked: in the memory of a GPU, if there are many."""
         backend = get_backend(self.problem.backend)
-        stored = next((raster.tile for raster in self.rasters if raster.tile), None)
-        parts = parts_of(window, frame, stored)
-        if len(parts) > 1 and (devices := backend.devices()):
-            rasters, check = self.rasters, self.problem.check
-            return read_parts(devices[0], backend, rasters, parts, frame, check)
+        if devices := backend.devices():
+            stored = next((raster.tile for raster in self.rasters if raster.tile), None)
+            parts = parts_of(window, frame, stored)
+            if len(parts) > 1:
+                rasters, check = self.rasters, self.problem.check
+                return read_parts(devices[0], backend, rasters, parts, frame, check)
         cells = [raster.read(frame) for raster in self.rasters]
         self.problem.check(cells, frame)
         return cells

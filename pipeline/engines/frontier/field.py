@@ -13,7 +13,7 @@ memory is large beside what it takes to read one: it keeps the states of others 
 The front of a tile must fill a GPU, and the larger the tile the better it does. So there tiles are
 joined up to `GPU_FIELD` times as many cells a side, as far as the GPU's memory allows, on workers
 of a cluster too, and over the shards of a store: a task then writes all that its tile covers. One
-GPU takes the whole grid as one tile if that fits.
+GPU takes the whole grid as one tile if that fits, even where there are more.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
 def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
     """Return that level for some GPUs, each of which holds so many cells."""
     most, root = min((setting("field") * GPU_FIELD) ** 2, MOST_CELLS), tree.root
-    if gpus == 1 and tree.window(root).size <= min(most, cells):
-        return root.level
+    if tree.window(root).size <= min(most, cells):
+        return root.level  # quicker than several GPUs that wait for one another's borders
     at_once = max(2 * gpus, TILES_AT_ONCE)
     return _highest(tree, root.level, min(most, cells // TILES_AT_ONCE), at_once)
 

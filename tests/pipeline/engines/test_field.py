@@ -84,8 +84,9 @@ def test_a_tile_is_never_more_than_a_shard_on_disk(tmp_path: Path) -> None:
         (SIDE, 16, 1, SIDE**2, 128),
         (SIDE, 16, 1, SIDE**2 - 1, 32),  # one cell too many: sixteen tiles
         (SIDE, 0, 1, 8 * 8 * 8, 8),  # eight tiles fill its memory
-        (SIDE, 0, 2, 2**40, 32),  # sixteen for two workers
-        (SIDE, 0, 16, 2**40, 8),
+        (SIDE, 0, 2, SIDE**2, 128),
+        (SIDE, 0, 2, SIDE**2 - 1, 32),
+        (SIDE, 0, 16, SIDE**2 - 1, 8),
         (1, 0, 1, 2**40, 16),  # GPU_FIELD times one
         (0, 0, 1, 2**40, 8),
     ],

@@ -5,7 +5,8 @@ at the bound of a bucket though nothing beyond the border could improve the tile
 borders are needless. So the tiles of a node of the quadtree become one tile of the run: as large as
 `config["field"]` cells a side, or as many cells in a narrow grid, unless too few would be left for
 the threads. Reading and writing still go by the tiles of the store. The result does not depend on
-it.
+it. In memory fields are `MEMORY_FIELD` times as large a side: no thread waits there until others
+have read or written theirs.
 
 Workers of a cluster own shards, so there tiles are joined within them, and only if a worker's
 memory is large beside what it takes to read one: it keeps the states of others too.
@@ -25,6 +26,7 @@ from orograph.settings import setting
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.store.sink import ArraySink
 
+MEMORY_FIELD = 2
 GPU_FIELD = 16
 TILES_AT_ONCE = 8  # on GPUs that do not hold the grid: some are read while others are computed
 MOST_CELLS = 2**31 - 2**20  # of a tile, its halo not counted: CUDA kernels count in 32 bits
@@ -66,7 +68,8 @@ def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
     # a shard is written by one task, from whole tiles; memory is written by any number of tasks
     in_memory = isinstance(context.sink, ArraySink)
     highest = tree.root.level if in_memory else context.shard_level
-    return _highest(tree, highest, setting("field") ** 2, context.threads)
+    side = setting("field") * (MEMORY_FIELD if in_memory else 1)
+    return _highest(tree, highest, side**2, context.threads)
 
 
 def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:

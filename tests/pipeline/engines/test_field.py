@@ -54,7 +54,7 @@ def context_of(
     [
         ((SIDE, SIDE), 8, 1, 128),  # the whole grid
         ((SIDE, SIDE), 200, 1, 200),
-        ((10 * SIDE, 10 * SIDE), 8, 1, 64),  # 128 a side would be more cells than SIDE**2
+        ((10 * SIDE, 10 * SIDE), 8, 1, 128),  # 256 a side would be more cells than (2 SIDE)**2
         ((1, SIDE**2), 8, 1, 2**14),  # as many cells, however narrow the grid is
         ((SIDE, SIDE), 8, 4, 64),  # four tiles for four threads
         ((SIDE, SIDE), 8, 8, 32),

@@ -58,7 +58,7 @@ COMMON = {"dtype", "tile", "workers", "threads"}
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
 # of libraries the system may keep 40 MiB more or less in memory, as they lie in its file cache
 CLIENT_BYTES = 260 * MIB
-WORKER_BYTES = 215 * MIB
+WORKER_BYTES = 235 * MIB
 TASK_BYTES = 20_000
 
 

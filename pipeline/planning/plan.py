@@ -56,7 +56,7 @@ COMMON = {"dtype", "tile", "workers", "threads"}
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
-# of libraries the system may keep 40 MiB more or less in memory, as they lie in its file cache
+# The system maps some 40 MiB more or less of their libraries, as these lie in its file cache.
 CLIENT_BYTES = 260 * MIB
 WORKER_BYTES = 235 * MIB
 TASK_BYTES = 20_000

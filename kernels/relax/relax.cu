@@ -16,9 +16,9 @@
 // doi:10.1016/S0196-6774(03)00076-2.
 //
 // Arrays. dist, friction and elevation are (height + 2 REACH, width + 2 REACH), C order, padded by
-// a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); lists three
-// times as many block numbers; rest three words a block; control 19 words, see below. Cells are counted in 32 bits: a tile,
-// with its halo, has fewer than 2**31.
+// a halo that mirrors neighbouring tiles; keys and fresh (blocks down, blocks across); rest_of three
+// words a block; lists three times as many block numbers; control 19 words, see below. Cells are
+// counted in 32 bits: a tile, with its halo, has fewer than 2**31.
 //
 // Why nothing is lost. In a round a block is on the list once, so one warp writes its cells. That
 // warp takes the key (an atomic exchange), passes a fence, and reads the cells and the halo; a warp
@@ -27,9 +27,9 @@
 // comes after, the key is still there in the next round, and the block on its list: whoever finds
 // no key when it lowers one appends the block, and a block that is put off keeps its key and is
 // appended by its own warp; so it is appended once. A block that is left unfinished gets back the
-// key it had, and the rows and columns that it has yet to sweep are kept. The halo may be older than what it
-// mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past the L1 cache,
-// which does not see other warps' writes.
+// key it had, and the rows and columns that it has yet to sweep are kept. The halo may be older than
+// what it mirrors, and so higher: then a neighbour is woken for nothing. Cells are read past the L1
+// cache, which does not see other warps' writes.
 //
 // Why it ends, and with which bits. Each value is the left-to-right sum along a real path, and they
 // only fall; a path that visits a cell twice lowers nothing, as costs are not negative, so there

@@ -1,1 +1,1 @@
-"""Shortest-path trees of tiles whose distances are known, on a GPU."""
+"""Shortest-path trees of tiles whose distances are known: pairs (label, hops), and work on GPUs."""

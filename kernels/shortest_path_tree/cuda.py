@@ -124,7 +124,7 @@ def back_directions(
     Parameters
     ----------
     pairs : TileState
-        The ``state`` of what `open_pairs` returned, at rest.
+        The ``state`` of what `open_pairs` returned, once it has converged.
     hop_bits : int
         How many low bits of a pair are hops.
     device : Device, optional

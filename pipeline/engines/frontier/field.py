@@ -29,7 +29,9 @@ from orograph.tiles.store.sink import ArraySink
 MEMORY_FIELD = 2
 GPU_FIELD = 16
 TILES_AT_ONCE = 8  # on GPUs that do not hold the grid: some are read while others are computed
-MOST_CELLS = 2**31 - 2**20  # of a tile, its halo not counted: CUDA kernels count in 32 bits
+MOST_PADDED = 2**31 - 1  # cells of a tile with its halo: CUDA kernels count in 32 bits
+MOST_CELLS = 2**28  # of one of several tiles: few enough with their halo, were they one row
+WIDEST_HALO = 2
 BYTES_A_CELL = 512  # of a worker's memory: some 64 to read a tile, and much else has to fit in
 
 
@@ -74,11 +76,12 @@ def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
 
 def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
     """Return that level for some GPUs, each of which holds so many cells."""
-    most, root = min((setting("field") * GPU_FIELD) ** 2, MOST_CELLS), tree.root
-    if tree.window(root).size <= min(most, cells):
+    most, root = (setting("field") * GPU_FIELD) ** 2, tree.root
+    height, width = (n + 2 * WIDEST_HALO for n in tree.shape)
+    if tree.window(root).size <= min(most, cells) and height * width <= MOST_PADDED:
         return root.level  # quicker than several GPUs that wait for one another's borders
-    at_once = max(2 * gpus, TILES_AT_ONCE)
-    return _highest(tree, root.level, min(most, cells // TILES_AT_ONCE), at_once)
+    most = min(most, MOST_CELLS, cells // TILES_AT_ONCE)
+    return _highest(tree, root.level, most, max(2 * gpus, TILES_AT_ONCE))
 
 
 def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int) -> int:

@@ -107,6 +107,15 @@ def test_tiles_on_a_gpu_are_joined_over_the_shards_of_a_store(
     assert sorted(found) == sorted(expected_shards)
 
 
+@pytest.mark.parametrize("shape", [(1, 2**30), (2**16, 2**16), (2**15, 2**15)])
+def test_a_tile_of_a_gpu_has_cells_that_32_bits_count(shape: tuple[int, int]) -> None:
+    with og.config.set(field=2**16):
+        tree = join_tiles(context_of(shape, 1024, gpus=1), gpu_bytes=1).quadtree
+    window = tree.window(Node(0, 0))
+    assert (window.height + 4) * (window.width + 4) < 2**31
+    assert (tree.count(0) == 1) == (shape == (2**15, 2**15))
+
+
 @pytest.mark.parametrize(
     ("threads", "memory", "expected"),
     [

@@ -19,6 +19,11 @@ STEPS = ((0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1))
 Cell = tuple[int, int]
 
 
+def difference(upper: Any, lower: Any) -> float:
+    """How far one height is above another, rounded once."""
+    return float(upper.item() - lower.item())
+
+
 def neighbours(cell: Cell, shape: tuple[int, int], connectivity: int) -> Iterator[Cell]:
     """The neighbours of a cell that lie in the grid."""
     for dy, dx in STEPS[:connectivity]:
@@ -82,7 +87,7 @@ def depressions(
         lowest = min(part, key=lambda c: (elevation[c], c))
         here = tuple(np.array(sorted(part)).T)
         number[here] = lowest[0] * width + lowest[1] + 1
-        depth[int(number[cell])] = float(filled[cell]) - float(elevation[lowest])
+        depth[int(number[cell])] = difference(filled[cell], elevation[lowest])
     return number, depth
 
 
@@ -142,8 +147,8 @@ def peaks(
         near = {summit[n] for n in neighbours(cell, elevation.shape, connectivity) if n in summit}
         highest = min(near, key=rank.__getitem__, default=cell)
         for other in near - {highest}:
-            prominence = float(elevation[other]) - float(elevation[cell])
-            if elevation[other] != elevation[cell] and prominence > 0:
+            prominence = difference(elevation[other], elevation[cell])
+            if prominence > 0:
                 found.append(Peak(other, prominence, cell, highest))
             for member in members[other]:
                 summit[member] = highest

@@ -26,6 +26,7 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     places_of,
 )
+from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
 from orograph.terrain.hierarchy import Hierarchy, Pits
 from orograph.terrain.run import TableJob, run_on_terrain
@@ -211,15 +212,15 @@ class DepressionSweep(TableSweep):
         pit, level = (
             decode_keys(keys, raster.dtype) for keys in (hierarchy.pit_key, hierarchy.level)
         )
+        depth = subtract_keys(hierarchy.level, hierarchy.pit_key, raster.dtype)
         with np.errstate(over="ignore"):
-            depth = level.astype(np.float64) - pit.astype(np.float64)
             area, volume = area * size, volume * size
-        kept = (depth >= problem.min_depth) & (area >= problem.min_area)
+        kept = within_bounds(depth, problem.min_depth) & (area >= problem.min_area)
         number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
         columns = {
             "elevation": pit,
             "spill_elevation": level,
-            "depth": depth,
+            "depth": depth.astype(np.float64),
             "cells": count,
             "area": area,
             "volume": volume,

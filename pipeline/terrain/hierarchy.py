@@ -105,8 +105,8 @@ class Hierarchy:
         self._count = np.zeros(count, np.int64)
         self._area = [0] * count
         self._sum = [0] * count  # of heights times areas, exactly, in units of 2**-unit
-        # what the least positive value of the dtype is a multiple of, by its 53-bit mantissa
-        self._unit = 53 if dtype.kind in "iu" else 201 if dtype.itemsize == 4 else 1126
+        # the least positive value of the dtype is a multiple of 2**-unit, by its 53-bit mantissa
+        self._unit = 0 if dtype.kind in "iu" else 201 if dtype.itemsize == 4 else 1126
 
     def _place(
         self, pit: Integers, height: Keys, side: Literal["left", "right"] = "left"
@@ -132,8 +132,7 @@ class Hierarchy:
         row = np.zeros(pit.size, np.int64) if row is None else row
         number = self.at(np.searchsorted(self._cells, pit), height)
         np.add.at(self._count, number, count)
-        mantissa, exponent = np.frexp(decode_keys(height, self.dtype).astype(np.float64))
-        whole = np.ldexp(mantissa, 53).astype(np.int64)
+        whole, exponent = self._integers(height)
         order = np.lexsort((exponent, row, number))
         number, exponent, row = number[order], exponent[order], row[order]
         whole, count = whole[order], count[order]
@@ -142,15 +141,25 @@ class Hierarchy:
         start = np.flatnonzero(new)
         if not start.size:
             return
-        # two parts of 27 bits, which as many cells as a shard has cannot overflow
-        high = np.add.reduceat((whole >> 26) * count, start)
-        low = np.add.reduceat((whole & (2**26 - 1)) * count, start)
+        # two parts of 32 bits, whose sums over a shard, of at most 2**32 cells, cannot overflow
+        high = np.add.reduceat((whole >> 32) * count, start)
+        low = np.add.reduceat((whole & 0xFFFFFFFF).view(np.uint64) * count.view(np.uint64), start)
         cells = np.add.reduceat(count, start)
         parts = (number[start], exponent[start], row[start], cells, high, low)
         for at, power, y, n, a, b in zip(*(part.tolist() for part in parts), strict=True):
             area = self._areas[y]
             self._area[at] += n * area
-            self._sum[at] += (((a << 26) + b) << (power - 53 + self._unit)) * area
+            self._sum[at] += (((a << 32) + b) << (power + self._unit)) * area
+
+    def _integers(self, keys: Keys) -> tuple[Integers, npt.NDArray[np.int32]]:
+        """Return integers and powers of two whose products are heights, up to a constant.
+
+        Volumes do not depend on the constant; for unsigned heights it is 2**63.
+        """
+        if self.dtype.kind in "iu":
+            return decode_keys(keys, np.int64), np.zeros(keys.size, np.int32)
+        mantissa, exponent = np.frexp(decode_keys(keys, self.dtype).astype(np.float64))
+        return np.ldexp(mantissa, 53).astype(np.int64), exponent - 53
 
     def totals(self) -> tuple[Integers, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the cells below the spill level of each depression, their area and volume."""
@@ -162,11 +171,10 @@ class Hierarchy:
                 count[parent[number]] += count[number]
                 area[parent[number]] += area[number]
                 height[parent[number]] += height[number]
-        mantissa, exponent = np.frexp(decode_keys(self.level, self.dtype).astype(np.float64))
-        whole = np.ldexp(mantissa, 53).astype(np.int64).tolist()
+        wholes, powers = self._integers(self.level)
         volume = np.empty(len(count))
-        for number, power in enumerate(exponent.tolist()):
-            level = whole[number] << (power - 53 + self._unit)
+        for number, (whole, power) in enumerate(zip(wholes.tolist(), powers.tolist(), strict=True)):
+            level = whole << (power + self._unit)
             whole_volume = area[number] * level - height[number]
             volume[number] = _ratio(whole_volume, self._unit + self._area_unit)
         areas = np.array([_ratio(n, self._area_unit) for n in area], np.float64)

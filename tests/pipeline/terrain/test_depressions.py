@@ -22,7 +22,7 @@ from orograph.tiles.grid.georeference import Georeference
 
 
 def exactly(value: Any) -> Fraction:
-    return Fraction(float(value))
+    return Fraction(value.item())
 
 
 def volume_of(found: oracle.Depression, elevation: np.ndarray) -> float:
@@ -45,7 +45,7 @@ def assert_is(table: xr.Dataset, expected: list[oracle.Depression], elevation: n
         assert row["elevation"] == elevation[lowest]
         assert row["spill_elevation"] == found.level
         assert (row["spill_y"], row["spill_x"]) == found.spill
-        assert row["depth"] == float(found.level) - float(elevation[lowest])
+        assert row["depth"] == oracle.difference(found.level, elevation[lowest])
         assert row["cells"] == row["area"] == len(found.cells)
         assert row["volume"] == volume_of(found, elevation)
         around = [other for other in expected if other.cells > found.cells]
@@ -70,7 +70,7 @@ def test_small_depressions_are_left_out(case: Case, depth: float, area: float) -
         found
         for found in oracle.hierarchy(case.elevation, **case.how)
         if len(found.cells) >= area
-        and float(found.level) - min(float(case.elevation[c]) for c in found.cells) >= depth
+        and oracle.difference(found.level, min(case.elevation[c] for c in found.cells)) >= depth
     ]
     assert_is(table, expected, case.elevation)
 
@@ -163,6 +163,23 @@ def test_labels_and_table_stand_in_one_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found["x"], raster["x"])
     assert found.rio.crs.to_epsg() == 32633
     assert set(np.unique(found["labels"])) - {0} <= set(found["pit"].values.tolist())
+
+
+@pytest.mark.parametrize("base", [0, 2**53, 2**60, -(2**62), 2**63], ids=str)
+def test_volumes_do_not_depend_on_where_zero_lies(base: int) -> None:
+    heights = np.full((5, 5), 9, np.int64 if base < 2**63 else np.uint64)
+    heights[2, 2:] = 2, 5, 7
+    found = og.depressions(heights + heights.dtype.type(base))
+    assert found["volume"].values.tolist() == [7]
+    assert found["depth"].values.tolist() == [5]
+    assert og.depressions(heights + heights.dtype.type(base), min_depth=6).sizes["depression"] == 0
+
+
+def test_depths_beyond_2_to_the_53_are_compared_exactly() -> None:
+    heights = np.full((3, 3), 2**53 + 1)
+    heights[1, 1] = 0
+    assert og.depressions(heights, min_depth=2**53).sizes["depression"] == 1
+    assert og.depressions(heights, min_depth=2**53 + 2).sizes["depression"] == 0
 
 
 def test_flat_and_empty_ground_has_no_depression() -> None:

@@ -16,6 +16,7 @@ from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.order import order_indices
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
+from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
 from orograph.terrain.run import TableJob, run_on_terrain
 from orograph.tiles.arguments import check_choice, check_number
@@ -68,26 +69,20 @@ class Peaks(FateTree):
         kept = np.zeros(tree.pits.cell.size, np.bool_)
         kept[tree.kept] = True
         own = np.flatnonzero(~kept)
-        height = self.heights(fates.pits.key[own])
         last = fates.heir[own] < 0
-        col = np.where(last, np.nan, self.heights(fates.died.key[own]))
-        with np.errstate(over="ignore"):
-            prominence = np.where(last, np.inf, height - col)
+        drop = subtract_keys(~fates.pits.key[own], ~fates.died.key[own], self.dtype)
         # a flat top may have several cells without a higher neighbour: they are one peak
-        rows = (prominence > 0) & (prominence >= self.min_prominence)
-        own, last = own[rows], last[rows]
+        rows = last | (drop > 0) & within_bounds(drop, self.min_prominence)
+        own, last, drop = own[rows], last[rows], drop[rows]
+        height = decode_keys(~fates.died.key[own], self.dtype)
         return {
             "peak": fates.pits.cell[own],
             "key": fates.pits.key[own],
             "col": np.where(last, -1, fates.died.cell[own]),
-            "col_elevation": col[rows],
-            "prominence": prominence[rows],
+            "col_elevation": np.where(last, np.nan, height.astype(np.float64)),
+            "prominence": np.where(last, np.inf, drop),
             "parent": np.where(last, -1, fates.pits.cell[fates.heir[own]]),
         }
-
-    def heights(self, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-        """Return the heights of keys."""
-        return decode_keys(~keys, self.dtype).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -202,9 +197,9 @@ def peaks(
     -----
     Cells are ordered by height, of equal heights the first in row-major order is the higher: so the
     result is the same for any tiling. A flat top is one peak, at its first cell. The parent is the
-    highest of the peaks that are joined at the key col; it is always in the table. Heights below
-    and above 2**53 are rounded to float64 in ``col_elevation`` and ``prominence``, whose difference
-    is rounded once. Each cell is read once.
+    highest of the peaks that are joined at the key col; it is always in the table.
+    ``col_elevation`` and ``prominence``, the exact difference of two heights, are rounded once to
+    float64. Each cell is read once.
 
     References
     ----------

@@ -31,6 +31,7 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
+from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -114,8 +115,8 @@ class WaterLevel(BasinTree):
         height = decode_keys(water.level, dtype)
         wet = water.reached
         if self.max_depth < np.inf:
-            pit = decode_keys(water.pits.key, dtype)
-            wet = wet & (height.astype(np.float64) - pit.astype(np.float64) <= self.max_depth)
+            depth = subtract_keys(water.level, water.pits.key, dtype)
+            wet = wet & within_bounds(depth, most=self.max_depth)
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
         levels = np.full(count + 1, lowest, dtype)
         levels[1:][wet] = height[wet]
@@ -123,11 +124,14 @@ class WaterLevel(BasinTree):
         names = {variable.name for variable in self.outputs}
         arrays = {}
         if "depth" in names:
-            depth = filled.astype(np.float64)
-            with np.errstate(invalid="ignore"):  # where heights are infinite
-                depth -= heights
-            depth[labels == 0] = np.nan
-            arrays["depth"] = depth
+            if dtype.kind in "iu":  # without overflow, and exactly where float64 has gaps
+                raised = (filled - heights).view(f"u{dtype.itemsize}").astype(np.float64)
+            else:
+                raised = filled.astype(np.float64)
+                with np.errstate(invalid="ignore"):  # where heights are infinite
+                    raised -= heights
+            raised[labels == 0] = np.nan
+            arrays["depth"] = raised
         if "depression" in names:
             number = np.append(0, water.pits.cell + 1)
             arrays["depression"] = np.where(filled > heights, number[labels], 0)

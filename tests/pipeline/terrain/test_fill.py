@@ -40,7 +40,10 @@ def test_any_tiling_fills_as_a_priority_flood_does(case: Case) -> None:
     numbers, _ = oracle.depressions(case.elevation, filled, case.connectivity)
     np.testing.assert_array_equal(result["depression"], numbers)
     depth = np.full(case.elevation.shape, np.nan)
-    depth[case.valid] = filled[case.valid].astype(float) - case.elevation[case.valid]
+    depth[case.valid] = [
+        oracle.difference(*both)
+        for both in zip(filled[case.valid], case.elevation[case.valid], strict=True)
+    ]
     np.testing.assert_array_equal(result["depth"], depth)
 
 
@@ -74,6 +77,13 @@ def test_deeper_depressions_stay(case: Case, most: float) -> None:
     deeper = np.isin(numbers, [n for n, depth in depths.items() if depth > most])
     np.testing.assert_array_equal(result["filled"], np.where(deeper, case.elevation, filled))
     np.testing.assert_array_equal(result["depression"], np.where(deeper, 0, numbers))
+
+
+def test_depths_beyond_2_to_the_53_are_compared_exactly() -> None:
+    heights = np.full((3, 3), 2**53 + 1)
+    heights[1, 1] = 0
+    for most, filled in ((2**53, 0), (2**53 + 2, 2**53 + 1)):
+        assert og.fill_depressions(heights, max_depth=most)["filled"].values[1, 1] == filled
 
 
 @pytest.mark.parametrize("name", ["nc_eno", "med_01_01"])

@@ -70,6 +70,15 @@ def test_only_the_highest_has_no_parent() -> None:
     assert (parents["prominence"].values > found["prominence"].values[~first]).all()
 
 
+@pytest.mark.parametrize("base", [2**53, 2**60, -(2**60), 2**63], ids=str)
+def test_heights_that_float64_cannot_hold_have_the_same_peaks(base: int) -> None:
+    heights = np.array([[5, 2, 9, 4, 7]], np.int64 if base < 2**63 else np.uint64)
+    found = og.peaks(heights + heights.dtype.type(base))
+    assert found["x"].values.tolist() == [0, 2, 4]
+    assert found["prominence"].values.tolist() == [3, np.inf, 3]
+    np.testing.assert_array_equal(found["elevation"], heights[0, ::2] + heights.dtype.type(base))
+
+
 def test_no_cell_no_peak() -> None:
     assert og.peaks(np.full((5, 7), np.nan), tile=2).sizes["peak"] == 0
 

@@ -11,8 +11,8 @@ in the downward sweep it sends its children the number of the first of them in e
 also accounts for components that are complete only further up. All of this is O(border); no list of
 all components is made on the way.
 
-Source: M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018,
-for the pairwise merge of parent arrays; here up a tree, over borders alone.
+Source: Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of
+Bergen, 2018, for the pairwise merge of parent arrays; here up a tree, over borders alone.
 
 One idea, long: all functions of the sweep share one numbering, so they stand together.
 """
@@ -630,7 +630,8 @@ def connected_components(
 
     References
     ----------
-    M. Hellås, "Connected components on several GPUs", MSc thesis, University of Bergen, 2018.
+    Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of Bergen,
+    2018.
 
     Examples
     --------

@@ -13,9 +13,9 @@
 // are read through volatile pointers: an outdated value is an ancestor too, only farther from
 // the root.
 //
-// Hellås, "Connected components on several GPUs" (Bergen 2018), sections 4.2.1 to 4.2.3; the
-// minimum without a retry: Komura (2015), doi:10.1016/j.cpc.2015.04.015; halving: Jaiganesh and
-// Burtscher (2018), doi:10.1145/3208040.3208041.
+// Y. Hellås, "Computing Connected Components on Multiple GPUs" (Bergen 2018), sections 4.2.1 to
+// 4.2.3; the minimum without a retry: Komura (2015), doi:10.1016/j.cpc.2015.04.015; halving:
+// Jaiganesh and Burtscher (2018), doi:10.1145/3208040.3208041.
 #pragma once
 
 // Returns the root of v, with path halving: every second vertex is linked to its grandparent.

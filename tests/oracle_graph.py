@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from scipy import sparse, spatial
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -38,9 +39,12 @@ def least_matrix(n: int, tail: Array, head: Array, weight: Array) -> Any:
     )
 
 
-def as_floats(cost: Array) -> Array:
+def as_floats(cost: xr.DataArray) -> Array:
     """Return costs with infinity where there is no path, also those of integers."""
-    return np.where(cost == 2**60, np.inf, cost) if cost.dtype.kind == "i" else cost
+    if cost.dtype.kind == "f":
+        assert "_FillValue" not in cost.attrs
+        return cost.values
+    return np.where(cost.values == cost.attrs["_FillValue"], np.inf, cost.values)
 
 
 def kruskal(n: int, tail: Array, head: Array, weight: Array) -> list[int]:

@@ -36,6 +36,7 @@ from orograph.execution.job import DatasetJob, Table
 from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions, stays_in_memory
 from orograph.execution.run import Progress
+from orograph.graphs.unreached import fill_of_integers
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
@@ -164,8 +165,9 @@ def all_pairs(
     Returns
     -------
     xarray.Dataset
-        ``distance`` (source, target): infinity, or 2**60 in integers (``_FillValue``), where there
-        is no path. ``predecessor``, int32: -9999 where there is none, as in SciPy. Attributes:
+        ``distance`` (source, target): infinity, or -1 (``_FillValue``) in integers, where there
+        is no path. If a length is negative, -1 may be a distance: then 2**60 is the ``_FillValue``.
+        ``predecessor``, int32: -9999 where there is none, as in SciPy. Attributes:
         ``method``, ``tile``, ``vertices`` and ``edges``. Labels of a data frame's rows and ids of a
         graph's vertices are the coordinates ``source`` and ``target`` of a result in memory. With
         ``wait=False`` a `Run`.
@@ -297,11 +299,18 @@ class MatrixJob(DatasetJob):
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The lengths, and the predecessors if they are asked for."""
-        fill = BARRIER if self.matrix.dtype.kind == "i" else None
-        distance = Variable("distance", self.matrix.dtype, fill, {"long_name": "length of path"})
+        attributes = {"long_name": "length of path"}
+        distance = Variable("distance", self.matrix.dtype, self.fill, attributes)
         before = {"long_name": "vertex before the target on the path from the source"}
         predecessor = Variable("predecessor", np.dtype(np.int32), NO_VERTEX, before)
         return (distance, predecessor) if self.traced else (distance,)
+
+    @property
+    def fill(self) -> int | None:
+        """What marks pairs without a path; None: infinity."""
+        if self.matrix.dtype.kind != "i":
+            return None
+        return fill_of_integers(-1 if self.masked is not None else self.matrix.statistics.least)
 
     @property
     def known_attributes(self) -> dict[str, Any]:
@@ -364,14 +373,16 @@ class MatrixJob(DatasetJob):
         stats, matrix, side = self.matrix.statistics, self.matrix, self.layout.tile
         work: Blocks | Sources
         if self.method == DIJKSTRA:
-            nothing = float(BARRIER) if matrix.dtype.kind == "i" else math.inf
+            nothing = math.inf if self.fill is None else self.fill
             work = Sources(matrix.n, side, matrix.dtype, nothing, self.traced, context)
         else:
             tolerance = 0.0
             if matrix.dtype.kind == "f" and stats.least < 0:
                 tolerance = matrix.n**2 * 2.0**-52 * stats.greatest
             signed = stats.least < 0
-            work = Blocks(matrix.n, side, self.traced, signed, tolerance, backend, context)
+            work = Blocks(
+                matrix.n, side, self.traced, signed, tolerance, backend, context, self.fill
+            )
         return _MatrixEngine(self, work)
 
 

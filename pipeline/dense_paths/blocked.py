@@ -61,6 +61,8 @@ class Blocks:
     tolerance: float
     backend: str
     context: RunContext
+    fill: int | None
+    """What marks pairs without a path in the result; None: infinity."""
 
     @property
     def count(self) -> int:
@@ -218,7 +220,10 @@ class Blocks:
         for j, (lengths, before) in enumerate(row):
             if i == j:
                 _clear_diagonal((lengths, before))
-            self.context.sink.write("distance", self.window(i, j), lengths)
+            marked = lengths
+            if self.fill is not None:
+                marked = np.where(lengths == BARRIER, self.fill, lengths)
+            self.context.sink.write("distance", self.window(i, j), marked)
             if self.traced:
                 tiles.append((lengths, before))
         if not self.traced:

@@ -126,10 +126,10 @@ def hop_distance(
     Returns
     -------
     xarray.Dataset
-        ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 where unreached.
-        Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``. Of a `Graph`
-        ``hops`` (vertex) and ``predecessor`` (vertex), places along ``vertex`` or -9999; sources
-        are ids of vertices.
+        ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 (``_FillValue``)
+        where unreached. Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``.
+        Of a `Graph` ``hops`` (vertex) and ``predecessor`` (vertex), places along ``vertex`` or
+        -9999; sources are ids of vertices.
 
     Raises
     ------

@@ -58,7 +58,7 @@ class Hops(Distance):
         """What is written."""
         dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
         attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
-        return (Variable("hops", dtype, None, attrs),)
+        return (Variable("hops", dtype, -1, attrs),)
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Whatever a mask holds is passable or not."""

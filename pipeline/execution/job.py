@@ -88,6 +88,10 @@ class Job(ABC, Generic[T]):
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
         """Return what does the work, on rasters that all tasks can read."""
 
+    def column_attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of a column of the engine's table."""
+        return {}
+
     def sink(self) -> ArraySink:
         """Return a sink in memory for all outputs."""
         return ArraySink({})

@@ -317,7 +317,8 @@ def _on_disk(
         engine, attributes = run_in(checkpoints, StoreSink(space.result))
         if attributes:
             update_attributes(space.result, None, attributes)
-        add_table(space.result, engine.table())
+        table = engine.table()
+        add_table(space.result, table, {name: job.column_attributes(name) for name in table})
         refuse_changed(before, job.versions())
         if write is not None:
             written: T = write(space.result)

@@ -11,6 +11,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions
 from orograph.graphs.job import Columns, graph_run, method_on, parts_run, vertex_columns
 from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
+from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.hops import between, level_predecessors
 from orograph.tiles.errors import InputError
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.execution.run import Run
-
-NO_VERTEX = -9999
 
 
 def hops_run(
@@ -51,7 +50,7 @@ def hops_run(
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
             one * min(limit, graph.vertex_count),
-            links_between(graph), choose_backend("near_far", (), options),
+            links_between(graph), choose_backend("near_far", (), options), NO_HOPS,
         )  # fmt: skip
         return parts_run(
             graph, parameters, options, problem, PathFrontier, (PartRows(graph, unweighted=True),)

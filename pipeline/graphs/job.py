@@ -25,6 +25,7 @@ from orograph.execution.launch import begin
 from orograph.execution.options import RunOptions
 from orograph.execution.run import Progress, Run
 from orograph.graphs.parts import GraphParts
+from orograph.graphs.unreached import fill_of_column
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -80,10 +81,19 @@ class GraphJob(DatasetJob):
         """Return what does the work."""
         return self.make_engine(self.graph, context, backend)
 
+    def column_attributes(self, name: str) -> dict[str, Any]:
+        """Return the value that stands for "no path" in a column, if it needs one."""
+        fill = fill_of_column(self.graph, name)
+        return {} if fill is None else {"_FillValue": fill}
+
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Return the columns as a dataset."""
         variables = {
-            name: (dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces))
+            name: (
+                dims,
+                pieces[0] if len(pieces) == 1 else np.concatenate(pieces),
+                self.column_attributes(name),
+            )
             for name, (dims, pieces) in (
                 (name, (dims, list(column))) for name, (dims, column) in engine.table().items()
             )
@@ -92,7 +102,7 @@ class GraphJob(DatasetJob):
         named: dict[str, Array] = {}
         for name in ("vertex", "source", "target"):
             if name in variables:
-                _, named[name] = variables.pop(name)
+                _, named[name], _ = variables.pop(name)
                 if labels.dtype.kind not in "iu":  # they are places so far
                     named[name] = labels[named[name]]
         known = {name: variables.pop(name) for name in self.graph.coordinates if name in variables}

@@ -22,6 +22,7 @@ from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.engines.frontier.protocol import Border, Table, Visit
 from orograph.engines.tile_states import Tile
 from orograph.graphs.job import vertex_columns
+from orograph.graphs.unreached import mark_unreached
 from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.spread import unreached
 from orograph.tiles.graph.graph import Graph, Rows
@@ -71,6 +72,8 @@ class PartPaths:
     most: Any
     links: Links
     backend: str
+    fill: int | None
+    """What marks unreached vertices in the result; None: infinity."""
 
     @property
     def link_blank(self) -> list[Any]:
@@ -188,11 +191,12 @@ class PartPaths:
         return {"part": part, "cost": state.cost[:, : state.own]}
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
-        """Return the costs of all stored vertices."""
+        """Return the costs of all stored vertices, ``fill`` where unreached."""
         cost = np.empty((len(self.sources), self.bounds[-1]), self.dtype)
         for table in tables:
             part = int(table["part"][0])
             cost[:, self.bounds[part] : self.bounds[part + 1]] = table["cost"]
+        mark_unreached(cost, self.fill)
         return cost
 
     @property
@@ -228,7 +232,6 @@ class PartHops(PartPaths):
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
         """Return the hops of all stored vertices, -1 where unreached."""
         hops: Array = super().join_rows(tables, column)[0]
-        hops[hops == unreached(self.dtype)] = -1
         return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from orograph.graphs.job import (
     vertex_columns,
 )
 from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
+from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import near_far
@@ -43,7 +44,6 @@ Array = npt.NDArray[Any]
 
 METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
 MOST_COST = 2**60
-NO_VERTEX = -9999
 ROUNDS = 1024
 """Rounds of Bellman and Ford's algorithm after which a negative cycle is looked for."""
 WIDTH = 3.0
@@ -132,8 +132,9 @@ def shortest_paths(
     -------
     xarray.Dataset
         ``cost`` (source, vertex): float64, infinity where there is no path; int64 for integer
-        weights, 2**60 where there is none. ``predecessor`` (source, vertex), int64: the place of
-        the vertex along ``vertex``, -9999 where there is none.
+        weights, -1 (``_FillValue``) where there is none. If a weight is negative, -1 may be a cost:
+        then 2**60 is the ``_FillValue``. ``predecessor`` (source, vertex), int64: the place of the
+        vertex along ``vertex``, -9999 (``_FillValue``) where there is none.
 
     Raises
     ------
@@ -201,7 +202,7 @@ def shortest_paths(
     if graph.part_count > 1 and method == "delta-stepping" and not predecessors:
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
-            bucket_width(graph), search.most, links_between(graph), chosen,
+            bucket_width(graph), search.most, links_between(graph), chosen, cost_fill(graph),
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
         return parts_run(graph, parameters, options, problem, PathFrontier, rows)
@@ -251,10 +252,12 @@ class PathSearch:
         graph = self.graph
         costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
         before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
+        fill = cost_fill(graph)
 
         def one(i: int) -> None:
             cost, tree = self.from_vertex(int(starts[i]), backend)
             np.take(cost, graph.stored, out=costs[i], mode="clip")  # without a copy
+            mark_unreached(costs[i], fill)
             if tree is not None:
                 np.take(tree, graph.stored, out=before[i], mode="clip")
 

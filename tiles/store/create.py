@@ -267,6 +267,7 @@ def _write_axes(storage: Storage, place: Georeference) -> None:
 def add_table(
     path: Location,
     columns: Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]],
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Add a table to an unfinished store: one array per column, rows in chunks.
 
@@ -277,6 +278,8 @@ def add_table(
     columns : mapping
         For each column its dimensions and its values, rows first, in one or more pieces. No column
         may have the name of a raster.
+    attributes : mapping, optional
+        Attributes of some columns.
     """
     if not columns:
         return
@@ -287,8 +290,9 @@ def add_table(
             for values in _whole_chunks(pieces):
                 if array is None:
                     chunks = max(values.shape[0], 1), *values.shape[1:]
+                    attrs = (attributes or {}).get(name)
                     array = create_dense(
-                        storage, name, values.shape, values.dtype, chunks, dimensions
+                        storage, name, values.shape, values.dtype, chunks, dimensions, attrs
                     )
                     array[...] = values
                 else:

@@ -80,7 +80,7 @@ def test_pairs_that_a_negative_cycle_can_touch_are_masked(dtype: str) -> None:
         matrix = least_matrix(N, tail, head, weight)
         masked = walks_through(matrix)
         found = og.all_pairs(matrix, dtype=dtype, negative_cycles="mask", predecessors=True)
-        distance = as_floats(found["distance"].values).astype(float)
+        distance = as_floats(found["distance"]).astype(float)
         distance[distance == -(2**60)] = -np.inf
         np.testing.assert_array_equal(distance == -np.inf, masked)
         assert (found["predecessor"].values[masked] == -9999).all()

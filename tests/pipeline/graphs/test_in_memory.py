@@ -39,7 +39,7 @@ def tree_is_right(graph: Graph, edges: Any, cost: Any, before: Any, source: int)
         weights.setdefault((u, v), set()).add(w)
     for vertex in range(cost.size):
         if before[vertex] == -9999:
-            assert vertex == source or cost[vertex] in (np.inf, 2**60)
+            assert vertex == source or cost[vertex] == np.inf
             continue
         steps, at = 0, vertex
         while at != source:
@@ -65,12 +65,13 @@ def test_shortest_paths(way: str, floats: bool, negative: bool) -> None:
         expected = csgraph.bellman_ford(least_matrix(N, *edges), indices=[0, 7])
         cost = found["cost"].values
         assert cost.dtype == (np.float64 if floats else np.int64)
-        np.testing.assert_allclose(as_floats(cost), expected, rtol=1e-14 if floats else 0)
+        plain = as_floats(found["cost"])
+        np.testing.assert_allclose(plain, expected, rtol=1e-14 if floats else 0)
         other = og.shortest_paths(graph, [0, 7], predecessors=True, strategy="output")
         np.testing.assert_array_equal(cost, other["cost"].values)
         np.testing.assert_array_equal(found["predecessor"].values, other["predecessor"].values)
         for row, source in enumerate((0, 7)):
-            tree_is_right(graph, edges, cost[row], found["predecessor"].values[row], source)
+            tree_is_right(graph, edges, plain[row], found["predecessor"].values[row], source)
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,7 +101,7 @@ def test_any_graph_in_any_order_by_any_method(
     for graph in graphs:
         for way in WAYS.values():
             found = og.shortest_paths(graph, source, max_cost=most, predecessors=True, **way)
-            np.testing.assert_array_equal(as_floats(found["cost"].values[0]), expected)
+            np.testing.assert_array_equal(as_floats(found["cost"][0]), expected)
             trees.append(found["predecessor"].values[0].tolist())
     assert all(tree == trees[0] for tree in trees)
 

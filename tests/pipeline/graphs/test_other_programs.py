@@ -81,7 +81,7 @@ def by_us(edges: Edges, start: int, directed: bool, parts: int) -> Answers:
     graph = make_graph(*columns, np.arange(n), directed=directed, parts=parts)
     hops = og.hop_distance(graph, start)["hops"].values
     found = {
-        "cost": as_floats(og.shortest_paths(graph, start)["cost"].values[0]),
+        "cost": as_floats(og.shortest_paths(graph, start)["cost"][0]),
         "hops": np.where(hops < 0, np.inf, hops),
     }
     if not directed:

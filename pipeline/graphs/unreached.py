@@ -1,0 +1,45 @@
+"""What stands for "no path" in the results of operations on graphs.
+
+-1 among integers, with the attribute ``_FillValue``, and infinity among floats. Where a weight is
+negative -1 may be a cost, and 2**60 stands for it, which no cost reaches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.graph.spread import unreached
+from orograph.tiles.graph.graph import Graph
+
+Array = npt.NDArray[Any]
+
+NO_VERTEX = -9999
+NO_HOPS = -1
+
+
+def cost_fill(graph: Graph) -> int | None:
+    """Return what marks unreached vertices among costs; None if costs are floats."""
+    if graph.arrays["weight"].dtype.kind == "f":
+        return None
+    return fill_of_integers(graph.weight_range[0])
+
+
+def fill_of_integers(least: float) -> int:
+    """Return what marks unreached vertices among integer costs, given the least weight."""
+    return -1 if least >= 0 else int(unreached(np.dtype(np.int64)))
+
+
+def mark_unreached(cost: Array, fill: int | None) -> None:
+    """Write the mark of unreached vertices in place of the one that kernels use."""
+    if fill is not None:
+        cost[cost == unreached(cost.dtype)] = fill
+
+
+def fill_of_column(graph: Graph, name: str) -> int | None:
+    """Return the ``_FillValue`` of a column of a result; None if it needs none."""
+    if name in ("cost", "distance"):
+        return cost_fill(graph)
+    return {"hops": NO_HOPS, "predecessor": NO_VERTEX}.get(name)

@@ -263,7 +263,8 @@ class CudaBackend:
         """Return a copy of a device's array, or an array of this process as it is."""
         from orograph.kernels.device import current_device
 
-        return array if isinstance(array, np.ndarray) else current_device().download(array)
+        device = current_device()
+        return device.download(array) if isinstance(array, device.array_module.ndarray) else array
 
     def open_tile(self, state: TileState) -> ResidentTile:
         """Return a tile in the GPU's memory."""

@@ -29,6 +29,7 @@ SOURCES = Path(__file__).resolve().parent
 # correctly, unless one asks for something else.
 OPTIONS = ("--std=c++17", "--fmad=false")
 SMALL = 2**20  # bytes of an array for which no memory is kept
+_KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
 
 Buffer = Any
@@ -318,3 +319,23 @@ def blocks_for(count: int, threads: int) -> tuple[int]:
 def scalar(dtype: npt.DTypeLike, value: Any) -> Any:
     """A kernel's argument of the type it takes."""
     return np.dtype(dtype).type(value)
+
+
+def value_type(dtype: npt.DTypeLike) -> str:
+    """Return the name in values.cuh of a type of values."""
+    dtype = np.dtype(dtype)
+    return f"{_KINDS[dtype.kind]}{8 * dtype.itemsize}"
+
+
+def on_device(device: Device, array: Any) -> Buffer:
+    """Return an array in the memory of a device: the array itself, if it is one of the device's."""
+    return array if isinstance(array, device.array_module.ndarray) else device.upload(array)
+
+
+def as_words(values: Buffer) -> Buffer:
+    """Return a view of numbers as unsigned integers of the same order, if none is negative.
+
+    NaN comes behind infinity, and so do negative numbers. CuPy's comparisons and minima of single
+    precision take subnormal numbers for zero; those of words are exact.
+    """
+    return values.view(f"u{values.dtype.itemsize}")

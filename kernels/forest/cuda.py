@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar
+from orograph.kernels.device import (
+    Buffer,
+    Device,
+    blocks_for,
+    current_device,
+    scalar,
+    value_type,
+)
 from orograph.kernels.forest.exact_sum import fold_sum
 from orograph.kernels.forest.keys import Array, key_limits, native_values, unused_key
 from orograph.kernels.forest.order import WEIGHTS
@@ -30,7 +37,6 @@ VALID, CLASHES, MAGNITUDE, ENTRIES, ROOTS, PICKED, LENGTHS, HOOKED = 0, 1, 2, 3,
 STATE_WORDS = 208
 LAST_ROUND = HOOKED - LENGTHS - 2
 UNSEEN = 0xFFFFFFFF
-TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
 
 
 @dataclass(frozen=True)
@@ -198,7 +204,7 @@ def forest_on_device(
     mode = WEIGHTS.index(weight)
     key = np.dtype(np.float64 if mode else np.uint64 if bits == 64 else np.uint32)
     defines = {
-        "VALUE": f"{TYPES[dtype.kind]}{bits}",
+        "VALUE": value_type(dtype),
         "VALUE_BITS": bits,
         "WEIGHT": mode,
         "DIAGONAL": int(connectivity == 8),

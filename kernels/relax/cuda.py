@@ -98,7 +98,7 @@ class DeviceTile:
         """The halo as the neighbours last sent it."""
 
     def _put(self, array: Any) -> cuda.Buffer:
-        return self._device.upload(array) if isinstance(array, np.ndarray) else array
+        return cuda.on_device(self._device, array)
 
     def _count_reached(self) -> int:
         rules = self._given.rules
@@ -140,7 +140,8 @@ class DeviceTile:
         least = order[first]
         upload, xp = self._device.upload, self._device.array_module
         where = upload(rows[least]), upload(columns[least])
-        news, known = upload(values[least]), buffer[where]
+        buffer = cuda.as_words(buffer)
+        news, known = cuda.as_words(upload(values[least])), buffer[where]
         buffer[where] = xp.minimum(known, news)
         lowered: Array = least[self._device.download(news < known)]
         return lowered
@@ -172,11 +173,11 @@ class DeviceTile:
 
         Cells lowered are counted once: on a GPU a cell may be lowered many times in a call.
         """
-        xp, known = self._device.array_module, self.reached
-        before = xp.array(self._dist)
+        xp, known, words = self._device.array_module, self.reached, cuda.as_words(self._dist)
+        before = xp.array(words)
         pending, visits, sets, rows, sides = self.run_rounds(bound)
         self.reached = self._count_reached()
-        settled = int(xp.count_nonzero(self._dist < before))
+        settled = int(xp.count_nonzero(words < before))
         return RelaxStats(pending, visits, sets, rows, settled, self.reached - known, sides)
 
     def run_rounds(self, bound: float = math.inf) -> tuple[float, int, int, int, int]:
@@ -294,8 +295,9 @@ class DeviceTile:
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
         """Take in what was packed."""
         upload, xp = self._device.upload, self._device.array_module
-        xp.minimum(self._dist, upload(dist), out=self._dist)
-        xp.minimum(self._keys, upload(keys), out=self._keys)
+        for mine, packed in ((self._dist, dist), (self._keys, keys)):
+            words = cuda.as_words(mine)
+            xp.minimum(words, cuda.as_words(upload(packed)), out=words)
         xp.maximum(self._fresh, upload(fresh), out=self._fresh)
         self.reached = self._count_reached()
         for strip, known in zip(self.halo, halo_strips(dist, self._given.rules.reach), strict=True):

@@ -1,7 +1,7 @@
 """A tile's costs before it is relaxed on a GPU, and its result after: CUDA counterpart of pad.py.
 
 Cells are uploaded as they were read, and results stay there, as they are written, until they are
-downloaded: what lies between is done by functions of the device's arrays.
+downloaded. What lies between is done by pad.cu, not by CuPy, which flushes subnormal numbers.
 """
 
 from __future__ import annotations
@@ -11,12 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.device import Buffer, Device, current_device
-from orograph.kernels.relax.models import BARRIER
+from orograph.kernels.device import (
+    Buffer,
+    Device,
+    blocks_for,
+    current_device,
+    on_device,
+    scalar,
+    value_type,
+)
 from orograph.kernels.relax.pad import ReadOut, barrier_of
 from orograph.kernels.relax.tile import TileState
 
 Array = npt.NDArray[Any]
+
+SOURCE = "relax/pad.cu"
+THREADS = 256
 
 
 def pad_costs(
@@ -31,17 +41,21 @@ def pad_costs(
 ) -> Buffer:
     """As `orograph.kernels.relax.pad.pad_costs`, in the device's memory; cells may lie there."""
     device = device or current_device()
-    xp = device.array_module
-    there = device.upload(cells) if isinstance(cells, np.ndarray) else cells
-    known = xp.isfinite(there)
-    if nodata is not None and not np.isnan(nodata):
-        known &= there != there.dtype.type(nodata)
-    if mask:
-        known &= there != 0
-    padded = xp.full(shape, barrier_of(dtype), dtype)
-    y, x = corner
-    inside = padded[y : y + cells.shape[0], x : x + cells.shape[1]]
-    xp.copyto(inside, 1 if mask else there, where=known, casting="unsafe")
+    there = on_device(device, cells)
+    padded = device.array_module.empty(shape, dtype)
+    stated = nodata is not None and not np.isnan(nodata)
+    mark = scalar(there.dtype, nodata if stated else 0)
+    device.launch(
+        SOURCE,
+        "pad_costs",
+        blocks_for(padded.size, THREADS),
+        (THREADS,),
+        (
+            *(there, padded, *map(np.int32, (*there.shape, *shape, *corner))),
+            *(mark, np.int32(stated), np.int32(mask), barrier_of(dtype)),
+        ),
+        defines=_types(dtype, there.dtype),
+    )
     return padded
 
 
@@ -55,20 +69,27 @@ def read_out(
 ) -> ReadOut:
     """As `orograph.kernels.relax.pad.read_out`, of a tile whose arrays are the device's."""
     device = device or current_device()
-    xp, reach = device.array_module, state.rules.reach
-    inner = np.s_[reach:-reach, reach:-reach]
-    dist = state.dist[inner]
-    there = dist < state.unreached
-    values = xp.where(there, dist // per if per > 1 else dist, dist.dtype.type(blank))
-    passable = xp.ones(dist.shape, bool)
-    for raster in (state.friction, state.elevation):
-        if raster.size:
-            own = raster[inner]
-            passable &= own < BARRIER if state.rules.integer else xp.isfinite(own)
-    reached = int(xp.count_nonzero(there))
-    return ReadOut(
-        values.astype(dtype, copy=False),
-        reached,
-        int(xp.count_nonzero(passable & ~there)),
-        passable.size - int(xp.count_nonzero(passable)),
+    dist, reach = state.dist, state.rules.reach
+    height, width = (n - 2 * reach for n in dist.shape)
+    rasters = [raster for raster in (state.friction, state.elevation) if raster.size]
+    found = device.array_module.empty((height, width), dtype)
+    counts = device.array_module.zeros(3, np.uint64)
+    device.launch(
+        SOURCE,
+        "read_out",
+        blocks_for(found.size, THREADS),
+        (THREADS,),
+        (
+            *(dist, rasters[0], rasters[-1], found, counts),
+            *map(np.int32, (height, width, reach)),
+            *(scalar(dist.dtype, state.unreached), scalar(dtype, blank), np.int32(per)),
+        ),
+        defines=_types(dist.dtype, dtype),
     )
+    return ReadOut(found, *device.download(counts).tolist())
+
+
+def _types(value: npt.DTypeLike, cell: npt.DTypeLike) -> dict[str, object]:
+    """Return what pad.cu is compiled with."""
+    integer = np.dtype(value).kind == "i"
+    return {"VALUE": value_type(value), "INTEGER": int(integer), "CELL": value_type(cell)}

@@ -38,13 +38,10 @@ def set_distances(
 ) -> None:
     """Lower distances to those that are known: NaN (integers: below 0) where there is none."""
     device = device or cuda.current_device()
-    xp, (y, x) = device.array_module, corner
-    there = dist[y : y + known.shape[0], x : x + known.shape[1]]
-    news = device.upload(known) if isinstance(known, np.ndarray) else known
-    if known.dtype.kind == "f":
-        xp.fmin(there, news, out=there)
-    else:
-        xp.copyto(there, news, where=news >= 0)
+    y, x = corner
+    there = cuda.as_words(dist[y : y + known.shape[0], x : x + known.shape[1]])
+    news = cuda.as_words(cuda.on_device(device, known))
+    device.array_module.minimum(there, news, out=there)
 
 
 def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.Buffer:

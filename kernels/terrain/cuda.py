@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar
+from orograph.kernels.device import (
+    Buffer,
+    Device,
+    blocks_for,
+    current_device,
+    scalar,
+    value_type,
+)
 from orograph.kernels.forest.keys import Array, key_limits, native_values
 from orograph.kernels.terrain.basins import FIRST_OF_GROUPS, TileBasins
 
@@ -14,7 +21,6 @@ SOURCE = "terrain/basins.cu"
 BLOCK = 32  # cells along the side of a block, as in basins.cu
 THREADS = (32, 8)
 RAISE_THREADS = 256
-TYPES = {"i": "Int", "u": "UInt", "f": "Float"}
 
 
 class DeviceBasins(NamedTuple):
@@ -79,8 +85,7 @@ def basins_on_device(
 
 
 def _types(dtype: Any) -> dict[str, object]:
-    bits = 8 * dtype.itemsize
-    return {"VALUE": f"{TYPES[dtype.kind]}{bits}", "VALUE_BITS": bits}
+    return {"VALUE": value_type(dtype), "VALUE_BITS": 8 * dtype.itemsize}
 
 
 def _prefix_sums(device: Device, counts: Buffer) -> tuple[Buffer, int]:

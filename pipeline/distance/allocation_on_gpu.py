@@ -19,6 +19,7 @@ from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, 
 from orograph.engines.frontier.links import LinkBorder
 from orograph.engines.frontier.protocol import Border, Visit
 from orograph.kernels.backends import CudaBackend, get_backend
+from orograph.kernels.device import as_words
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.resident import ResidentTile
@@ -117,7 +118,8 @@ class AllocationOnGpu(AllocationProblem):
             rows, columns, own = rows[attained], columns[attained], own[attained]
         tile.seed(rows, columns, self.ranks.pairs_at_start(own))
         sides = [to_host(part) for part in facing(inner_of(solved.dist, reach), reach)]
-        return State(place, tile, sides, float(solved.dist.min()))
+        least = to_host(as_words(solved.dist).min()).view(solved.dist.dtype)
+        return State(place, tile, sides, float(least))
 
     def visit(
         self,

@@ -1,9 +1,10 @@
 """A `Device` of orograph.kernels.device that runs kernels on this machine's CPU.
 
 A ``.cu`` is compiled by g++ or clang++ with cuda_on_cpu.h, once for each set of definitions, into a
-folder of this user's in the folder of temporary files. Its buffers are NumPy arrays. Launches are
-refused that a GPU would refuse, and those with arguments that a GPU would take for others: every
-argument must have the type of the kernel's parameter.
+folder of this user's in the folder of temporary files. Its buffers are NumPy arrays, with the
+arithmetic of CuPy (`cuda_on_cpu.device_array`). Launches are refused that a GPU would refuse, and
+those with arguments that a GPU would take for others: every argument must have the type of the
+kernel's parameter.
 
 With ``CUDA_ON_CPU_RACES=1`` in the environment kernels are compiled for ThreadSanitizer, whose
 runtime must then have been loaded before Python (``make races``).
@@ -30,6 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from cuda_on_cpu.device_array import ArrayModule, DeviceArray
 
 from orograph.kernels.device import SOURCES
 
@@ -229,6 +231,13 @@ def _three(name: str, sizes: Sequence[int], limits: Sequence[int]) -> Any:
     return (ctypes.c_uint * 3)(*values, *[1] * (3 - len(values)))
 
 
+class OutOfMemoryError(MemoryError):
+    """What CuPy raises where there is no memory, in its words."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: 0 bytes).")
+
+
 class Emulator:
     """A CUDA device in which one thread runs at a time.
 
@@ -238,20 +247,28 @@ class Emulator:
         In which order the threads of a block, and the blocks, take turns.
     seed : int
         For the random order; every launch has another one.
+    largest : int
+        Bytes of the largest array for which there is memory.
     """
 
-    def __init__(self, order: str = "forward", seed: int = 0) -> None:
+    def __init__(self, order: str = "forward", seed: int = 0, largest: int = 2**62) -> None:
         if order not in ORDERS:
             raise ValueError(f"order: {order!r} is unknown; use one of {', '.join(ORDERS)}")
         self._order = ORDERS.index(order)
         self._seed = seed
         self.launches = 0
         self._recorded = threading.local()
+        self._largest = largest
+        self._module = ArrayModule(self._take)
+
+    def _take(self, size: int) -> None:
+        if size > self._largest:
+            raise OutOfMemoryError(size)
 
     @property
     def array_module(self) -> Any:
-        """NumPy."""
-        return np
+        """NumPy, with arrays of this device."""
+        return self._module
 
     def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
         """Return a function that does what a GPU would record now and do later."""
@@ -292,9 +309,10 @@ class Emulator:
         values.view(np.uint8).fill(0xA5)
         return values
 
-    def upload(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def upload(self, values: npt.NDArray[Any]) -> DeviceArray:
         """A copy of an array."""
-        return np.array(values, order="C")
+        self._take(values.nbytes)
+        return np.array(values, order="C").view(DeviceArray)
 
     def download(self, buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy of an array."""

@@ -383,7 +383,10 @@ def may_use_cuda(backend: str) -> bool:
 
 
 def resolve_backend(
-    stage: str, backend: str, ask_workers: Callable[[], Mapping[str, str | None]] | None = None
+    stage: str,
+    backend: str,
+    ask_workers: Callable[[], Mapping[str, str | None]] | None = None,
+    lacking: str = "",
 ) -> str:
     """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
@@ -397,24 +400,26 @@ def resolve_backend(
         Where this process does not do the work: returns the names of those that do, and what
         `missing_gpu` says there. ``"auto"`` follows them: CUDA if all have a GPU, Numba if none
         has; where there are none yet it stays ``"auto"``.
+    lacking : str
+        What only Numba has of what the work needs; empty: nothing.
 
     Raises
     ------
     InputError
         If ``backend`` is not one of ``BACKENDS``.
     BackendError
-        If it has no kernel for ``stage``, there is no such device, or some workers have one and
-        others do not.
+        If it lacks a kernel, there is no such device, or some workers have one and others do not.
     """
     if backend not in BACKENDS:
         raise InputError(f"backend: {backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    on_gpu = stage not in NUMBA_ONLY
-    if on_gpu and not hasattr(CudaBackend, stage):
+    if stage in NUMBA_ONLY:
+        lacking = stage
+    elif not hasattr(CudaBackend, stage):
         raise ValueError(f"stage: no backend has {stage!r}")
-    if backend == "numba" or (backend == "auto" and not on_gpu):
+    if backend == "numba" or (backend == "auto" and lacking):
         return "numba"
-    if not on_gpu:
-        raise BackendError(f"backend: {stage} has no CUDA kernel yet; use 'numba'")
+    if lacking:
+        raise BackendError(f"backend: {lacking} has no CUDA kernel yet; use 'numba'")
     if ask_workers is not None:
         return backend_of_workers(backend, ask_workers())
     reason = missing_gpu()

@@ -62,13 +62,17 @@ class DeviceTile:
         others are copied there and left alone until `store`.
     device : Device, optional
         Where to keep it; by default this process's GPU.
+    tight_steps : bool
+        Whether the friction is a mask of tight steps: see edge_costs.cuh.
     """
 
-    def __init__(self, state: TileState, device: cuda.Device | None = None) -> None:
+    def __init__(
+        self, state: TileState, device: cuda.Device | None = None, *, tight_steps: bool = False
+    ) -> None:
         self._device = device = device or cuda.current_device()
         self._given = state
         rules = state.rules
-        self._defines = definitions(rules)
+        self._defines = {**definitions(rules), "TIGHT_STEPS": int(tight_steps)}
         self._height, self._width = (n - 2 * rules.reach for n in state.dist.shape)
         rasters = (state.friction, state.elevation)
         friction, elevation = (self._put(r) if r.size else r for r in rasters)

@@ -14,10 +14,15 @@ typedef long long int64;
 #ifndef INTEGER
 #define INTEGER 0
 #endif
-// 0 friction, 1 absolute_difference, 2 tobler, 3 walk; 4 counts steps that attain known distances,
-// marked in the raster of friction as tight_steps of shortest_path_tree/tree.cu does (int64)
+// 0 friction, 1 absolute_difference, 2 tobler, 3 walk.
 #ifndef MODEL
 #define MODEL 0
+#endif
+// Whether steps cost 1 along the edges that attain known distances, and all others are barred:
+// in place of friction there is the mask that tight_steps of shortest_path_tree/tree.cu writes, in
+// int64 (then MODEL is 0).
+#ifndef TIGHT_STEPS
+#define TIGHT_STEPS 0
 #endif
 // Whether a step costs the same in both directions.
 #ifndef SYMMETRIC
@@ -42,7 +47,7 @@ typedef long long int64;
 
 constexpr int REACH = STEPS == 7 ? 2 : 1;
 constexpr bool HAS_FRICTION = FRICTION && MODEL != 1;
-constexpr bool HAS_ELEVATION = MODEL != 0 && MODEL != 4;
+constexpr bool HAS_ELEVATION = MODEL != 0;
 constexpr int KINDS = 5;  // of lengths: east-west, north-south, diagonal, two rows, two columns
 
 __device__ __forceinline__ VALUE unreached() {
@@ -147,6 +152,7 @@ __device__ __forceinline__ double walk(double dz, double length, double friction
 __device__ __forceinline__ double slope_cost(double dz, double length, double friction,
                                              const double* p) {
   if (MODEL == 2) return tobler(dz, length, friction, p[0]);
+  static_assert(MODEL <= 3, "the cost model has no formula here");
   return walk(dz, length, friction, p);
 }
 
@@ -159,7 +165,7 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
   const int kind = dy == 0 ? 0 : dx == 0 ? 1 : far ? (rows == 2 ? 3 : 4) : 2;
   const int u = y * s.stride + x, v = u + dy * s.stride + dx;
   // of the cell where it ends: from where steps arrive that attain its distance
-  if (MODEL == 4) return int64(s.friction[v]) >> code_of(-dy, -dx) & 1 ? VALUE(1) : barrier();
+  if (TIGHT_STEPS) return int64(s.friction[v]) >> code_of(-dy, -dx) & 1 ? VALUE(1) : barrier();
   // the two cells that a knight's move passes between
   const int m = !far ? u : rows == 2 ? u + dy / 2 * s.stride : u + dx / 2;
   const int n = !far ? v : rows == 2 ? m + dx : v - dx / 2;

@@ -52,6 +52,8 @@ class Model:
     """Whether a step costs the same in both directions."""
     integers: bool
     """Whether costs of whole numbers are whole, so that int64 is allowed."""
+    cuda: bool = False
+    """Whether edge_costs.cuh has the formula."""
     units: str = ""
     """Units of costs, if they do not depend on those of the rasters."""
     neutral_friction: float | None = None
@@ -88,6 +90,7 @@ MODELS = {
         needs=("friction",),
         symmetric=True,
         integers=True,
+        cuda=True,
     ),
     "absolute_difference": Model(
         code=ABSOLUTE_DIFFERENCE,
@@ -95,6 +98,7 @@ MODELS = {
         needs=("elevation",),
         symmetric=True,
         integers=True,
+        cuda=True,
     ),
     "tobler": Model(
         code=TOBLER,
@@ -102,6 +106,7 @@ MODELS = {
         needs=("elevation",),
         symmetric=False,
         integers=False,
+        cuda=True,
         units="s",
         neutral_friction=1.0,
         coefficients={"pace": 0.6},
@@ -113,6 +118,7 @@ MODELS = {
         needs=("elevation",),
         symmetric=False,
         integers=False,
+        cuda=True,
         units="s",
         neutral_friction=0.0,
         coefficients={
@@ -162,6 +168,11 @@ class Rules(NamedTuple):
     factors: Any
     """(5, padded rows): lengths, or their half (knight's moves: quarter) for ``friction``."""
     coefficients: Any
+
+
+def lacking_on_gpu(model: str) -> str:
+    """Return what a GPU lacks for a cost model, in the words of an argument; empty: nothing."""
+    return "" if MODELS[model].cuda else f"cost={model!r}"
 
 
 def edge_lengths(rows: int, dx: float = 1.0, dy: float = 1.0) -> npt.NDArray[np.float64]:

@@ -44,7 +44,7 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DUNIFORM=0
 // variant: -DVALUE=float -DMODEL=3 -DFRICTION=0
-// variant: -DVALUE=int64 -DINTEGER=1 -DMODEL=4 -DSTEPS=7 -DCOEFFICIENTS=0
+// variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
 // Rows swept after which a visit ends, and the block goes back to the list with its key: else all
@@ -55,7 +55,7 @@
 
 // Rows swept without a look at what came of it.
 #ifndef GROUP
-#define GROUP (MODEL < 2 || MODEL == 4 ? 8 : 1)
+#define GROUP (MODEL < 2 ? 8 : 1)
 #endif
 // Warps of a block of threads, and how many are to have registers on a multiprocessor.
 #ifndef WARPS
@@ -68,7 +68,7 @@
 typedef unsigned long long Word;
 
 constexpr int LANES = 32;
-constexpr bool AHEAD = MODEL < 2 || MODEL == 4;  // costs are cheap enough to be computed on suspicion
+constexpr bool AHEAD = MODEL < 2;  // costs are cheap enough to be computed on suspicion
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
 constexpr int PLANE = SPAN * STRIDE;

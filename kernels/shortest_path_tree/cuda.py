@@ -16,7 +16,7 @@ import numpy.typing as npt
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.definitions import definitions
 from orograph.kernels.relax.lanes import LANES
-from orograph.kernels.relax.models import BARRIER, Rules
+from orograph.kernels.relax.models import BARRIER, FRICTION, Rules
 from orograph.kernels.relax.tile import TileState
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Array = npt.NDArray[Any]
 
 SOURCE = "shortest_path_tree/tree.cu"
 THREADS = 128
-TIGHT_STEPS = 4  # code of the model, as in edge_costs.cuh
 
 
 def set_distances(
@@ -85,7 +84,7 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
     device = device or cuda.current_device()
     rows = state.dist.shape[0]
     rules = Rules(
-        model=TIGHT_STEPS,
+        model=FRICTION,
         steps=state.rules.steps,
         reach=state.rules.reach,
         reverse=False,
@@ -110,7 +109,7 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
         block=LANES,
         rules=rules,
     )
-    return DeviceTile(pairs, device)
+    return DeviceTile(pairs, device, tight_steps=True)
 
 
 def back_directions(

@@ -2,7 +2,7 @@
 //
 // Method. A pair is one number, the rank of its label above the hops. So the least pairs along the
 // steps that attain the distances are shortest paths themselves, over steps that cost 1: relax.cu
-// finds them (MODEL 4), from the mask that tight_steps writes. The least fixpoint is unique, so it
+// finds them (TIGHT_STEPS), from the mask that tight_steps writes. The least fixpoint is unique, so it
 // is that of the Numba functions in relax/shortest_path_tree.py, and so are directions and labels.
 //
 // Arrays. dist, friction, elevation, steps and pairs are (height + 2 REACH, width + 2 REACH), C
@@ -14,7 +14,7 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
 // variant: -DMODEL=2 -DUNIFORM=0
 // variant: -DVALUE=float -DMODEL=3 -DFRICTION=0
-// variant: -DVALUE=int64 -DINTEGER=1 -DMODEL=4 -DSTEPS=7 -DCOEFFICIENTS=0
+// variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
 constexpr int64 LEVEL = 1 << 16;  // one of the steps costs nothing

@@ -38,7 +38,7 @@ from orograph.execution.job import raster_job
 from orograph.execution.launch import begin
 from orograph.execution.options import RunKeywords, RunOptions
 from orograph.kernels.backends import may_use_cuda, may_use_numba
-from orograph.kernels.relax.models import MODELS, CostModel
+from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
@@ -303,7 +303,7 @@ def cost_distance(
         sources=cells,
         targets=targets,
         links=joined,
-        backend=choose_backend("open_tile", rasters, options),
+        backend=choose_backend("open_tile", rasters, options, lacking_on_gpu(cost)),
     )
     parameters: dict[str, Any] = {
         "parameters": repr(

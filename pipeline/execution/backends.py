@@ -10,11 +10,14 @@ from orograph.settings import setting
 from orograph.tiles.raster.raster import Raster
 
 
-def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions) -> str:
+def choose_backend(
+    stage: str, rasters: tuple[Raster, ...], options: RunOptions, lacking: str = ""
+) -> str:
     """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
     Workers of a cluster are asked, if they are to do the work and it makes a difference. Where
     there are none yet it stays ``"auto"``: `orograph.execution.first_worker` asks those that come.
+    ``lacking`` is what only Numba has of what the work needs; empty: nothing.
 
     Raises
     ------
@@ -25,11 +28,11 @@ def choose_backend(stage: str, rasters: tuple[Raster, ...], options: RunOptions)
     client = where_to_work(rasters, options)
     # workers that are not started yet will be processes of this machine, as this one is
     if client is None or isinstance(client, LateClient):
-        return resolve_backend(stage, backend, None)
+        return resolve_backend(stage, backend, None, lacking)
 
     def ask() -> dict[str, str | None]:
         check_workers(client)  # others would not understand the question
         missing: dict[str, str | None] = client.run(missing_gpu)
         return missing
 
-    return resolve_backend(stage, backend, ask)
+    return resolve_backend(stage, backend, ask, lacking)

@@ -33,7 +33,7 @@ from orograph.index.points import (
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
-from orograph.kernels.relax.models import BARRIER
+from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.plotting import html
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
@@ -277,7 +277,8 @@ class DistanceIndex:
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
-        chosen = choose_backend("solve_blocks", wanted.rasters, options)
+        lacking = lacking_on_gpu(wanted.problem.model.name)
+        chosen = choose_backend("solve_blocks", wanted.rasters, options, lacking)
         found = where_to_work(wanted.rasters, options)
         client = None if isinstance(found, LateClient) else found
         job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))

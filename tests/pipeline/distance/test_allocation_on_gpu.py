@@ -112,14 +112,14 @@ def test_tiles_leave_a_gpu_that_is_full(on_gpu_alone: pytest.MonkeyPatch) -> Non
     unpacked, unpack = [], DeviceTile.unpack
 
     def watched(tile: DeviceTile, *packed: Any) -> None:
-        unpacked.append(tile.state.rules.model)
+        unpacked.append(tile.state.dist.dtype)
         unpack(tile, *packed)
 
     on_gpu_alone.setattr(relax_cuda, "memory_for_tiles", lambda: 40_000)
     on_gpu_alone.setattr(DeviceTile, "unpack", watched)
     arguments = {"sources": POINTS, "cell_size": 1, "tile": 32, "outputs": OUTPUTS}
     found = og.cost_distance(surface(), backend="cuda", **arguments)
-    assert 4 in unpacked  # the pairs
+    assert np.int64 in unpacked  # the pairs
     on_gpu_alone.undo()
     expected = og.cost_distance(surface(), backend="numba", **arguments)
     for name in OUTPUTS:

@@ -7,8 +7,8 @@ CuPy is never needed on a machine without a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
@@ -240,11 +240,13 @@ class CudaBackend:
     graph_method = "bellman-ford"
     cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
 
-    def array_memory(self) -> AbstractContextManager[None]:
-        """Return a context in which arrays lie in page-locked memory."""
-        from orograph.kernels.device import current_device
+    @contextmanager
+    def array_memory(self) -> Iterator[None]:
+        """Let arrays lie in page-locked memory; raise `BackendError` where the GPU's is full."""
+        from orograph.kernels.device import current_device, memory_reported
 
-        return use_allocator(current_device().host_array)
+        with memory_reported(), use_allocator(current_device().host_array):
+            yield
 
     def devices(self) -> list[Device]:
         """Return the GPUs of this process."""

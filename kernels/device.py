@@ -28,6 +28,10 @@ SOURCES = Path(__file__).resolve().parent
 # .ci/nvrtc.py reads this line. Subnormal numbers are kept, and division and roots are rounded
 # correctly, unless one asks for something else.
 OPTIONS = ("--std=c++17", "--fmad=false")
+LESS_MEMORY = (
+    "give workers fewer threads, take a smaller tile, end what else uses the GPU, or use "
+    "backend='numba'"
+)
 SMALL = 2**20  # bytes of an array for which no memory is kept
 _KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
@@ -253,9 +257,25 @@ def _memory_reported(size: int, kind: str) -> Iterator[None]:
         yield
     except (MemoryError, RuntimeError) as error:
         raise BackendError(
-            f"{size} bytes of {kind} could not be had ({error}); give workers fewer threads, take "
-            "a smaller tile, end what else uses the GPU, or use backend='numba'"
+            f"{size} bytes of {kind} could not be had ({error}); {LESS_MEMORY}"
         ) from error
+
+
+@contextmanager
+def memory_reported() -> Iterator[None]:
+    """Turn the errors of CuPy and CUDA that say "out of memory" into one that says what to do.
+
+    Arrays of the device that functions make on their way raise them, and so do launches.
+    """
+    try:
+        yield
+    except BackendError:
+        raise
+    except (MemoryError, RuntimeError) as error:
+        if "out of memory" not in str(error).lower():
+            raise
+        text = str(error).rstrip(".")
+        raise BackendError(f"the memory of the GPU is full ({text}); {LESS_MEMORY}") from error
 
 
 @cache

@@ -258,11 +258,11 @@ class Emulator:
         self._seed = seed
         self.launches = 0
         self._recorded = threading.local()
-        self._largest = largest
+        self.largest = largest
         self._module = ArrayModule(self._take)
 
     def _take(self, size: int) -> None:
-        if size > self._largest:
+        if size > self.largest:
             raise OutOfMemoryError(size)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -149,3 +150,28 @@ def test_auto_leaves_a_cost_model_that_a_gpu_lacks_to_the_cpu(
     found = WALKS["distances"](backend="auto")
     assert emulated_gpu.launches == 0
     assert found.identical(WALKS["distances"](backend="numba"))
+
+
+GRID = np.ones((64, 64))
+LARGE_TILES: dict[str, Callable[..., Any]] = {
+    "forest": lambda **o: og.minimum_spanning_forest(GRID, **o),
+    "components": lambda **o: og.connected_components(GRID.astype(np.uint8), **o),
+    "distances in float64": lambda **o: og.cost_distance(GRID, [(0, 0)], **o),
+    "allocation": lambda **o: og.cost_distance(GRID, [(0, 0)], outputs="allocation", **o),
+    "hops": lambda **o: og.hop_distance(GRID, [(0, 0)], **o),
+    "filling": lambda **o: og.fill_depressions(GRID, **o),
+}
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("name", LARGE_TILES)
+def test_a_gpu_without_memory_is_told_in_a_sentence(
+    name: str, stored: bool, emulated_gpu: Emulator, tmp_path: Path
+) -> None:
+    where: dict[str, Any] = {"out": tmp_path / "out.zarr"} if stored else {}
+    emulated_gpu.largest = GRID.size  # bytes of a cell, or none
+    with pytest.raises(og.BackendError) as caught:
+        LARGE_TILES[name](backend="cuda", **where)
+    text = str(caught.value)
+    assert re.fullmatch(r"the memory of the GPU is full \(Out of memory .*\); .*", text), text
+    assert "take a smaller tile" in text

@@ -39,6 +39,8 @@ HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
 WATCH_SECONDS = 2 * HEARTBEAT_SECONDS
 """How long a lease is watched for a heartbeat before it is taken for stale by the clock."""
+RETRY_SECONDS = 1.0
+"""How long it is tried to create a lease while its object cannot be found or read."""
 
 _held: set[str] = set()
 """Tokens of the leases that this process holds."""
@@ -121,8 +123,7 @@ class Lease:
         self._on_loss, self._started, self._pid = on_loss, _now(), os.getpid()
         _held.add(self.token)
         try:
-            while not self._try_to_take():
-                pass
+            self._take()
         except BaseException:
             _held.discard(self.token)
             raise
@@ -177,6 +178,17 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         self.release()
+
+    def _take(self) -> None:
+        end = time.monotonic() + RETRY_SECONDS
+        while not self._try_to_take():
+            if time.monotonic() > end:
+                if self._place.exists():
+                    raise _in_the_way(self._place)
+                raise InputError(
+                    f"{self.target}: no file can be created beside it; choose another path"
+                )
+            time.sleep(RETRY_SECONDS / 100)
 
     def _try_to_take(self) -> bool:
         """Take the lease if nobody holds it; return False if that is to be tried again."""
@@ -264,7 +276,7 @@ def _read(place: Storage) -> tuple[Holder | None, State] | None:
     Raises
     ------
     StoreExistsError
-        If it is no lease.
+        If it is not a lease.
     """
     while True:
         try:
@@ -272,8 +284,6 @@ def _read(place: Storage) -> tuple[Holder | None, State] | None:
                 content, state = reader.tail(reader.state.size).tobytes(), reader.state
             break
         except FileNotFoundError:
-            if place.exists() and place.is_tree():
-                raise _in_the_way(place) from None
             return None
         except ValueError:  # it was replaced while it was read
             continue
@@ -292,7 +302,7 @@ def _read(place: Storage) -> tuple[Holder | None, State] | None:
 
 
 def _in_the_way(place: Storage) -> StoreExistsError:
-    return StoreExistsError(f"{place} is in the way and no lease of orograph; move it away")
+    return StoreExistsError(f"{place} is in the way and is not a lease of orograph; move it away")
 
 
 def _now() -> float:

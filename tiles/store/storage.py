@@ -46,6 +46,8 @@ from orograph.tiles.files import (
 from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
 
+_NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
+"""Errors of opening a path at which there is no file: the last two of a link and a socket."""
 LONGEST_SUFFIX = 48
 """Bytes, of what names of unfinished and of removed stores have more than the store's."""
 
@@ -240,22 +242,21 @@ class LocalStorage:
     def name(self) -> str:
         return os.path.basename(self.root)
 
-    @patient
     def get(self, key: str) -> bytes:
-        try:
-            with open(self._path(key), "rb") as file:
-                return file.read()
-        except (IsADirectoryError, NotADirectoryError):
-            raise _missing(self._path(key)) from None
+        with self.open(key) as reader:
+            return reader.tail(reader.state.size).tobytes()
 
     @patient
     def open(self, key: str) -> Reader:
         try:
-            file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
-        except NotADirectoryError:
+            # not blocking: to open a named pipe would wait for a writer
+            file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno not in _NOT_A_FILE:
+                raise
             raise _missing(self._path(key)) from None
         status = os.fstat(file)
-        if stat.S_ISDIR(status.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             os.close(file)
             raise _missing(self._path(key))
         return _FileReader(self._path(key), file, _state(status))
@@ -264,9 +265,11 @@ class LocalStorage:
     def state(self, key: str) -> State | None:
         try:
             status = os.stat(self._path(key))
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError as error:
+            if error.errno not in _NOT_A_FILE:
+                raise
             return None
-        return None if stat.S_ISDIR(status.st_mode) else _state(status)
+        return _state(status) if stat.S_ISREG(status.st_mode) else None
 
     @patient
     def put(self, key: str, *parts: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -239,6 +240,46 @@ def test_something_else_in_its_place_is_left_alone(target: Storage, content: byt
     assert place.get("") == content
 
 
+def make_link(path: Path) -> None:
+    path.symlink_to("/nonexistent/folder/file")
+
+
+def make_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [make_link, make_loop, os.mkfifo, Path.mkdir, make_socket],
+    ids=["a dangling link", "a link to itself", "a named pipe", "a folder", "a socket"],
+)
+@pytest.mark.parametrize("takeover", [False, True])
+@pytest.mark.timeout(20)
+def test_what_is_not_a_file_in_its_place_is_refused_at_once(
+    tmp_path: Path, make: Any, takeover: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the path of a socket must be short
+    make(Path("out.lease"))
+    begin = time.monotonic()
+    with pytest.raises(StoreExistsError, match=r"out\.lease is in the way .*; move it away"):
+        og.ingest(CELLS, "out", takeover=takeover)
+    assert time.monotonic() - begin < 2
+    assert os.listdir(tmp_path) == ["out.lease"]
+
+
+@pytest.mark.timeout(20)
+def test_a_folder_in_which_no_file_can_be_created_is_refused_at_once() -> None:
+    begin = time.monotonic()
+    with pytest.raises(InputError, match=r"/proc/out\.zarr: no file can be created beside it"):
+        og.minimum_spanning_forest(CELLS, out="/proc/out.zarr")
+    assert time.monotonic() - begin < 2
+
+
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
 def test_a_folder_that_cannot_be_written_is_named(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
@@ -255,7 +296,7 @@ def test_a_folder_that_cannot_be_written_is_named(
 
 def test_a_time_beyond_all_calendars_is_that_of_no_lease(target: Storage) -> None:
     left_by(target, **OTHER_HOST, started=1e300)
-    with pytest.raises(StoreExistsError, match="no lease of orograph"):
+    with pytest.raises(StoreExistsError, match="not a lease of orograph"):
         Lease(target).acquire()
 
 

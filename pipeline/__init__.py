@@ -15,7 +15,8 @@ from importlib.metadata import version
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-import orograph.accessor  # noqa: F401  (registers it)
+import orograph.accessor
+import orograph.forked  # noqa: F401  (both register what they hold)
 
 __version__ = version("orograph")
 

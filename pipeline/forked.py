@@ -1,0 +1,30 @@
+"""Forked processes: Dask's threads and clients stay with the parent and are forgotten in the child.
+
+A fork copies no thread. Dask would hand its tasks to thread pools of the parent, or send them
+through the parent's client, and wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from threading import Lock
+
+
+def forget_threads_of_parent() -> None:
+    """Let Dask start thread pools of this process's own, and know no client."""
+    threaded = sys.modules.get("dask.threaded")
+    if threaded is not None:
+        threaded.default_pool = None
+        threaded.pools.clear()
+        threaded.pools_lock = Lock()  # a thread of the parent may have held it
+    client = sys.modules.get("distributed.client")
+    if client is not None:
+        client._global_clients.clear()
+        client._current_client.set(None)
+        config = sys.modules["dask"].config.config
+        if config.get("scheduler") == "dask.distributed":
+            del config["scheduler"]
+
+
+os.register_at_fork(after_in_child=forget_threads_of_parent)

@@ -341,7 +341,7 @@ def _on_disk(
 def _explain(error: Exception, job: Job[Any], space: Workspace) -> None:
     """Raise RunError if a run has failed because of what others did to its folder or inputs."""
     try:
-        space.check()
+        space.check(error)
     except RunError as lost:
         raise lost from error
     if isinstance(error, Cancelled):

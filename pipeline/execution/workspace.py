@@ -28,7 +28,7 @@ from orograph.tiles.integrity.metadata import read_metadata, run_of
 from orograph.tiles.store.codec import FORMAT
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage, publish
-from orograph.tiles.store.storage import Location, Storage, open_storage
+from orograph.tiles.store.storage import Location, Storage, is_missing_below, open_storage
 
 IDENTITY = "run.json"
 RESULT = "result.zarr"
@@ -116,6 +116,7 @@ class Workspace:
                     f"out: another run has begun to write {self.out}; wait for it, or pass "
                     "overwrite=True to start anew"
                 ) from None
+            self._opened = True
             self.work.claim()
             checkpoints.claim()
             create_result(self.result, self.token)
@@ -132,8 +133,11 @@ class Workspace:
             self.check()
             self.clear()
 
-    def check(self) -> None:
-        """Raise RunError if another has taken the place of this run, or its folder is gone."""
+    def check(self, error: Exception | None = None) -> None:
+        """Raise RunError if another has taken the place of this run, or its folder is gone.
+
+        It is on its way if the run has ended by an ``error`` that misses a file of it.
+        """
         if self._lease is not None:
             try:
                 self._lease.check()
@@ -141,7 +145,7 @@ class Workspace:
                 with suppress(InputError):  # the folder that held all of it is gone
                     self.out.check_place()
                     raise
-        if self._opened and not self.work.exists():
+        if self._opened and (is_missing_below(self.folder, error) or not self.work.exists()):
             raise RunError(
                 f"{self.work}, where this run kept all it had, has been removed while it went on; "
                 "nothing was published: start it anew"

@@ -129,6 +129,8 @@ def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
     writes this, since version 3 of the format does not specify it.
     """
     storage = open_storage(place)
+    if MARK not in document.get("attributes", {}):  # zarr-python makes a group where none is
+        raise damaged(storage, GROUP, "it has been removed or replaced while the store was written")
     document["consolidated_metadata"] = {
         "kind": "inline",
         "must_understand": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.errors import RunError, StoreExistsError
 from orograph.tiles.files import is_token
 from orograph.tiles.integrity.checksums import CHECKSUMS, encode_checksums
 from orograph.tiles.integrity.metadata import (
@@ -25,7 +26,7 @@ from orograph.tiles.integrity.metadata import (
 )
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, shard_format
-from orograph.tiles.store.storage import Location, Storage, open_storage
+from orograph.tiles.store.storage import Location, Storage, is_missing_below, open_storage
 
 # zarr-python writes metadata under such a name first
 _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
@@ -128,7 +129,7 @@ def staged_store(
     StoreExistsError
         As `check_target` and `discard`, or if another writer is at work.
     RunError
-        If another writer has taken the place of this one.
+        If another writer has taken the place of this one, or what it wrote has been removed.
     """
     check_target(target, overwrite)
     partial = partial_storage(target)
@@ -137,8 +138,15 @@ def staged_store(
         discard(partial)
         partial.claim()
         staged = partial.child(lease.token)
-        yield staged
-        publish(staged, target, overwrite, lease)
+        try:
+            yield staged
+            publish(staged, target, overwrite, lease)
+        except FileNotFoundError as error:
+            if not is_missing_below(partial, error):
+                raise
+            raise RunError(
+                f"{staged} has been removed while it was written; nothing was published: start anew"
+            ) from error
         partial.delete_all()
 
 
@@ -163,6 +171,8 @@ def publish(
 
     Raises
     ------
+    FileNotFoundError
+        If there is no finished store.
     StoreExistsError
         As `check_target`.
     RunError
@@ -170,7 +180,7 @@ def publish(
     """
     staged, target = open_storage(partial), open_storage(final)
     if not staged.is_tree():
-        raise InputError(f"{staged} does not exist; there is nothing to publish")
+        raise FileNotFoundError(errno.ENOENT, "there is nothing to publish", str(staged))
     check_target(target, overwrite)
     if MARK in (group_attributes(staged) or {}):
         mark_complete(staged)

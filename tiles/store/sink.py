@@ -139,15 +139,12 @@ class StoreSink:
 
         Raises
         ------
+        FileNotFoundError
+            If there is no such raster.
         InputError
-            If there is no such raster, or the window is none of its shards.
+            If the window is none of its shards.
         """
-        try:
-            raster = read_array(self.storage, variable)
-        except FileNotFoundError:
-            raise InputError(
-                f"{self.storage} has no variable {variable!r}; create it first"
-            ) from None
+        raster = read_array(self.storage, variable)
         key = _shard_key(raster, window, variable)
         encoder = _encoder(raster.document, window, key, variable)
         return _StoreWriter(self.storage, f"{variable}/{key}", encoder)

@@ -505,6 +505,11 @@ def local_path(storage: Storage) -> Path:
     return Path(storage.root)
 
 
+def is_missing_below(folder: Storage, error: BaseException | None) -> bool:
+    """Return whether an error says that an object below a folder does not exist."""
+    return isinstance(error, FileNotFoundError) and str(error.filename).startswith(f"{folder}/")
+
+
 def _state(status: os.stat_result) -> State:
     return State(status.st_size, (status.st_dev, status.st_ino, status.st_mtime_ns))
 

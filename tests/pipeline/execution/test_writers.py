@@ -23,6 +23,7 @@ import orograph as og
 from orograph.execution import geotiff, jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
+from orograph.tiles.store import create
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.storage import LocalStorage, Storage
 
@@ -244,6 +245,47 @@ def test_a_folder_removed_under_a_run_is_named(dem: Path, gate: Gate) -> None:
     with pytest.raises(og.RunError, match=r"out\.zarr\.partial/.* has been removed while"):
         run.result()
     assert not list(dem.parent.glob("out*"))
+
+
+@pytest.mark.parametrize("part", ["checkpoints", "result.zarr"])
+def test_a_folder_that_is_being_removed_under_a_run_is_named(
+    dem: Path, gate: Gate, part: str
+) -> None:
+    """It is removed file by file, and still there when the run misses one."""
+    run = started(dem, gate)
+    (work,) = (p for p in dem.with_name("out.zarr.partial").iterdir() if p.is_dir())
+    shutil.rmtree(work / part)
+    gate.open()
+    with pytest.raises(og.RunError, match=r"out\.zarr\.partial/.* has been removed while"):
+        run.result()
+    assert work.exists()
+
+
+def test_a_store_removed_while_it_is_created_is_named(
+    dem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressor = create._compressor
+
+    def remove(*given: Any) -> Any:
+        for path in dem.parent.rglob("*/result.zarr/zarr.json"):
+            path.unlink()
+        return compressor(*given)
+
+    monkeypatch.setattr(create, "_compressor", remove)
+    with pytest.raises(og.DamagedStoreError, match=r"result\.zarr/zarr\.json: it has been removed"):
+        forest(dem)
+
+
+def test_a_folder_removed_under_an_ingest_is_named(dem: Path, gate: Gate) -> None:
+    class Removed(WatchedRaster):
+        def read(self, window: Any) -> Any:
+            cells = super().read(window)
+            shutil.rmtree(dem.with_name("copy.zarr.partial"), ignore_errors=True)
+            return cells
+
+    source = Removed(dem, dem.with_name("diary.txt"))
+    with pytest.raises(og.RunError, match=r"copy\.zarr\.partial/.* has been removed while"):
+        og.ingest(source, dem.with_name("copy.zarr"), tile=TILE)
 
 
 # --- workers -------------------------------------------------------------------------------------

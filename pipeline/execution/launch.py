@@ -187,7 +187,7 @@ def _prepare(
         return _on_disk(job, options, cancelled, engines, held)
     for raster in job.rasters:
         refuse_overlap(raster, target.path)
-    lease = Lease(target.path, options.takeover).acquire(on_loss=cancelled.set)
+    lease = Lease(target.path, options.takeover).acquire(cancelled)
     held.callback(lease.release)
     check_place(target, options)  # another may have written it meanwhile
     options = replace(options, out=target.store)
@@ -267,7 +267,7 @@ def _on_disk(
         refuse_overlap(raster, out)
     before = job.first_versions
     if scratch is None:
-        lease = Lease(out, options.takeover).acquire(on_loss=cancelled.set)
+        lease = Lease(out, options.takeover).acquire(cancelled)
         held.callback(lease.release)
     space = Workspace(
         out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease

@@ -22,7 +22,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -42,8 +42,8 @@ WATCH_SECONDS = 2 * HEARTBEAT_SECONDS
 RETRY_SECONDS = 1.0
 """How long it is tried to create a lease while its object cannot be found or read."""
 
-_held: set[str] = set()
-"""Tokens of the leases that this process holds."""
+_held: dict[str, Lease] = {}
+"""Leases that this process holds, by their tokens."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,14 @@ class Holder:
         if self._is_us():
             return self.token not in _held
         return self._is_here() and _is_gone(self.pid, self.process_started)
+
+    def has_stopped(self) -> bool:
+        """Return whether it was a writer of this process that was told to stop.
+
+        Its end is waited for, for `STALE_SECONDS` at most.
+        """
+        lease = _held.get(self.token)
+        return lease is not None and lease._stop.is_set() and lease._released.wait(STALE_SECONDS)
 
     def is_silent(self) -> bool:
         """Return whether the last heartbeat was long ago by the clock, or is yet to come."""
@@ -108,10 +116,17 @@ class Lease:
         self._started = 0.0
         self._pid = 0
         self._released = Event()
-        self._on_loss: Callable[[], None] = lambda: None
+        self._stop = Event()
 
-    def acquire(self, on_loss: Callable[[], None] = lambda: None) -> Lease:
-        """Take the lease and return it; ``on_loss`` is called if another takes it over.
+    def acquire(self, stop: Event | None = None) -> Lease:
+        """Take the lease and return it.
+
+        A writer of this process that has been told to stop is waited for.
+
+        Parameters
+        ----------
+        stop : Event, optional
+            Set when the writer is to stop, and by this lease if another takes it over.
 
         Raises
         ------
@@ -120,12 +135,12 @@ class Lease:
         InputError
             If nothing can be written beside the target, or its name is too long for that.
         """
-        self._on_loss, self._started, self._pid = on_loss, _now(), os.getpid()
-        _held.add(self.token)
+        self._stop, self._started, self._pid = stop or Event(), _now(), os.getpid()
+        _held[self.token] = self
         try:
             self._take()
         except BaseException:
-            _held.discard(self.token)
+            del _held[self.token]
             raise
         Thread(target=self._keep, name="orograph-lease", daemon=True).start()
         return self
@@ -135,7 +150,7 @@ class Lease:
         if self._pid != os.getpid():
             return
         self._released.set()
-        _held.discard(self.token)
+        _held.pop(self.token, None)
         with suppress(OSError):  # the folder may be gone; a lease that stays is stale
             while (found := _read(self._place)) is not None:
                 holder, state = found
@@ -222,6 +237,8 @@ class Lease:
             now = holder if silent else self.holder()
             if now is None or now.token != holder.token:
                 return False
+            if not silent and now.has_stopped():
+                return self._try_to_take()
             if not silent:
                 raise StoreExistsError(
                     f"{self.target} is being written by {holder}; wait for it (a process that was "
@@ -262,7 +279,7 @@ class Lease:
             if self._released.is_set():
                 return False
             if found is None or found[0] is None or found[0].token != self.token:
-                self._on_loss()
+                self._stop.set()
                 return False
             self._place.put_if("", found[1], self._record())
         return True

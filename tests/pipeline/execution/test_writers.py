@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,18 @@ def test_a_run_whose_place_is_taken_ends_and_harms_nothing(dem: Path, gate: Gate
         run.result()
     np.testing.assert_array_equal(result["edges"], EXPECTED)
     np.testing.assert_array_equal(og.open(dem.with_name("out.zarr"))["edges"], EXPECTED)
+
+
+@pytest.mark.parametrize("how", ["overwrite", "resume"])
+def test_a_cancelled_run_of_this_process_is_waited_for(dem: Path, gate: Gate, how: str) -> None:
+    run = started(dem, gate)
+    run.cancel()
+    opening = Timer(0.3, gate.open)
+    opening.start()
+    np.testing.assert_array_equal(forest(dem, **{how: True})["edges"], EXPECTED)
+    with pytest.raises(og.Cancelled):
+        run.result()
+    opening.join()
 
 
 def test_a_run_whose_place_is_taken_by_a_resume_writes_nothing_more(dem: Path, gate: Gate) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -197,8 +198,8 @@ def test_an_end_that_could_not_be_written_holds_nobody_up(target: Storage) -> No
 
 
 def test_who_is_taken_over_notices(target: Storage) -> None:
-    lost: list[bool] = []
-    first = Lease(target).acquire(lambda: lost.append(True))
+    lost = Event()
+    first = Lease(target).acquire(lost)
     with Lease(target, takeover=True) as second:
         second.check()
         with pytest.raises(RunError, match=r"has taken it over.*nothing of this process"):
@@ -207,7 +208,7 @@ def test_who_is_taken_over_notices(target: Storage) -> None:
             raise FileNotFoundError("what the other has cleared")
         assert isinstance(raised.value.__cause__, FileNotFoundError)
         assert not first.beat()
-        assert lost == [True]
+        assert lost.is_set()
         first.release()
         second.check()
     assert holder(target) is None

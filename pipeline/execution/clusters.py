@@ -7,7 +7,7 @@ import inspect
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 GPU_THREADS = 4
+REPLACE_SECONDS = 1.0
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 1024  # processes of one machine
 # Messages of the downward sweep come from one worker, to which Dask gives all that they lead to;
@@ -84,6 +85,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if missing_gpu() is None:
         from dask_cuda import LocalCUDACluster
 
+        _check_gpus(n_workers, options.get("CUDA_VISIBLE_DEVICES"))
         kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
     # else it would be heard on all addresses of this machine
     given = dict(options)
@@ -96,6 +98,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
             if "dashboard_address" not in given:  # any port will do: the client's link names it
                 warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
             local = kind(n_workers=n_workers, **options)
+        local.loop.add_callback(_replace_lost_workers, local)
         return OwningClient(local)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
         raise InputError(f"{', '.join(given)}: {shown(given)}; {error}") from error
@@ -104,6 +107,37 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
             f"the cluster did not start ({error}); what its workers said is above: often there is "
             'no `if __name__ == "__main__":` around what the script does, or no memory left'
         ) from error
+
+
+def _replace_lost_workers(cluster: Any) -> None:
+    """Start workers in place of those that Dask has given up, now and every `REPLACE_SECONDS`.
+
+    It gives up those that were killed and are not back, for being killed again while they started,
+    after the time in its configuration ``distributed.deploy.lost-worker-timeout``.
+    """
+    if cluster.status.name != "running":
+        return
+    for name, worker in list(cluster.workers.items()):
+        if worker.status.name in ("failed", "closed"):
+            del cluster.workers[name]
+    if cluster.worker_spec.keys() - cluster.workers.keys():
+        cluster.scale(len(cluster.worker_spec))
+    cluster.loop.call_later(REPLACE_SECONDS, _replace_lost_workers, cluster)
+
+
+def _check_gpus(n_workers: int | None, visible: Any) -> None:
+    """Raise InputError if there are fewer GPUs than workers."""
+    if n_workers is None or n_workers == 1:
+        return
+    from dask_cuda.utils import cuda_visible_devices
+
+    found = cuda_visible_devices(0) if visible is None else visible
+    count = len(found.split(",") if isinstance(found, str) else list(found))
+    if n_workers > count:
+        raise InputError(
+            f"n_workers: {n_workers}; each worker has a GPU of its own, and {count} are visible; "
+            f"pass {count} or fewer, or leave it out"
+        )
 
 
 def _check_options(kind: type, options: dict[str, Any]) -> None:
@@ -169,11 +203,19 @@ def _guarded(script: str, line: int) -> bool:
     except (OSError, SyntaxError):
         return True  # not Python's own source: nobody can tell
     return any(
-        isinstance(node, ast.Name) and node.id == "__name__" and node.lineno <= line
-        for statement in tree.body
-        if isinstance(statement, ast.If)
-        for node in ast.walk(statement.test)
+        isinstance(name, ast.Name) and name.id == "__name__" and name.lineno <= line
+        for node in _at_top_level(tree)
+        if isinstance(node, ast.If | ast.IfExp)
+        for name in ast.walk(node.test)
     )
+
+
+def _at_top_level(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a script that its import runs: all but what is in functions."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _at_top_level(child)
 
 
 @dataclass(frozen=True)

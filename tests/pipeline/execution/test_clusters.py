@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import signal
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import dask
 import numpy as np
 import psutil
 import pytest
@@ -99,6 +103,57 @@ def test_a_cluster_listens_on_the_loopback_address() -> None:
     assert heard == {"127.0.0.1"}
 
 
+@pytest.mark.parametrize("also_the_next", [False, True])
+def test_a_worker_that_dask_gives_up_is_replaced(also_the_next: bool) -> None:
+    """As one that is killed again while it starts."""
+    with og.cluster(1, dashboard_address=None) as client:
+        workers: Any = client.cluster.workers  # type: ignore[union-attr]
+        (first,) = client.run(os.getpid).values()
+        with dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}):
+            os.kill(first, signal.SIGKILL)
+            while client.scheduler_info()["workers"]:
+                time.sleep(0.001)
+            while workers:
+                time.sleep(0.001)
+        while not workers:
+            time.sleep(0.001)
+        if also_the_next:
+            (nanny,) = workers.values()
+            client.cluster.loop.add_callback(nanny.close)  # type: ignore[union-attr]
+            while nanny in workers.values():
+                time.sleep(0.001)
+        client.wait_for_workers(1, timeout=60)
+        assert client.submit(os.getpid).result(timeout=60) != first
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which Dask-CUDA finds two GPUs."""
+
+    class Cluster(LocalCluster):
+        def __init__(self, CUDA_VISIBLE_DEVICES: object = None, **options: object) -> None:
+            raise ValueError("started")
+
+    monkeypatch.setattr(clusters, "missing_gpu", lambda: None)
+    utils = SimpleNamespace(cuda_visible_devices=lambda first: "0,1")
+    monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
+    monkeypatch.setitem(sys.modules, "dask_cuda.utils", utils)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("workers", "options", "most"),
+    [(9, {"dashboard_address": None}, 2), (2, {"CUDA_VISIBLE_DEVICES": "1"}, 1)],
+)
+def test_more_workers_than_gpus_are_refused(
+    workers: int, options: dict[str, Any], most: int
+) -> None:
+    with pytest.raises(og.InputError, match=f"^n_workers: {workers}; .* pass {most} or fewer"):
+        og.cluster(workers, **options)
+    with pytest.raises(og.InputError, match="started"):
+        og.cluster(most, **options)
+
+
 UNGUARDED = """
 import orograph as og
 
@@ -124,6 +179,26 @@ def test_a_script_that_workers_would_run_ends_with_a_sentence(tmp_path: Path) ->
     last = ended.stderr.splitlines()[-1]
     assert f"{script}: line 8: a worker runs the script" in last
     assert 'below `if __name__ == "__main__":`' in last
+
+
+@pytest.mark.parametrize(
+    ("text", "guarded"),
+    [
+        ("for _ in range(1):\n    if __name__ == '__main__':\n        start()\n", True),
+        ("try:\n    if __name__ == '__main__':\n        start()\nfinally:\n    pass\n", True),
+        ("start() if __name__ == '__main__' else None\n", True),
+        ("def main():\n    if __name__ == '__main__':\n        pass\nstart()\n", False),
+        ("print(__name__)\nstart()\n", False),
+    ],
+    ids=["in a loop", "in try", "an expression", "in a function that is not called", "no check"],
+)
+def test_a_check_of_the_name_is_found_where_it_stands(
+    tmp_path: Path, text: str, guarded: bool
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    line = 1 + text[: text.index("start()")].count("\n")
+    assert clusters._guarded(str(script), line) == guarded
 
 
 def test_workers_that_run_the_script_all_the_same_end_with_a_sentence(tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ class DistanceIndex:
            [3., 3., 0.]])
     """
 
-    def __init__(self, store: IndexStore, memory: int, client: Client | None) -> None:
+    def __init__(
+        self, store: IndexStore, memory: int = MEMORY, client: Client | None = None
+    ) -> None:
         if not isinstance(store, IndexStore):
             raise InputError(
                 f"store: {shown(store)}; an index is made by DistanceIndex.build, or opened by "

@@ -127,6 +127,14 @@ def test_table_and_field(case: tuple[str, str, int, int, int], tmp_path: Path) -
     assert table.attrs.get("_FillValue") == (-1 if dtype == "int64" else None)
 
 
+def test_an_index_is_not_made_by_its_class() -> None:
+    for given in ((), ("index.zarr",)):
+        with pytest.raises(
+            og.InputError, match=r"^store: .*made by DistanceIndex\.build, or opened"
+        ):
+            og.DistanceIndex(np.ones((3, 3)), *given)  # type: ignore[arg-type]
+
+
 def test_sources_of_a_raster(tmp_path: Path) -> None:
     friction, elevation = rasters(2)
     labels = np.zeros(SHAPE, np.int32)

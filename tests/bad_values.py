@@ -101,6 +101,8 @@ def _outputs(folder: Path) -> list[Any]:
         *(folder / ("x" * 245), folder / ("ü" * 120), folder / "none" / "a.zarr"),
         *("s3://bucket/a.zarr", "file://", "nonsense://a", folder / "file" / "a.zarr"),
         *(folder / "file", folder / "folder"),
+        *(folder / "peaks.geojson", folder / "x.GPKG", folder / "m.csv", folder / "a.1" / "x.nc"),
+        *(folder / "a.zarr.zip", f"file://{folder}/x.parquet"),
     ]
 
 
@@ -112,6 +114,7 @@ def _new_files(folder: Path) -> list[Any]:
     return [
         *("", "\0", str(folder / "a\0b"), 5, 1.5, True, NAN, HUGE, b"bytes", *JUNK, None),
         *(folder / ("x" * 256), folder / "none" / "a.tif", folder),
+        *(folder / "a.png", folder / "a.nc", folder / "a.zip"),
     ]
 
 

@@ -15,6 +15,7 @@ import orograph as og
 from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.tiles.arguments import check_path
+from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.store.export import check_file, file_path
 from orograph.tiles.store.publish import check_target
 from orograph.tiles.store.storage import open_storage
@@ -176,15 +177,17 @@ def read_matrix(path: str) -> Any:
 
 def check_raster_target(out: str, overwrite: bool) -> None:
     """Raise the error that `store_raster` would end in, before anything is computed."""
-    if out.lower().endswith((".tif", ".tiff")):
+    if out.lower().endswith(GEOTIFF):
         check_file(file_path("out", out), overwrite)
     else:
-        check_target(open_storage(out, "out"), overwrite)
+        target = open_storage(out, "out")
+        check_extension("out", target, "a Zarr store or a GeoTIFF", (*STORE, *GEOTIFF))
+        check_target(target, overwrite)
 
 
 def store_raster(raster: Any, out: str, overwrite: bool) -> None:
     """Write a raster by the ending of its name: a GeoTIFF, or a Zarr store."""
-    write = og.to_geotiff if out.lower().endswith((".tif", ".tiff")) else og.ingest
+    write = og.to_geotiff if out.lower().endswith(GEOTIFF) else og.ingest
     write(raster, out, overwrite=overwrite)
     print(f"{out}: {raster.shape[0]} x {raster.shape[1]} cells of {raster.dtype}")
 

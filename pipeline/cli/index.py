@@ -7,17 +7,14 @@ import csv
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import orograph as og
+from orograph.cli.distances import check_raster_target
 from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.kernels.relax.models import MODELS
-from orograph.tiles.arguments import check_path
-from orograph.tiles.store.export import check_file
-from orograph.tiles.store.publish import check_target
-from orograph.tiles.store.storage import open_storage
+from orograph.tiles.extensions import GEOTIFF
 
 
 def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
@@ -97,18 +94,12 @@ def _build(
 
 
 def _query(options: argparse.Namespace) -> None:
-    to_file = options.out.lower().endswith((".tif", ".tiff"))
-    if to_file:
-        check_file(Path(check_path("out", options.out)), overwrite=False)
-    else:
-        check_target(open_storage(options.out, "out"), overwrite=False)
+    check_raster_target(options.out, overwrite=False)
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
     field = index.query(points_of(options), window, snap=options.snap)["cost"]
-    if to_file:
-        og.to_geotiff(field, options.out)
-    else:
-        og.ingest(field, options.out)
+    write = og.to_geotiff if options.out.lower().endswith(GEOTIFF) else og.ingest
+    write(field, options.out)
     _say_touched(index)
 
 

@@ -24,10 +24,10 @@ from orograph.cli.parser import Parser
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.execution.feedback import SECONDS_OF_SILENCE
-from orograph.execution.geotiff import SUFFIXES
 from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arguments import absolute_path, check_integer, check_path
+from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _mst(options: argparse.Namespace) -> None:
 
 def _cost(options: argparse.Namespace) -> None:
     friction = None if options.friction == "-" else options.friction
-    usual = ("cost",) if options.out.lower().endswith(SUFFIXES) else ("cost", "back_direction")
+    usual = ("cost",) if options.out.lower().endswith(GEOTIFF) else ("cost", "back_direction")
     _run(
         og.cost_distance,
         (friction, options.sources or options.point),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.files import sync_file
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.export import check_copy, check_file, to_geotiff
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from orograph.execution.job import Job
     from orograph.execution.options import RunOptions
 
-SUFFIXES = (".tif", ".tiff")
 WHOLE = "whole.tif"
 """The finished file in the folder of the run, and another name of the file that has its own."""
 
@@ -78,7 +78,7 @@ def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
     StoreExistsError
         If the file exists, and is not to be replaced.
     """
-    if not str(options.out).lower().endswith(SUFFIXES):
+    if not str(options.out).lower().endswith(GEOTIFF):
         return None
     path = Path(os.path.abspath(str(options.out)))
     names = [variable.name for variable in getattr(job, "outputs", ())]

@@ -11,6 +11,7 @@ from orograph.kernels.backends import BACKENDS
 from orograph.settings import check_settings
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.raster import ArrayRaster, Raster
@@ -55,6 +56,8 @@ class RunOptions:
         if self.out is not None:
             # from its root: a change of the working directory does not move it
             object.__setattr__(self, "out", open_storage(self.out, "out"))
+            written = "a Zarr store, or a GeoTIFF of a single raster"
+            check_extension("out", self.out, written, (*STORE, *GEOTIFF))
         for name in ("overwrite", "resume", "takeover", "wait", "compute"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         if self.backend is not None:

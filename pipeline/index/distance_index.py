@@ -37,6 +37,7 @@ from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.plotting import html
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.storage import Location, open_storage
@@ -251,9 +252,11 @@ class DistanceIndex:
         (``benchmarks/index.py --sparsify``).
         """
         memory = _check_memory(memory)
+        target = open_storage(store, "store")
+        check_extension("store", target)
         options = RunOptions(
             None,
-            open_storage(store, "store"),
+            target,
             overwrite,
             resume,
             client,

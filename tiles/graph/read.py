@@ -12,6 +12,7 @@ from scipy import sparse
 
 from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.files import (
     read_coordinates,
     read_dimacs,
@@ -85,10 +86,13 @@ def read_graph(
     array([[0, 2, 5]])
     """
     takeover = check_flag("takeover", takeover)
+    target = None if store is None else open_storage(store, "store")
+    if target is not None:
+        check_extension("store", target)
     if directed is not None and not isinstance(directed, (bool, np.bool_)):
         raise InputError(f"directed: {directed!r}; pass True, False or None")
     if isinstance(source, (str, os.PathLike)) and is_graph(source):
-        return _stored(source, coordinates, directed, parts, store, takeover)
+        return _stored(source, coordinates, directed, parts, target, takeover)
     if isinstance(source, (str, os.PathLike)):
         edges = _from_file(Path(source))
     elif sparse.issparse(source):
@@ -102,7 +106,6 @@ def read_graph(
             f"source: {type(source).__name__} is no graph; pass a file (.gr, .mtx, .parquet), a "
             "SciPy sparse array, a table of edges or a networkx graph"
         )
-    target = None if store is None else open_storage(store, "store")
     one_way = edges.directed if directed is None else bool(directed)
     if one_way is None:
         raise InputError(

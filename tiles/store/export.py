@@ -23,6 +23,7 @@ from orograph.tiles.errors import (
     free_bytes,
     report_full_storage,
 )
+from orograph.tiles.extensions import GEOTIFF, check_extension
 from orograph.tiles.files import TEMPORARY, is_token, sync_file
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
@@ -95,6 +96,7 @@ def to_geotiff(
     'edges.tif'
     """
     path = file_path("path", path)
+    check_extension("path", path, "a GeoTIFF", GEOTIFF)
     overwrite = check_flag("overwrite", overwrite)
     check_file(path, overwrite)
     raster = open_raster(source, variable=variable)

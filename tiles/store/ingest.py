@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import check_flag
+from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
@@ -100,6 +101,7 @@ def ingest(
     """
     overwrite = check_flag("overwrite", overwrite)
     target = open_storage(store, "store")
+    check_extension("store", target)
     raster = open_raster(source, band=band, nodata=nodata, variable=variable)
     name = raster.name or NAME
     layout = Layout.default(raster.shape, raster.dtype, tile, shard)

@@ -27,7 +27,8 @@ WHOLE = ("x", "1.5", "nan", "inf", "", "1e3", "-1", str(2**70))
 NUMBER = ("x", "", "1,5", "1j")
 NONE = ("x", "")
 STORES = ("none.zarr", "file.txt", "folder", "", "a\0b", "s3://bucket/a.zarr", "x" * 300)
-OUT = ("", "a\0b", "x" * 245, "none/a.zarr", "file.txt", "folder", "taken.zarr", "s3://b/a.zarr")
+OUT = ("", "a\0b", "x" * 245, "none/a.zarr", "file.txt", "folder", "taken.zarr", "s3://b/a.zarr",
+       "peaks.geojson", "x.GPKG", "m.parquet", "x.nc", "a.zarr.zip")  # fmt: skip
 POINTS = (("x", "0"), ("0",), ("nan", "0"), ("inf", "0"), ("9", "9"), ("-1", "0"), ("1e400", "0"))
 
 # by option, or by the name of a positional argument
@@ -87,7 +88,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("all_pairs", "graph"): ("none.npy", "words.txt", "file.txt", "folder", "", "a\0b.npy"),
     ("all_pairs", "--method"): NONE,
     ("all_pairs", "--no-edge"): NUMBER,
-    ("to_geotiff", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder"),
+    ("to_geotiff", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder", "a.png"),
     ("rasterize", "layer"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg"),
     ("rasterize", "like"): STORES,
     ("forest_lines", "forest"): STORES,

@@ -159,7 +159,12 @@ class DatasetJob(Job[xr.Dataset]):
         """Return the result, given an array for each raster."""
         place = self.georeference
         dims = (place.y_name, place.x_name)
-        variables = {v.name: (dims, arrays[v.name], _stated(v)) for v in self.outputs}
+        # xarray keeps attributes in arithmetic, but no encoding: by it `plot` tells a result from
+        # what was computed of it, whose units are others
+        variables = {
+            v.name: (dims, arrays[v.name], _stated(v), {"dtype": np.dtype(v.dtype)})
+            for v in self.outputs
+        }
         return xr.Dataset(
             {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
         )
@@ -193,8 +198,10 @@ class DatasetJob(Job[xr.Dataset]):
         result = result.load()
         result.close()
         # the store, which is about to be removed
-        for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
-            encoding.pop("source", None)
+        for array in (result, *result.variables.values()):
+            array.encoding.pop("source", None)
+        for variable in self.outputs:  # as in `dataset`
+            result[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
         return result
 
 

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.paths import LeastCostPath, LeastCostPaths
 from orograph.forest_edges import forest_lines
+from orograph.kernels.relax.models import MODELS
 from orograph.plotting.labels import colours, every
 from orograph.plotting.tables import draw_table, read_table
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.crs import parse_crs, reproject, same_crs
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 # what a result is drawn by, in this order
@@ -33,7 +38,19 @@ PATHS, LAYERS = "#d1495b", "#f39c12"
 MOST_LINES = 2**18
 MOST_PIXELS = 2**16
 
+_STATED_UNITS = {model.units for model in MODELS.values()} - {""}
+
 Array = npt.NDArray[Any]
+
+
+class _Shown(NamedTuple):
+    """What axes show that `plot` has drawn on."""
+
+    crs: Any
+    bar: Artist
+
+
+_SHOWN: WeakKeyDictionary[Axes, _Shown] = WeakKeyDictionary()
 
 
 def plot(
@@ -52,7 +69,9 @@ def plot(
     variable : str, optional
         Which raster of a Dataset; by default that which the operation is named for.
     ax : matplotlib.axes.Axes, optional
-        Where to draw, such as over another result; by default a figure of its own.
+        Where to draw; by default a figure of its own. Over another result, layers and tables are
+        brought to its CRS, and the extent of a raster is kept. What others have drawn there is
+        taken to have the CRS of this result.
     most : int
         Pixels of the longer side: of larger rasters every k-th cell of every k-th row is drawn.
 
@@ -64,7 +83,7 @@ def plot(
     Raises
     ------
     InputError
-        If it is nothing that can be drawn.
+        If it is nothing that can be drawn, or cannot be brought to the CRS of the axes.
     OrographError
         If matplotlib is not installed.
 
@@ -95,22 +114,73 @@ def plot(
     if table is None and layer is None:
         raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
     axes = ax if ax is not None else pyplot.subplots(layout="constrained")[1]
+    empty = not axes.has_data()
+    before = None if empty else _SHOWN.get(axes)
     if table is not None:
-        draw_table(axes, table)
         crs = table.attrs.get("crs_wkt")
+        target = before.crs if before else crs
+        with _same_view(axes):
+            draw_table(axes, table, lambda points: _move(points, crs, target))
     elif layer is not None:
-        _draw_layer(axes, layer, PATHS if isinstance(result, LeastCostPaths) else LAYERS)
+        layer = layer.in_crs(before.crs, "result") if before else layer
         crs = layer.crs
+        with _same_view(axes):
+            _draw_layer(axes, layer, PATHS if isinstance(result, LeastCostPaths) else LAYERS)
     else:
-        _draw_raster(axes, raster, most)
         crs = raster.georeference.map_crs
+        if before:
+            _check_crs(crs, before.crs)
+        _draw_raster(axes, raster, most, _units(result, raster))
         if raster.georeference.y is None and not axes.yaxis_inverted():
             axes.invert_yaxis()
-    if ax is None:
+    crs = before.crs if before else crs
+    if empty:
         axes.set_aspect("equal")
-        _name_axes(axes, crs)
-        _draw_scale_bar(axes, crs)
+    _name_axes(axes, crs)
+    if before:
+        before.bar.remove()
+    _SHOWN[axes] = _Shown(crs, _draw_scale_bar(axes, crs))
     return axes
+
+
+@contextmanager
+def _same_view(axes: Axes) -> Iterator[None]:
+    """Keep the extent of a raster that is drawn already."""
+    view = (axes.get_xlim(), axes.get_ylim()) if axes.images else None
+    yield
+    if view is not None:
+        axes.set(xlim=view[0], ylim=view[1])
+
+
+def _move(points: Array, crs: Any, target: Any) -> Array:
+    """Return points of a table in the CRS of the axes; missing ones stay missing."""
+    moved = points.astype(float)
+    known = np.isfinite(moved).all(axis=1)
+    moved[known] = reproject(moved[known], crs, target, "result")
+    return moved
+
+
+def _check_crs(crs: Any, target: Any) -> None:
+    """Raise InputError if a raster has another CRS than what the axes show."""
+    one, other = (None if wkt is None else parse_crs(wkt, "result") for wkt in (crs, target))
+    if (one is None) != (other is None) or (one and other and not same_crs(one, other)):
+        raise InputError(
+            f"result: its CRS is {one.name if one else 'unknown'}, but that of the axes is "
+            f"{other.name if other else 'unknown'}; draw the raster first and layers over it, or "
+            "bring it to that CRS with rio.reproject(...)"
+        )
+
+
+def _units(result: Any, raster: Raster) -> str | None:
+    """Return the units of a raster, if they are known.
+
+    Those that an operation has stated are not the units of what was computed of its result
+    (``cost / 3600``): xarray keeps attributes in arithmetic, but no encoding.
+    """
+    units = raster.attrs.get("units")
+    array = result[raster.name] if hasattr(result, "data_vars") else result
+    computed = not getattr(array, "encoding", True)
+    return None if computed and raster.name == "cost" and units in _STATED_UNITS else units
 
 
 def _variable_of(result: Any, variable: str | None) -> str | None:
@@ -125,7 +195,7 @@ def _variable_of(result: Any, variable: str | None) -> str | None:
     return (named or rasters)[0]
 
 
-def _draw_raster(axes: Axes, raster: Raster, most: int) -> None:
+def _draw_raster(axes: Axes, raster: Raster, most: int, units: str | None) -> None:
     step = -(-max(raster.shape) // most)
     name = raster.name or ""
     title = str(raster.attrs.get("long_name") or name)
@@ -142,7 +212,7 @@ def _draw_raster(axes: Axes, raster: Raster, most: int) -> None:
         elif name == "back_direction":
             _draw_directions(axes, cells, known, extent)
         else:
-            _draw_values(axes, raster, cells, known, extent)
+            _draw_values(axes, raster, cells, known, extent, units)
     axes.set_title(title)
 
 
@@ -168,14 +238,15 @@ def _extent(raster: Raster) -> tuple[float, float, float, float]:
     return left, right, bottom, top
 
 
-def _draw_values(axes: Axes, raster: Raster, cells: Array, known: Array, extent: Any) -> None:
+def _draw_values(
+    axes: Axes, raster: Raster, cells: Array, known: Array, extent: Any, units: str | None
+) -> None:
     if raster.name == "edges":
         cells = np.bitwise_count(cells)
     if raster.name == "hops":
         known = known & (cells >= 0)
     shown = np.ma.masked_array(cells, ~known)
     image = axes.imshow(shown, extent=extent, cmap="viridis", interpolation="nearest")
-    units = raster.attrs.get("units")
     name = "edges" if raster.name == "edges" else raster.name or ""
     label = f"{name} [{units}]" if units else name
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
@@ -231,18 +302,21 @@ def _draw_layer(axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8)
 
 
 def _name_axes(axes: Axes, crs: Any) -> None:
-    if crs is None:
-        axes.set(xlabel="x", ylabel="y")
-        return
-    parsed = parse_crs(crs, "result")
-    units = {axis.unit_name for axis in parsed.axis_info} or {""}
-    unit = {"metre": "m", "degree": "°"}.get(min(units), min(units))
-    east, north = ("longitude", "latitude") if parsed.is_geographic else ("x", "y")
-    axes.set(xlabel=f"{east} [{unit}]", ylabel=f"{north} [{unit}]")
+    """Label the axes, unless they are labelled."""
+    unit, east, north = "", "x", "y"
+    if crs is not None:
+        parsed = parse_crs(crs, "result")
+        unit = min({axis.unit_name for axis in parsed.axis_info} or {""})
+        unit = f" [{ {'metre': 'm', 'degree': '°'}.get(unit, unit) }]"
+        east, north = ("longitude", "latitude") if parsed.is_geographic else ("x", "y")
+    if not axes.get_xlabel() and not axes.get_ylabel():
+        axes.set(xlabel=f"{east}{unit}", ylabel=f"{north}{unit}")
 
 
-def _draw_scale_bar(axes: Axes, crs: Any) -> None:
+def _draw_scale_bar(axes: Axes, crs: Any) -> Artist:
     """Draw a bar of 1, 2 or 5 times a power of ten, about a quarter of the width."""
+    from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
+
     left, right = axes.get_xlim()
     low, high = sorted(axes.get_ylim())
     a_unit, unit = 1.0, "cells"
@@ -260,10 +334,14 @@ def _draw_scale_bar(axes: Axes, crs: Any) -> None:
     power = 10.0 ** math.floor(math.log10(quarter))
     length = max(n * power for n in (1, 2, 5) if n * power <= quarter)
     text = f"{length / 1000:g} km" if unit == "m" and length >= 1000 else f"{length:g} {unit}"
-    x, y = left + 0.05 * (right - left), low + 0.05 * (high - low)
-    if axes.yaxis_inverted():
-        y = high - 0.05 * (high - low)
-    end = x + math.copysign(length / a_unit, right - left)
-    axes.plot([x, end], [y, y], color="black", linewidth=3, solid_capstyle="butt")
-    axes.annotate(text, ((x + end) / 2, y), (0, 4), textcoords="offset points", ha="center")
-    axes.set_xlim(left, right)
+    bar = AnchoredSizeBar(
+        *(axes.transData, length / a_unit, text, "lower left"),
+        size_vertical=(high - low) / 150,
+        pad=0.3,
+        borderpad=0.6,
+        sep=3,
+        label_top=True,
+        fill_bar=True,
+    )
+    bar.patch.set(alpha=0.75, linewidth=0)  # to be read over any colours
+    return axes.add_artist(bar)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.dataset import open_dataset
@@ -59,18 +61,23 @@ def read_table(result: Any) -> xr.Dataset | None:
     return result if any(name in result for name in _TABLES) else None
 
 
-def draw_table(axes: Axes, table: xr.Dataset) -> None:
-    """Draw the places of a table, and its paths if it has some."""
+def draw_table(
+    axes: Axes, table: xr.Dataset, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+) -> None:
+    """Draw the places of a table, and its paths if it has some.
+
+    ``move`` takes points, shape (n, 2), from the CRS of the table to that of the axes.
+    """
     title, marks = next(drawn for name, drawn in _TABLES.items() if name in table)
     if "path_cells" in table:
         stops = np.cumsum(table["path_cells"].values)[:-1]
         places = np.stack([table["path_x"].values, table["path_y"].values], axis=1)
-        for path in np.split(places, stops):
+        for path in np.split(move(places), stops):
             axes.plot(*path.T, color="#d1495b", linewidth=1.4)
     for prefix, marker, colour, label in marks:
-        x, y = (table[f"{prefix}{axis}"].values.ravel() for axis in "xy")
+        places = np.stack([table[f"{prefix}{axis}"].values.ravel() for axis in "xy"], axis=1)
         axes.plot(
-            *(x, y, marker),
+            *(*move(places).T, marker),
             color=colour,
             markeredgecolor="black",
             markersize=7,

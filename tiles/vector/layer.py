@@ -155,16 +155,19 @@ class VectorLayer:
 
     def on_grid(self, place: Georeference, name: str) -> VectorLayer:
         """Return the layer in the CRS of a grid; see `reproject` for what is refused."""
+        return self.in_crs(place.map_crs, name)
+
+    def in_crs(self, crs: str | None, name: str) -> VectorLayer:
+        """Return the layer in the CRS of a raster; see `reproject` for what is refused."""
         if self.bare:
             return self
         from shapely import set_coordinates
 
         points, number = self.points()
-        moved = reproject(points, self.crs, place.map_crs, name, number)
+        moved = reproject(points, self.crs, crs, name, number)
         if moved is points:
             return self
-        geometry = set_coordinates(self.geometry.copy(), moved)
-        return VectorLayer(geometry, self.columns, place.map_crs)
+        return VectorLayer(set_coordinates(self.geometry.copy(), moved), self.columns, crs)
 
     def labels(self, column: str | None, name: str) -> npt.NDArray[np.int64]:
         """Return the labels of the geometries: of a column, or their numbers from 0.

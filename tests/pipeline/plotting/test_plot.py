@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import geopandas
 import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
@@ -120,6 +121,95 @@ def test_paths_over_costs(dem: xr.DataArray) -> None:
     area = [Point(500_100, 4_999_000), box(500_000, 4_999_000, 500_500, 4_999_500)]
     layer = og.plot(area).collections[-1]
     assert not np.array_equal(layer.get_edgecolor(), axes.collections[-1].get_edgecolor())
+    matplotlib.pyplot.close("all")
+
+
+@pytest.fixture
+def axes() -> Iterator[Any]:
+    """Axes of the caller, as of a figure with several pictures."""
+    yield matplotlib.pyplot.subplots(1, 2, layout="constrained")[1][0]
+    matplotlib.pyplot.close("all")
+
+
+def bars(axes: Any) -> list[str]:
+    """Return the texts of the scale bars that lie within the picture."""
+    axes.figure.canvas.draw()
+    frame = axes.get_window_extent()
+    found = [a for a in axes.artists if type(a).__name__ == "AnchoredSizeBar"]
+    assert all(frame.contains(*a.get_window_extent().get_points().mean(0)) for a in found)
+    return [a.txt_label.get_text() for a in found]
+
+
+def test_given_axes_have_names_and_a_scale_bar_too(dem: xr.DataArray, axes: Any) -> None:
+    assert og.plot(dem, ax=axes) is axes
+    assert axes.get_xlabel() == "x [m]"
+    assert axes.get_aspect() == 1
+    assert bars(axes) == ["500 m"]
+    og.plot(box(500_000, 4_999_000, 500_500, 4_999_500), ax=axes)
+    assert bars(axes) == ["500 m"]
+    og.plot(np.ones((20, 30)), ax=axes.figure.axes[1])
+    assert bars(axes.figure.axes[1]) == ["5 cells"]
+    assert axes.figure.axes[1].get_xlabel() == "x"
+
+
+def test_layers_come_into_the_crs_of_the_axes(dem: xr.DataArray, axes: Any) -> None:
+    points = [Point(500_100, 4_999_000), Point(502_900, 4_998_500)]
+    huts = geopandas.GeoSeries(points, crs=32633).to_crs(4326)
+    og.plot(dem, ax=axes)
+    limits = axes.get_xlim(), axes.get_ylim()
+    og.plot(huts, ax=axes)
+    drawn = axes.lines[-1].get_xydata()
+    np.testing.assert_allclose(drawn, [(p.x, p.y) for p in points], rtol=0, atol=1e-3)
+    assert (axes.get_xlim(), axes.get_ylim()) == limits
+    assert bars(axes) == ["500 m"]
+
+
+def test_tables_come_into_the_crs_of_the_axes(dem: xr.DataArray, axes: Any) -> None:
+    peaks = og.peaks(dem)
+    frame = geopandas.GeoSeries(geopandas.points_from_xy(peaks.x, peaks.y), crs=32633)
+    around = geopandas.GeoSeries([frame.union_all().envelope], crs=32633).to_crs(4326)
+    og.plot(around, ax=axes)
+    assert axes.get_xlabel() == "longitude [°]"
+    og.plot(peaks, ax=axes)
+    tops = next(line for line in axes.lines if line.get_label() == "peak").get_xydata()
+    np.testing.assert_allclose(tops, frame.to_crs(4326).get_coordinates(), rtol=0, atol=1e-9)
+    cols = next(line for line in axes.lines if line.get_label() == "key col").get_xydata()
+    np.testing.assert_array_equal(np.isnan(cols[:, 0]), np.isnan(peaks["col_x"]))
+
+
+def test_rasters_of_another_crs_are_refused(dem: xr.DataArray, axes: Any) -> None:
+    og.plot(dem, ax=axes)
+    with pytest.raises(og.InputError, match="its CRS is WGS 84 / UTM zone 32N, but that of the ax"):
+        og.plot(dem.rio.write_crs("EPSG:32632"), ax=axes)
+    with pytest.raises(og.InputError, match="its CRS is unknown, but that of the axes is WGS 84"):
+        og.plot(np.ones((3, 4)), ax=axes)
+    axes.clear()  # nothing is left of it
+    og.plot(dem.rio.write_crs("EPSG:32632"), ax=axes)
+    assert bars(axes) == ["500 m"]
+
+
+def test_over_a_picture_of_others(dem: xr.DataArray, axes: Any) -> None:
+    dem.plot(ax=axes, add_colorbar=False)
+    named = axes.get_xlabel()
+    og.plot(og.peaks(dem), ax=axes)
+    assert axes.get_xlabel() == named
+    assert bars(axes) == ["500 m"]
+
+
+@pytest.mark.parametrize("out", [None, "cost.zarr", "cost.tif"])
+def test_units_are_those_of_the_result_alone(
+    out: str | None, dem: xr.DataArray, tmp_path: Path
+) -> None:
+    place = None if out is None else tmp_path / out
+    cost = og.cost_distance(None, START, elevation=dem, cost="tobler", out=place)["cost"]
+    same = [cost, cost.isel(x=slice(20)), cost.compute(), cost.to_dataset()]
+    for array in same if out != "cost.zarr" else [*same, place]:
+        assert "cost [s]" in texts(og.plot(array))
+    hours = cost / 3600
+    assert "cost" in texts(og.plot(hours))
+    assert "cost [s]" not in texts(og.plot(hours))
+    assert "cost [h]" in texts(og.plot(hours.assign_attrs(units="h")))
+    assert "dem [m]" in texts(og.plot((dem + 1).rename("dem").assign_attrs(units="m")))
     matplotlib.pyplot.close("all")
 
 

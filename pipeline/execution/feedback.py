@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,17 +27,30 @@ class _Compilations:
         self.running += 1
         if not self._said and setting("progress") is not False:
             self._said = True
-            # of the raster, which is what the first kernel reads; another dtype takes its own
-            dtypes = [str(kind.dtype) for kind in event.data["args"] if hasattr(kind, "dtype")]
+            dtype = _first_dtype(event.data["args"])
             print(
-                f"orograph: compiling kernels{f' for {dtypes[0]}' if dtypes else ''}, once for "
-                "each operation and dtype, some 10 to 20 s (`orograph compile` does it beforehand)",
+                f"orograph: compiling kernels{f' for {dtype}' if dtype else ''}, once for each "
+                "operation and dtype (`orograph compile` does it beforehand)",
                 file=sys.stderr,
                 flush=True,
             )
 
     def on_end(self, event: Any) -> None:
         self.running -= 1
+
+
+def _first_dtype(kinds: Iterable[Any]) -> str:
+    """Return the dtype of the first array among Numba's types: that of the raster, or "".
+
+    The first kernel reads the raster. Arrays may stand in tuples, such as those of a tile's state.
+    """
+    for kind in kinds:
+        if hasattr(kind, "ndim"):
+            return str(kind.dtype)
+        found = _first_dtype(getattr(kind, "types", ()))
+        if found:
+            return found
+    return ""
 
 
 @cache

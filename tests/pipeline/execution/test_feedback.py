@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from numba import types
 
 import orograph as og
 from orograph.execution import feedback
@@ -110,6 +111,23 @@ def test_a_run_is_live_in_a_notebook(slow: Slow, monkeypatch: pytest.MonkeyPatch
     while "finished" not in shown[-1] and time.monotonic() < patience:
         time.sleep(0.05)
     assert "finished" in shown[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "name"),
+    [
+        ((types.int64, types.Array(types.uint16, 2, "C")), " for uint16"),
+        ((types.UniTuple(types.Array(types.float64, 2, "C"), 3), types.int64), " for float64"),
+        ((types.Tuple((types.int64, types.Array(types.int8, 1, "A"))),), " for int8"),
+        ((types.int64, types.UniTuple(types.int64, 2)), ""),
+    ],
+)
+def test_the_notice_of_compiling_names_the_dtype_of_the_first_array(
+    args: Any, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    feedback._Compilations().on_start(SimpleNamespace(data={"args": args}))
+    said = f"orograph: compiling kernels{name}, once for each operation and dtype ("
+    assert capsys.readouterr().err.startswith(said)
 
 
 FIRST = """

@@ -6,8 +6,9 @@ name       default   meaning
 backend    "auto"    which kernels do the work: "numba", "cuda", or "auto"
 tile       1024      cells a side of a tile, where the input does not say
 threads    0         threads of a run without a cluster; 0 means one a core
-field      2048      cells a side up to which such a run joins tiles to relax them as one; four
-                     times as many where GPUs do the work, on a cluster too
+field      2048      cells a side up to which such a run joins tiles to relax them as one; twice
+                     as many for results in memory; sixteen times as many where GPUs do the
+                     work, on a cluster too, as far as their memory allows
 progress   "auto"    whether calls show how far they are: "auto" on terminals and in notebooks
 scratch    ""        folder for what a run without ``out`` keeps; "" means the system's own
 =========  ========  ====================================================================

@@ -57,9 +57,9 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
     Notes
     -----
-    CPU workers are processes of one thread each: the kernels are serial, and a process of its own
-    has a memory limit of its own. GPU workers have four threads: while the tile of one is computed,
-    others decode, copy and write theirs.
+    CPU workers are processes of one thread each: a kernel runs in one thread, and a process of its
+    own has a memory limit of its own. GPU workers have four threads: while the tile of one is
+    computed, others decode, copy and write theirs.
 
     Examples
     --------

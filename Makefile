@@ -68,15 +68,11 @@ GRAPH ?= ../shared/data/graphs/USA-road-d.NY.gr.xz
 RUN ?= $(BIN)/python
 bench-docs: $(INSTALLED) ## measure again what the pages and the README say of speed (on a CPU)
 	$(RUN) benchmarks/forest_kernel.py --size 2048 --repeat 3 --record forest_kernel
-	$(RUN) benchmarks/all_pairs.py --vertices 2048 --repeat 3 --record all_pairs
 	$(RUN) benchmarks/terrain_run.py --side 1024 --repeat 3 --record terrain_run
-	$(RUN) benchmarks/index.py --side 1024 --points 128 --runs 3 --repeat 3 --record index
 	test ! -f $(GRAPH) || $(RUN) benchmarks/graph_run.py $(GRAPH) --repeat 5 --record graph_run
-	$(RUN) benchmarks/forest_run.py --side 4096 --repeat 3 --record forest_run
 	$(RUN) benchmarks/components_run.py --side 4096 --repeat 3 --record components_run
 	$(RUN) benchmarks/cost_run.py --side 1024 --serpentine 1000 --tile 256 1024 \
 		--source corner "tile corner" middle --record cost_run
-	$(RUN) benchmarks/cost_run.py --store 4096 --record cost_store
 	$(BIN)/python docs/readme_table.py
 
 demo: $(INSTALLED) ## a forest and a cost distance from a bare clone

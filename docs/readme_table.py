@@ -25,9 +25,7 @@ ROWS = [
     ("the same on one H200", "gpu_runs", "forest, terrain"),
     ("cost distance, independent friction, one core", "cost_run", "random"),
     ("cost distance, slopes of terrain, one core", "cost_run", "slopes"),
-    ("cost distance, serpentine, one core", "cost_run", "serpentine"),
     ("table of distances from an index, first and again", "larger", "table of "),
-    ("all pairs of a dense graph, two threads", "larger", "all pairs"),
     ("memory of a forest of 14 GB, two workers", "memory", "forest, 59520"),
 ]
 

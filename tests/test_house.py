@@ -417,3 +417,27 @@ def test_every_cuda_file_stands_beside_its_numba_counterpart_and_launcher() -> N
         # or a module elsewhere that bears the folder's name
         elsewhere = any((ROOT / "kernels").glob(f"*/{path.parent.name}.py"))
         assert counterparts & names or elsewhere, path.name
+
+
+def _is_long(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator) == "pytest.mark.long"
+
+
+def test_each_file_of_tests_has_tests_that_are_not_long() -> None:
+    """`make test` leaves the long ones out, so a quick form of a proof stays beside them."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        ]
+        long = [node.name for node in found if any(map(_is_long, node.decorator_list))]
+        assert len(long) < len(found), f"{path}: all tests are long: {', '.join(long)}"
+
+
+def test_the_long_tests_run_on_a_schedule() -> None:
+    flows = [path.read_text(encoding="utf-8") for path in (ROOT / ".github/workflows").iterdir()]
+    assert [
+        flow for flow in flows if "\n  schedule:\n" in flow and "- run: make test-all\n" in flow
+    ]

@@ -237,8 +237,9 @@ def mortal_client() -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", [*OPERATIONS, "paths"])
+@pytest.mark.parametrize(
+    "name", ["forest", pytest.param("components", marks=pytest.mark.long), "paths"]
+)
 def test_a_killed_worker_changes_no_bit(
     name: str, mortal_client: Client, gate: Gate, tmp_path: Path
 ) -> None:

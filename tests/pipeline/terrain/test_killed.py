@@ -47,7 +47,15 @@ AFTER = [
     *((name, TILES // 2) for name in OPERATIONS),
     *((name, TILES + TILES // 2) for name in ("filling", "flood", "depressions")),
 ]
+# of which the others are of the same kind: once on the way up and once on the way down
+QUICK_WORKERS = [("filling", TILES + TILES // 2), ("peaks", TILES // 2)]
+QUICK_SESSIONS = [("depressions", TILES + TILES // 2)]
 CUT = {"tile": TILE, "shard": SHARD}
+
+
+def others_long(quick: list[tuple[str, int]]) -> list[Any]:
+    """Return all that is killed as parameters, those that are not quick as long proofs."""
+    return [pytest.param(*of, marks=() if of in quick else pytest.mark.long) for of in AFTER]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +78,7 @@ def client() -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "after"), AFTER)
+@pytest.mark.parametrize(("name", "after"), others_long(QUICK_WORKERS))
 def test_a_killed_worker_is_made_up_for(
     name: str, after: int, dem: Path, client: Client, gate: Gate, tmp_path: Path
 ) -> None:
@@ -87,8 +94,7 @@ def test_a_killed_worker_is_made_up_for(
     xr.testing.assert_identical(run.result(timeout=600).load(), expected)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("name", "after"), AFTER)
+@pytest.mark.parametrize(("name", "after"), others_long(QUICK_SESSIONS))
 def test_a_killed_session_is_resumed(
     name: str, after: int, dem: Path, gate: Gate, tmp_path: Path
 ) -> None:

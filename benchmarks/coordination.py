@@ -1,0 +1,320 @@
+"""Cost of coordination: the driver of the frontier engine with simulated workers.
+
+    python benchmarks/coordination.py driver --side 64 --workers 8 64 256 1000
+    python benchmarks/coordination.py driver --side 490 --sources corner --visits 1.5
+
+``driver`` runs the real driver on a virtual clock. Its own CPU time is measured and counts; what
+workers, client, scheduler and disk would do is computed. Costs grow with the distance from the
+nearest source; a tile is visited so many times as the front crosses it. A task costs the client and
+the scheduler a time of their own and one for each byte, a state that moves to another worker costs
+its bytes, and so does what the driver saves. Efficiency is the work of all workers by the time that
+they had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from orograph.engines.frontier import driver as frontier
+from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.protocol import Visit
+from orograph.engines.frontier.worker import TILES_A_TASK
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Quadtree
+
+CELLS = 2048  # a side of a tile, which is a shard
+STATE = 8 * CELLS**2
+SIDE, CORNER = (np.broadcast_to(np.float32(0), shape) for shape in ((1, CELLS), (1, 1)))
+BORDER = [CORNER if dy and dx else SIDE for dy, dx in NEIGHBOURS]
+SETTLED_AGAIN = 0.1  # of the cells that a visit settles
+DISK = 250e6  # bytes a second that the driver saves
+NETWORK = 200e6  # of a state that is spilled by one worker and read by another
+CLIENT_A_BYTE, SCHEDULER_A_BYTE = 6.5e-9, 8.6e-9
+SOURCES = ("corner", "middle", "ten")
+
+
+class Surface:
+    """The front over a grid of tiles: where it enters each, how far it goes, how many visits."""
+
+    def __init__(self, side: int, sources: str, visits: float) -> None:
+        middle = side * CELLS / 2
+        points = {
+            "corner": [(0.0, 0.0)],
+            "middle": [(middle, middle)],
+            "ten": np.random.default_rng(0).uniform(0, side * CELLS, (10, 2)),
+        }[sources]
+        first = np.arange(side) * float(CELLS)
+        self.near = np.full((side, side), math.inf)
+        corners = np.full((4, side, side), math.inf)
+        self.starts: dict[tuple[int, int], float] = {}
+        for y, x in points:
+            dy, dx = (np.maximum(np.maximum(first - at, at - first - CELLS), 0) for at in (y, x))
+            np.minimum(self.near, np.hypot(dy[:, None], dx[None]), out=self.near)
+            for number, corner in enumerate(corners):
+                edges = first + CELLS * (number // 2) - y, first + CELLS * (number % 2) - x
+                np.minimum(corner, np.hypot(edges[0][:, None], edges[1][None]), out=corner)
+            self.starts[int(y // CELLS), int(x // CELLS)] = 0.0
+        self.far = np.maximum(corners.max(0), self.near)
+        rows, columns = np.indices(self.near.shape)
+        more = (rows + columns) % 2 < 2 * (visits % 1)
+        self.visits = np.where(more, math.ceil(visits), math.floor(visits))
+
+    def key(self, tile: tuple[int, int], visit: int) -> float:
+        """Return where the front is when a tile is to be visited for the given time."""
+        near, count = float(self.near[tile]), int(self.visits[tile])
+        return near + (float(self.far[tile]) - near) * visit / count if visit < count else math.inf
+
+
+@dataclass
+class Costs:
+    """Seconds."""
+
+    visits: float
+    """Of all visits of a tile."""
+    write: float
+    read: float
+    client: float
+    """Of a task, beside its bytes."""
+    scheduler: float
+
+
+@dataclass
+class Workers:
+    """Simulated workers of one thread each, and a clock."""
+
+    count: int
+    surface: Surface
+    costs: Costs
+    budget: float
+    """Seconds of CPU after which the driver is given up."""
+    now: float = 0.0
+    cpu: float = 0.0
+    work: float = 0.0
+    carried: float = 0.0
+    """Bytes that went through the client."""
+    saved: float = 0.0
+    tasks: Counter[str] = field(default_factory=Counter)
+    shared = False
+
+    def __post_init__(self) -> None:
+        self._free = [0.0] * self.count
+        self._load = [0] * self.count
+        self._scheduler = 0.0
+        self._under_way: list[tuple[float, int, int, Any]] = []
+        self._done_visits: Counter[tuple[int, int]] = Counter()
+        self._at: dict[tuple[int, int], int] = {}
+        self._shards = 0
+        self._mark = time.process_time()
+
+    # --- what stands for the store of checkpoints
+
+    def load(self, kind: str, node: Any) -> None:
+        """Return nothing: no run came before."""
+
+    def save(self, kind: str, node: Any, entry: Any) -> None:
+        """Take the time to write an entry."""
+        size = bytes_of(entry)
+        self.saved += size
+        self.now += size / DISK
+
+    def count_of(self, kind: str, level: int) -> int:
+        """Return how many shards have been written."""
+        return self._shards
+
+    # --- the executor
+
+    def owns(self, worker: int, number: int) -> bool:
+        """Return whether a worker owns the data of the given number."""
+        return number % self.count == worker
+
+    def share(self, worker: int, count: int) -> int:
+        """Return all."""
+        return count
+
+    def threads(self, tasks: int) -> int:
+        """Return one."""
+        return 1
+
+    def idle(self) -> list[int]:
+        """Return the workers that can take a task, once for each, the idle ones first."""
+        rooms = [[w for w, load in enumerate(self._load) if load <= n] for n in (0, 1)]
+        return rooms[0] + rooms[1]
+
+    def submit(self, worker: int, stage: str, function: Any, *arguments: Any) -> int:
+        """Compute what a task returns and when."""
+        self._charge()
+        ticket = self.tasks.total()
+        self.tasks[stage] += 1
+        work, result = (
+            self._write(worker, arguments)
+            if stage == "write"
+            else (self._visit(worker, arguments[1], arguments[2]))
+        )
+        size = bytes_of(arguments[1:]) + bytes_of(result)
+        self.carried += size
+        self.now += self.costs.client + size * CLIENT_A_BYTE
+        self._scheduler = max(self._scheduler, self.now) + self.costs.scheduler
+        self._scheduler += size * SCHEDULER_A_BYTE
+        self._load[worker] += 1
+        self._free[worker] = max(self._scheduler, self._free[worker]) + work
+        self.work += work
+        heapq.heappush(self._under_way, (self._free[worker], ticket, worker, result))
+        self._mark = time.process_time()
+        return ticket
+
+    def next_done(self, cancelled: Event) -> list[tuple[int, Any]]:
+        """Go on to the time when a task is done."""
+        self._charge()
+        done = []
+        if self._under_way:
+            self.now = max(self.now, self._under_way[0][0])
+        while self._under_way and self._under_way[0][0] <= self.now:
+            _, ticket, worker, result = heapq.heappop(self._under_way)
+            self._load[worker] -= 1
+            done.append((ticket, result))
+        self._mark = time.process_time()
+        return done
+
+    def _charge(self) -> None:
+        """Count the CPU time of the driver since the simulation last had control."""
+        spent = time.process_time() - self._mark
+        self.cpu += spent
+        self.now += spent
+        if self.cpu > self.budget:
+            raise TimeoutError
+
+    def _visit(self, worker: int, requests: Any, bound: float) -> tuple[float, Any]:
+        keys = {request.tile: request.key for request in requests}
+        found: dict[Any, Visit] = {}
+        work = 0.0
+        for _ in range(max(TILES_A_TASK, len(keys))):
+            tile = min(keys, key=lambda t: (keys[t], t))
+            if keys[tile] > bound or keys[tile] == math.inf:
+                break
+            work += self._open(worker, tile)
+            visit = self._one_visit(tile, bound)
+            work += self.costs.visits / int(self.surface.visits[tile]) * visit.times
+            keys[tile] = visit.pending
+            found[tile] = visit.after(found.get(tile))
+            for (di, dj), key in zip(NEIGHBOURS, visit.outward, strict=True):
+                other = tile[0] + di, tile[1] + dj
+                if other in keys:
+                    keys[other] = min(keys[other], key)
+        return work, found
+
+    def _open(self, worker: int, tile: tuple[int, int]) -> float:
+        before, self._at[tile] = self._at.get(tile), worker
+        moved = before not in (None, worker)
+        return self.costs.read * (before != worker) + moved * STATE / NETWORK
+
+    def _one_visit(self, tile: tuple[int, int], bound: float) -> Visit:
+        surface, made = self.surface, self._done_visits[tile]
+        count, cells = int(surface.visits[tile]), CELLS**2
+        if bound < 0 or made == count:
+            key, nothing = surface.key(tile, made), [math.inf] * 8
+            far = float(surface.far[tile]) if made else math.inf
+            return Visit(key, nothing, [None] * 8, 0, made * cells // count, 0, None, far)
+        self._done_visits[tile] += 1
+        outward = [math.inf] * 8
+        side = surface.near.shape[0]
+        for k, (di, dj) in enumerate(NEIGHBOURS):
+            other = tile[0] + di, tile[1] + dj
+            there = 0 <= other[0] < side and 0 <= other[1] < side
+            if made == 0 and not (there and self._done_visits[other]):
+                outside = float(surface.far[tile])
+                outward[k] = float(surface.near[other]) if there else outside
+        settled = int(cells / count * (1 + SETTLED_AGAIN))
+        far, reached = float(surface.far[tile]), (made + 1) * cells // count
+        return Visit(surface.key(tile, made + 1), outward, BORDER, settled, reached, 1, None, far)
+
+    def _write(self, worker: int, arguments: Any) -> tuple[float, Any]:
+        self._shards += 1
+        return self.costs.write + sum(self._open(worker, r.tile) for r in arguments[2]), {}
+
+
+def bytes_of(entry: Any) -> float:
+    """Return the bytes of all arrays in an entry."""
+    if isinstance(entry, np.ndarray):
+        return entry.nbytes
+    if isinstance(entry, dict):
+        return sum(map(bytes_of, entry.values()))
+    if isinstance(entry, list | tuple):
+        return sum(map(bytes_of, entry))
+    inner = getattr(entry, "__dict__", None)
+    return bytes_of(inner) if inner else 0
+
+
+def simulate(side: int, workers: Workers) -> str:
+    """Run the driver; return a line of what came of it."""
+    surface = workers.surface
+    tree = Quadtree((side * CELLS,) * 2, CELLS)
+    store = SimpleNamespace(load=workers.load, save=workers.save, count=workers.count_of)
+    problem = SimpleNamespace(
+        name="simulated", links=None, starts=lambda tile: surface.starts, attributes=dict
+    )
+    run = SimpleNamespace(
+        problem=problem,
+        context=SimpleNamespace(quadtree=tree, shard_level=0, checkpoints=store),
+        bucket_width=BucketWidth(CELLS**2, 1000),
+    )
+    frontier.time = SimpleNamespace(monotonic=lambda: workers.now)  # type: ignore[attr-defined]
+    driver = frontier._Driver(run)  # type: ignore[arg-type]
+    end = ""
+    try:
+        driver.settle(workers, None, Event())
+        driver.write(workers, None, Event())
+    except TimeoutError:
+        end = f", given up with {(driver.reached > 0).mean():.0%} of the tiles reached"
+    tasks = workers.tasks.total()
+    return (
+        f"{side * side:7} tiles, {workers.count:4} workers: efficiency "
+        f"{workers.work / workers.count / workers.now:.2f}, driver {workers.cpu / tasks * 1e3:.2f} "
+        f"ms a task, {tasks / side**2:.1f} tasks and {workers.carried / side**2 / 1e6:.2f} MB a "
+        f"tile, {workers.saved / 1e6:.0f} MB saved, {workers.now:.0f} s{end}"
+    )
+
+
+def lines(options: argparse.Namespace) -> Iterator[str]:
+    """Yield what came of each case."""
+    costs = Costs(options.visit, options.write, options.read, options.client, options.scheduler)
+    for sources in options.sources:
+        for visits in options.visits:
+            yield f"source: {sources}, {visits:g} visits a tile"
+            for count in options.workers:
+                surface = Surface(options.side, sources, visits)
+                yield simulate(options.side, Workers(count, surface, costs, options.budget))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    commands = parser.add_subparsers(required=True)
+    driver = commands.add_parser("driver", help="the driver of a distance, workers simulated")
+    driver.add_argument("--side", type=int, default=64, help="tiles")
+    driver.add_argument("--workers", type=int, nargs="+", default=[8, 64, 256, 1000])
+    driver.add_argument("--sources", choices=SOURCES, nargs="+", default=SOURCES)
+    driver.add_argument("--visits", type=float, nargs="+", default=[1.5, 5], help="of a tile")
+    driver.add_argument("--visit", type=float, default=0.25, help="seconds of all visits of a tile")
+    driver.add_argument("--write", type=float, default=0.15, help="seconds to write a shard")
+    driver.add_argument("--read", type=float, default=0.05, help="seconds to read a tile")
+    driver.add_argument("--client", type=float, default=0.6e-3, help="seconds of client a task")
+    driver.add_argument("--scheduler", type=float, default=1e-3, help="of scheduler a task")
+    driver.add_argument("--budget", type=float, default=60, help="seconds of CPU of the driver")
+    for line in lines(parser.parse_args()):
+        print(line)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -135,9 +135,9 @@ class Workers:
 
     # --- the executor
 
-    def owns(self, worker: int, number: int) -> bool:
-        """Return whether a worker owns the data of the given number."""
-        return number % self.count == worker
+    def part(self, worker: int) -> tuple[int, int]:
+        """Return the part of the tiles that a worker owns, of how many."""
+        return worker, self.count
 
     def share(self, worker: int, count: int) -> int:
         """Return all."""

@@ -35,8 +35,8 @@ class Executor(Protocol):
     shared: bool
     """Whether all workers have one memory, so that any of them can do any task."""
 
-    def owns(self, worker: Any, number: int) -> bool:
-        """Return whether a worker owns the data of the given number."""
+    def part(self, worker: Any) -> tuple[int, int]:
+        """Return which part of how many a worker owns: data of ``number % how_many == which``."""
 
     def share(self, worker: Any, count: int) -> int:
         """Return how many of ``count`` pieces of its work a worker should take at a time."""
@@ -82,8 +82,8 @@ class _Threads:
         self._count = count
         self._running: dict[Any, tuple[Any, str]] = {}
 
-    def owns(self, worker: Any, number: int) -> bool:
-        return True
+    def part(self, worker: Any) -> tuple[int, int]:
+        return 0, 1
 
     def share(self, worker: Any, count: int) -> int:
         return -(-count // self._count)
@@ -146,6 +146,8 @@ class _Cluster:
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self._threads: dict[str, int] = {}
         self._workers: list[str] = []
+        self._places: dict[str, int] = {}
+        self._load: Counter[str | None] = Counter()
         self._look()
         self._heard = time.monotonic()
         self._patience = 20.0
@@ -159,10 +161,11 @@ class _Cluster:
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
         self._threads = {address: worker["nthreads"] for address, worker in workers.items()}
         self._workers = sorted(workers)
+        self._places = {worker: place for place, worker in enumerate(self._workers)}
         self._looked = time.monotonic()
 
-    def owns(self, worker: Any, number: int) -> bool:
-        return worker is None or bool(self._workers[number % len(self._workers)] == worker)
+    def part(self, worker: Any) -> tuple[int, int]:
+        return self._places.get(worker, 0), max(len(self._workers), 1)
 
     def share(self, worker: Any, count: int) -> int:
         return -(-count // self._threads.get(worker, 1))
@@ -174,18 +177,19 @@ class _Cluster:
         if not self._workers:
             # a task that waits for any worker makes a cluster that adapts start one
             return [] if self._running else [None]
-        load = Counter(task.worker for task in self._running.values())
         # one more than a worker can do at a time: it need not wait for the driver between them
-        rooms = [
-            (number, worker)
-            for worker in self._workers
-            for number in range(load[worker], self._threads[worker] + 1)
-        ]
-        return [worker for _, worker in sorted(rooms)]
+        rooms = [(worker, self._load[worker], self._threads[worker]) for worker in self._workers]
+        found: list[Any] = []
+        number = 0
+        while rooms := [room for room in rooms if number <= room[2]]:
+            found += [worker for worker, load, _ in rooms if load <= number]
+            number += 1
+        return found
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
         self._running[ticket] = _Task(worker, stage, function, arguments)
+        self._load[worker] += 1
         self._send(ticket)
         return ticket
 
@@ -241,6 +245,7 @@ class _Cluster:
                     if error is not None:
                         raise error
                     del self._running[ticket]
+                    self._load[task.worker] -= 1
                     self._release(task)
                     results.append((ticket, result))
                 arrived = self._arrived.get_nowait()
@@ -269,7 +274,9 @@ class _Cluster:
                     )
             # not where it has waited in vain, if there is another
             others = [w for w in self._workers if w != task.worker] or self._workers
+            self._load[task.worker] -= 1
             task.worker = others[ticket % len(others)]
+            self._load[task.worker] += 1
             self._send(ticket)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:

@@ -110,7 +110,8 @@ class Search:
             busy = {tile for tiles in away.values() for tile in tiles}
             for worker in self._workers.idle():
                 ready = [t for t, k in self._keys.items() if k[end] <= level and t not in busy]
-                mine = [t for t in sorted(ready) if self._workers.owns(worker, _owner(t))]
+                part, parts = self._workers.part(worker)
+                mine = [t for t in sorted(ready) if _owner(t) % parts == part]
                 mine = mine[: self._workers.share(worker, len(mine))]
                 if mine:
                     requests = [self._request(tile, levels) for tile in mine]
@@ -202,7 +203,8 @@ class Search:
         ticket = None
         while True:
             for worker in self._workers.idle() if ticket is None else ():
-                if self._workers.owns(worker, _owner(tile)):
+                part, parts = self._workers.part(worker)
+                if _owner(tile) % parts == part:
                     ticket = self._workers.submit(worker, "trace", function, *arguments)
                     break
             for done, result in self._workers.next_done(self._cancelled):
@@ -224,9 +226,9 @@ class Here:
         self._done: list[tuple[int, Any]] = []
         self._count = 0
 
-    def owns(self, worker: Any, number: int) -> bool:
-        """Return True: there is one worker."""
-        return True
+    def part(self, worker: Any) -> tuple[int, int]:
+        """Return the whole: there is one worker."""
+        return 0, 1
 
     def share(self, worker: Any, count: int) -> int:
         """Return all of it."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,6 +34,8 @@ from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.protocol import Border, Request, Table, Tabulated, Visit
+from orograph.engines.frontier.queues import Shares
+from orograph.engines.frontier.tile_keys import TileKeys, owner_of_shard
 from orograph.engines.frontier.worker import (
     TILES_A_TASK,
     FrontierTasks,
@@ -128,15 +131,9 @@ class _Driver:
     def __init__(self, run: Frontier) -> None:
         self.problem, self.context, self.tree = run.problem, run.context, run.context.quadtree
         rows, columns = (-(-n // self.tree.tile) for n in self.tree.shape)
-        self.keys = np.full((rows, columns), math.inf)
-        self.away = np.zeros((rows, columns), bool)  # tiles that a worker may be visiting
-        self.flying = np.full((rows, columns), math.inf)  # and their keys
+        self.tiles = TileKeys((rows, columns), run.context.shard_level)
+        self.keys, self.away = self.tiles.keys, self.tiles.away
         self.reached = np.zeros((rows, columns), np.int64)
-        self.final_at = np.full((rows, columns), math.inf)  # see `Visit`
-        self.opened = np.zeros((rows, columns), bool)  # by a visit of this session
-        self.level = run.context.shard_level
-        shards = [-(-n // (1 << self.level)) for n in (rows, columns)]
-        self.written = np.zeros(shards, bool)  # or being written
         self.sums: dict[str, float] = {}
         self.borders: dict[Tile, Border] = {}
         links = self.problem.links
@@ -145,15 +142,19 @@ class _Driver:
         )
         self.window = run.bucket_width
         self.settled = self.visits = 0
+        self._pending: dict[Any, tuple[Any, list[Tile]]] = {}
+        self._load: Counter[Any] = Counter()
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
         """Empty the queue."""
         saved = self.context.checkpoints.load("frontier", self.tree.root)
         if saved is not None:
-            self.keys, self.reached, self.borders, self.window, self.settled = saved[:5]
+            keys, self.reached, self.borders, self.window, self.settled = saved[:5]
             self.visits, values = saved[5:]
             if self.links is not None:
                 self.links.values = values
+            for i, j in np.argwhere(np.isfinite(keys)).tolist():
+                self.tiles.lower((i, j), float(keys[i, j]))
         elif (starts := self.problem.starts(self.tree.tile)) is None:
             self._look_everywhere(workers, handle, cancelled)
             if not np.isfinite(self.keys).any():
@@ -164,41 +165,22 @@ class _Driver:
                 )
         else:
             for tile, key in starts.items():
-                self.keys[tile] = key
+                self.tiles.lower(tile, key)
         if self.keys.size == 1:
             self.window.bucket_width = math.inf
         last_save = time.monotonic()
-        pending: dict[Any, tuple[Any, list[Tile]]] = {}
         while True:
-            for worker in workers.idle():
-                tiles = self._choose(workers, worker)
-                busy = any(worker == other for other, _ in pending.values())
-                if tiles:
-                    bound = self.window.above(self._front())
-                    tiles += self._beside(tiles, workers)
-                    requests = self._take_out(tiles)
-                    waiting = int(((self.keys <= bound) & np.isfinite(self.keys)).sum())
-                    threads = workers.threads(len(pending) + 1 + waiting)
-                    arguments = handle, requests, bound, threads
-                    future = workers.submit(worker, "visit", visit_tiles, *arguments)
-                    pending[future] = worker, tiles
-                    self.window.tasks += not workers.shared
-                elif pending and not busy:
-                    self.window.starved += bool(np.isfinite(self.keys).any())
-                    if (node := self._final_shard(workers, worker)) is not None:
-                        pending[self._write(workers, worker, handle, node)] = worker, []
-                    elif tiles := self._ahead(workers, worker):
-                        requests = [replace(r, key=-math.inf) for r in self._take_out(tiles)]
-                        future = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
-                        pending[future] = worker, tiles
-            if not pending:
-                if not np.isfinite(self.keys).any():
+            self._give_work(workers, handle)
+            if not self._pending:
+                if self.tiles.front() == math.inf:
                     self._save()
                     return
                 if workers.idle():
                     raise RunError(f"{self.problem.name}: there is work, but none was taken up")
-            for future, found in workers.next_done(cancelled):
-                tiles = pending.pop(future)[1]
+            for ticket, found in workers.next_done(cancelled):
+                worker, tiles = self._pending.pop(ticket)
+                self._load[worker] -= 1
+                self.tiles.awake.add(self._part_of(workers, worker))
                 for tile in tiles:
                     self._take_back(tile, found.get(tile))
                 if not tiles:
@@ -208,50 +190,94 @@ class _Driver:
                 self._save()
                 last_save = time.monotonic()
 
+    def _give_work(self, workers: Executor, handle: Any) -> None:
+        """Give tasks to the workers that can take one, where there may be one for them."""
+        front = self.tiles.front()
+        bound = self.window.above(front)
+        self.tiles.wake(bound)
+        for worker in workers.idle():
+            part = self._part_of(workers, worker)
+            if part in self.tiles.awake or not self._pending or not self.window.bucket_width:
+                if not self._give_task(workers, worker, part, bound, handle) and self._pending:
+                    self.tiles.sleep(part)
+            elif not self._load[worker]:
+                self.window.starved += front < math.inf
+
+    def _give_task(
+        self, workers: Executor, worker: Any, part: int, bound: float, handle: Any
+    ) -> bool:
+        """Give a task to a worker; return whether there is one."""
+        tiles, waiting = self._choose(workers, worker, part, bound)
+        if tiles:
+            tiles += self._beside(tiles, workers)
+            requests = self._take_out(tiles)
+            threads = workers.threads(len(self._pending) + 1 + waiting)
+            ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
+            self.window.tasks += not workers.shared
+        elif not self._pending or self._load[worker]:
+            return False
+        else:
+            self.window.starved += self.tiles.front() < math.inf
+            if (shard := self.tiles.final[part].pop()) is not None:
+                ticket = self._write(workers, worker, handle, shard)
+            elif (tile := self.tiles.unread[part].pop()) is not None:
+                # its first visit need not wait for its cells when the front comes there
+                tiles = [tile]
+                requests = [replace(r, key=-math.inf) for r in self._take_out(tiles)]
+                ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
+            else:
+                return False
+        self._pending[ticket] = worker, tiles
+        self._load[worker] += 1
+        return True
+
+    def _part_of(self, workers: Executor, worker: Any) -> int:
+        """Return the part of the tiles that a worker owns; divide them anew if need be."""
+        part, parts = workers.part(worker)
+        self.tiles.divide(parts)
+        return part
+
     def _look_everywhere(self, workers: Executor, handle: Any, cancelled: Event) -> None:
         """Visit every tile without improving anything, to learn what starts where."""
-        todo = [(i, j) for i, j in np.ndindex(self.keys.shape)]
+        todo = Shares(self.tiles.owner_of_tile, np.ndindex(self.keys.shape))
         under_way = 0
         while todo or under_way:
-            for worker in workers.idle():
-                mine = [t for t in todo if workers.owns(worker, self._owner_of_tile(*t))]
-                mine = mine[: min(workers.share(worker, len(mine)), TILES_A_TASK)]
-                if mine:
-                    todo = [t for t in todo if t not in set(mine)]
+            for worker in workers.idle() if todo else ():
+                part = workers.part(worker)
+                count = workers.share(worker, todo.count(*part))
+                if mine := todo.take(*part, min(count, TILES_A_TASK)):
                     requests = [self._request(tile, -math.inf) for tile in mine]
                     workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
                     under_way += 1
             for _, visits in workers.next_done(cancelled):
                 under_way -= 1
                 for tile, visit in visits.items():
-                    self.keys[tile] = visit.pending
+                    self.tiles.lower(tile, visit.pending)
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Write all shards, each where most of its states are."""
-        todo = [n for n in self.tree.nodes(self.level) if not self.written[morton_decode(n.z)]]
+        shards = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
+        todo = Shares(owner_of_shard, [s for s in shards if not self.tiles.written[s]])
         under_way = 0
         while todo or under_way:
             for worker in workers.idle() if todo else ():
-                near = (n for n in todo if workers.owns(worker, self._owner_of(n)))
-                node = next(near, todo[0])
-                todo.remove(node)
-                self._write(workers, worker, handle, node)
-                under_way += 1
-                if not todo:
-                    break
+                for shard in todo.take(*workers.part(worker), 1, of_others=True):
+                    self._write(workers, worker, handle, shard)
+                    under_way += 1
             for _, counts in workers.next_done(cancelled):
                 under_way -= 1
                 self._add(counts)
-        shards = self.tree.count(self.level)
-        if self.context.checkpoints.count("done", self.level) != shards:
-            raise RunError(f"{self.problem.name}: not all of {shards} shards were written")
+        count = self.tree.count(self.tiles.level)
+        if self.context.checkpoints.count("done", self.tiles.level) != count:
+            raise RunError(f"{self.problem.name}: not all of {count} shards were written")
         return self.problem.attributes(self.sums)
 
-    def _write(self, workers: Executor, worker: Any, handle: Any, node: Node) -> Any:
+    def _write(self, workers: Executor, worker: Any, handle: Any, shard: Tile) -> Any:
         """Start to write a shard, and return what the executor calls the task."""
+        node = Node(self.tiles.level, morton_encode(*shard))
         tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
         requests = [self._request(tile, math.inf) for tile in tiles]
-        self.written[morton_decode(node.z)] = True
+        self.tiles.written[shard] = True
         return workers.submit(worker, "write", finish_shard, handle, node, requests)
 
     def _add(self, counts: dict[str, float]) -> None:
@@ -259,59 +285,38 @@ class _Driver:
         for name, count in counts.items():
             self.sums[name] = self.sums.get(name, 0) + count
 
-    def _final_shard(self, workers: Executor, worker: Any) -> Node | None:
-        """Return a shard of a worker that nothing can improve any more, and that is not written.
-
-        Whatever improves a tile enters it by its border, and not below the front.
-        """
-        final = (self.keys == math.inf) & ~self.away & (self.final_at <= self._front())
-        for axis, count in enumerate(final.shape):
-            final = np.logical_and.reduceat(final, range(0, count, 1 << self.level), axis)
-        for i, j in np.argwhere(final & ~self.written).tolist():
-            node = Node(self.level, morton_encode(i, j))
-            if workers.owns(worker, self._owner_of(node)):
-                return node
-        return None
-
-    def _ahead(self, workers: Executor, worker: Any) -> list[Tile]:
-        """Return the tile of a worker to read next, beyond the window: the front will come there.
-
-        Its first visit need not wait for its cells then.
-        """
-        unread = np.where(self.opened | self.away, math.inf, self.keys)
-        for number in np.argsort(unread, axis=None)[: np.isfinite(unread).sum()]:
-            i, j = np.unravel_index(int(number), unread.shape)
-            if workers.owns(worker, self._owner_of_tile(int(i), int(j))):
-                return [(int(i), int(j))]
-        return []
-
     def progress(self) -> Progress:
-        active = int((np.isfinite(self.keys) | np.isfinite(self.flying)).sum())
+        """Return how many tiles have converged, and where the front is."""
+        # called by other threads, so the queues are not asked
+        least = np.minimum(self.keys, self.tiles.flying)
+        active = int(np.isfinite(least).sum())
         reached = int((self.reached > 0).sum())
         done = max(reached - active, 0)
-        return FrontierProgress(done, self.keys.size, self._front(), active)
+        return FrontierProgress(done, self.keys.size, float(least.min()), active)
 
-    def _front(self) -> float:
-        """Return the least value that is still open: all below it are final."""
-        return float(min(self.keys.min(), self.flying.min()))
+    def _choose(
+        self, workers: Executor, worker: Any, part: int, bound: float
+    ) -> tuple[list[Tile], int]:
+        """Return the tiles of a worker to visit, least key first, and how many more there are.
 
-    def _choose(self, workers: Executor, worker: Any) -> list[Tile]:
-        """Return the tiles of a worker that lie in the window, least key first."""
+        They lie in the window. Of those that are left for others not all are counted.
+        """
         if self.window.bucket_width == 0.0:
             # nothing is known of this surface yet: one tile, to the end, will show
-            if self.away.any() or not np.isfinite(self.keys).any():
-                return []
+            if self.tiles.front() == math.inf or self.away.any():
+                return [], 0
             i, j = np.unravel_index(int(self.keys.argmin()), self.keys.shape)
-            return [(int(i), int(j))]
-        bound = self.window.above(self._front())
-        tiles = np.argwhere((self.keys <= bound) & np.isfinite(self.keys) & ~self.away)
-        order = np.argsort(self.keys[tuple(tiles.T)], kind="stable")
-        mine = [
-            (i, j)
-            for i, j in tiles[order].tolist()
-            if workers.owns(worker, self._owner_of_tile(i, j))
-        ]
-        return mine[: min(workers.share(worker, len(mine)), TILES_A_TASK)]
+            return [(int(i), int(j))], int((self.keys < math.inf).sum()) - 1
+        queue, found = self.tiles.waiting[part], dict[Tile, None]()
+        while workers.share(worker, len(found)) < TILES_A_TASK:
+            if (tile := queue.pop(bound)) is None:
+                break
+            found[tile] = None
+        tiles = list(found)
+        count = workers.share(worker, len(tiles))
+        for tile in tiles[count:]:
+            queue.push(float(self.keys[tile]), tile)
+        return tiles[:count], len(tiles[count:])
 
     def _beside(self, tiles: list[Tile], workers: Executor) -> list[Tile]:
         """Return tiles of the same shards that these may wake: the front is in them or yet to come.
@@ -320,33 +325,21 @@ class _Driver:
         """
         if workers.shared or not self.window.bucket_width:
             return []
-        level = self.level
-        ahead = ~self.away & (np.isfinite(self.keys) | (self.reached == 0))
         found = dict.fromkeys(tiles)
-        for row, column in {(i >> level, j >> level) for i, j in tiles}:
-            corner = row << level, column << level
-            part = ahead[tuple(slice(n, n + (1 << level)) for n in corner)]
+        for shard in {self.tiles.shard_of(tile) for tile in tiles}:
+            block = self.tiles.block(shard)
+            ahead = np.isfinite(self.keys[block]) | (self.reached[block] == 0)
+            first, left = block[0].start, block[1].start
             found |= dict.fromkeys(
-                (corner[0] + i, corner[1] + j) for i, j in np.argwhere(part).tolist()
+                (first + i, left + j) for i, j in np.argwhere(ahead & ~self.away[block]).tolist()
             )
         return list(found)[len(tiles) : TILES_A_TASK]
-
-    def _owner_of_tile(self, row: int, column: int) -> int:
-        place = morton_encode(row >> self.level, column >> self.level)
-        return self._owner_of(Node(self.level, place))
-
-    def _owner_of(self, node: Node) -> int:
-        """Return a number for a shard such that those along any front have different owners."""
-        row, column = morton_decode(node.z)
-        # primes beyond any number of workers: rows and columns count, whatever that number is
-        return row * 7919 + column * 104729
 
     def _take_out(self, tiles: list[Tile]) -> list[Request]:
         """Return what a worker must know of tiles that it is to visit; they are away from now."""
         requests = [self._request(tile, float(self.keys[tile])) for tile in tiles]
         for tile in tiles:
-            self.away[tile] = True
-            self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
+            self.tiles.take_out(tile)
         return requests
 
     def _request(self, tile: Tile, key: float) -> Request:
@@ -362,33 +355,33 @@ class _Driver:
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
         """Take note of a tile that has come back from a task, visited or not."""
-        key, self.flying[tile], self.away[tile] = float(self.flying[tile]), math.inf, False
+        key = float(self.tiles.flying[tile])
         if visit is None:
-            self.keys[tile] = min(self.keys[tile], key)
+            self.tiles.put_back(tile, key)
             return
         first_time = visit.reached - int(self.reached[tile])
         self.window.count(key, visit, first_time)
         self.visits += visit.times
         self.settled += visit.settled
-        self.reached[tile], self.final_at[tile] = visit.reached, visit.final_at
-        self.opened[tile] = True
-        self.keys[tile] = min(self.keys[tile], visit.pending)
-        if self.links is not None and visit.links is not None:
-            self.links.take(tile, visit.links, self.keys)
+        self.reached[tile], self.tiles.final_at[tile] = visit.reached, visit.final_at
+        self.tiles.opened[tile] = True
         border = self.borders.setdefault(tile, [None] * 8)
         rows, columns = self.keys.shape
         for k, (di, dj) in enumerate(NEIGHBOURS):
             if visit.border[k] is not None:
                 border[k] = visit.border[k]
             i, j = tile[0] + di, tile[1] + dj
-            if not (0 <= i < rows and 0 <= j < columns):
-                continue
             # what the visit did not know of a final tile, it may take for improvable
-            if not self.written[i >> self.level, j >> self.level]:
-                self.keys[i, j] = min(self.keys[i, j], visit.outward[k])
+            inside = 0 <= i < rows and 0 <= j < columns
+            if inside and not self.tiles.written[self.tiles.shard_of((i, j))]:
+                self.tiles.lower((i, j), visit.outward[k])
+        if self.links is not None and visit.links is not None:
+            for other, least in self.links.take(tile, visit.links).items():
+                self.tiles.lower(other, least)
+        self.tiles.put_back(tile, visit.pending)
 
     def _save(self) -> None:
-        keys = np.minimum(self.keys, self.flying)
+        keys = np.minimum(self.keys, self.tiles.flying)
         entry: tuple[Any, ...] = keys, self.reached, self.borders, self.window
         entry += self.settled, self.visits, None if self.links is None else self.links.values
         self.context.checkpoints.save("frontier", self.tree.root, entry)

@@ -100,12 +100,17 @@ class LinkBoard:
         _, leaving, arriving = self._links_of(tile)
         return LinkBorder(*([v[numbers] for v in self.values] for numbers in (arriving, leaving)))
 
-    def take(self, tile: tuple[int, int], news: LinkNews, keys: Array) -> None:
-        """Take note of what a tile sends, and lower the keys of the tiles that it may improve."""
+    def take(self, tile: tuple[int, int], news: LinkNews) -> dict[tuple[int, int], float]:
+        """Take note of what a tile sends; return keys of the tiles that it may improve."""
         leaving = self._links_of(tile).leaving
         for known, values in zip(self.values, news.values, strict=True):
             known[leaving] = values
-        np.minimum.at(keys, tuple((self._links.head[leaving] // self._tile).T), news.keys)
+        new = news.keys < np.inf
+        keys: dict[tuple[int, int], float] = {}
+        heads = self._links.head[leaving[new]] // self._tile
+        for row, column, key in zip(*heads.T.tolist(), news.keys[new].tolist(), strict=True):
+            keys[row, column] = min(key, keys.get((row, column), key))
+        return keys
 
     def _links_of(self, tile: tuple[int, int]) -> LinksOfTile:
         if tile not in self._of:

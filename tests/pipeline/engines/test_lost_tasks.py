@@ -52,8 +52,8 @@ class MortalWorkers:
         self.arrived: SimpleQueue[Any] = SimpleQueue()
         self.sent = 0
 
-    def owns(self, worker: int, number: int) -> bool:
-        return number % self.count == worker
+    def part(self, worker: int) -> tuple[int, int]:
+        return worker, self.count
 
     def share(self, worker: int, count: int) -> int:
         return count

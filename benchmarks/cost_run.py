@@ -143,7 +143,7 @@ def slow_cases(options: argparse.Namespace, record: Record) -> None:
                     with og.config.set(threads=1):
                         begin = time.process_time()
                         more = {"cell_size": 1, **given}
-                        run = og.cost_distance(friction, [(0, 0)], tile=tile, wait=False, **more)
+                        run = og.cost_distance.submit(friction, [(0, 0)], tile=tile, **more)
                         run.result()
                         if turn:
                             seconds[name].append(time.process_time() - begin)
@@ -257,9 +257,7 @@ def speeds_of(
                 begin = clock() - inside
             else:
                 with og.config.set(threads=peer):
-                    run = og.cost_distance(
-                        friction, [start[::-1]], tile=tile, cell_size=1, wait=False
-                    )
+                    run = og.cost_distance.submit(friction, [start[::-1]], tile=tile, cell_size=1)
                     found = run.result()["cost"].values
             if turn:
                 spent.append(clock() - begin)
@@ -289,8 +287,8 @@ def stored(options: argparse.Namespace, record: Record) -> None:
     def run_on(client: Client | None) -> dict[str, int]:
         name = "threads" if client is None else "cluster"
         before, begin = time.process_time(), time.perf_counter()
-        run = og.cost_distance(
-            store, [(side // 2, side // 2)], out=out, overwrite=True, client=client, wait=False
+        run = og.cost_distance.submit(
+            store, [(side // 2, side // 2)], out=out, overwrite=True, client=client
         )
         run.result()
         speeds[name].append(side**2 / (time.perf_counter() - begin) / 1e6)

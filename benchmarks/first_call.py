@@ -19,10 +19,10 @@ import sys
 import tempfile
 
 CALLS = {
-    "plan": "og.plan('cost_distance', cells)",
-    "plan of components": "og.plan('connected_components', cells > 1.5)",
-    "plan of filling": "og.plan('fill_depressions', cells)",
-    "plan of an index": "og.plan('distance_index', cells)",
+    "plan": "og.cost_distance.plan(cells)",
+    "plan of components": "og.connected_components.plan(cells > 1.5)",
+    "plan of filling": "og.fill_depressions.plan(cells)",
+    "plan of an index": "og.DistanceIndex.build.plan(cells)",
     "forest": "og.minimum_spanning_forest(cells)",
     "components": "og.connected_components(cells > 1.5)",
     "cost_distance": "og.cost_distance(cells, [(5, 5)])",

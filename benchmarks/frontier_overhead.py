@@ -54,8 +54,8 @@ def main() -> None:
         og.ingest(friction, store, tile=options.tile)
         for out in ("rehearsal.zarr", "cost.zarr"):
             spent.update(settle=0.0, waiting=0.0, tasks=0)
-            run = og.cost_distance(
-                store, sources, out=Path(folder) / out, client=client, cell_size=1, wait=False
+            run = og.cost_distance.submit(
+                store, sources, out=Path(folder) / out, client=client, cell_size=1
             )
             run.result()
     visits = run.statistics()["tile_visits"]

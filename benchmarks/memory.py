@@ -107,7 +107,7 @@ def measure(store: Path, folder: Path, workers: int, operation: str) -> None:
         result = getattr(og, operation)(*arguments, **options)
         seconds = time.perf_counter() - start
     with og.config.set(threads=1):
-        plan = og.plan(operation, store, workers=workers, **sent)
+        plan = getattr(og, operation).plan(store, workers=workers, **sent)
     each = ", ".join(f"{p / 2**20:.0f}" for who, p in peaks.items() if who)
     print(
         f"{operation} {store.name}, {workers} workers: {seconds:.1f} s, "

@@ -8,11 +8,8 @@ Public names are imported when they are first used; xarray at once, to which an 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from importlib import import_module
 from importlib.metadata import version
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import orograph.accessor
@@ -39,7 +36,8 @@ if TYPE_CHECKING:
     from orograph.forest_edges import forest_lines
     from orograph.graphs.shortest_paths import shortest_paths
     from orograph.index.distance_index import DistanceIndex
-    from orograph.planning.plan import Plan, plan
+    from orograph.operation import Operation
+    from orograph.planning.plan import Plan, RasterSpec
     from orograph.plotting.plot import plot
     from orograph.reachability.st_connected import Reach, st_connected
     from orograph.settings import config
@@ -88,7 +86,8 @@ _HOMES = {
         "path_mask",
     ),
     "orograph.forest_edges": ("forest_lines",),
-    "orograph.planning.plan": ("Plan", "plan"),
+    "orograph.operation": ("Operation",),
+    "orograph.planning.plan": ("Plan", "RasterSpec"),
     "orograph.plotting.plot": ("plot",),
     "orograph.reachability.st_connected": ("Reach", "st_connected"),
     "orograph.terrain.depressions": ("depressions",),
@@ -132,9 +131,11 @@ __all__ = [
     "LeastCostPath",
     "LeastCostPaths",
     "NegativeCycle",
+    "Operation",
     "OrographError",
     "Plan",
     "Progress",
+    "RasterSpec",
     "Reach",
     "Run",
     "RunError",
@@ -161,7 +162,6 @@ __all__ = [
     "pass_elevation",
     "path_mask",
     "peaks",
-    "plan",
     "plot",
     "rasterize",
     "read_graph",
@@ -176,44 +176,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'orograph' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), _TRUE_NAME.get(name, name))
-    if isinstance(value, FunctionType):
-        value = _naming_unknown_keywords(value, name)
     globals()[name] = value
     return value
-
-
-def _naming_unknown_keywords(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a public function that says which keyword was meant by one that it does not have."""
-
-    @wraps(function)
-    def call(*args: Any, **keywords: Any) -> Any:
-        try:
-            return function(*args, **keywords)
-        except TypeError as error:
-            traceback = error.__traceback__
-            if traceback is None or traceback.tb_next is not None:
-                raise  # the call was right, and something within it is not
-            raise TypeError(_what_was_meant(function, keywords) or str(error)) from None
-
-    call.__module__, call.__qualname__ = __name__, name  # where it is found
-    return call
-
-
-def _what_was_meant(function: Callable[..., Any], keywords: dict[str, Any]) -> str:
-    """Return what to say of the first keyword that a function does not have; "" if it has all."""
-    import difflib
-    import inspect
-
-    known = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        return ""
-    for keyword in keywords:
-        if keyword not in known:
-            near = difflib.get_close_matches(keyword, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
-            name = f"{function.__name__}()"
-            return f"{name} got an unexpected keyword argument {keyword!r}; {hint}"
-    return ""
 
 
 def __dir__() -> list[str]:

@@ -49,7 +49,11 @@ class _Accessor:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self.names:
             raise AttributeError(f"orograph has no {name!r} here; it has {', '.join(self.names)}")
+        from orograph.operation import Operation
+
         function = getattr(import_module("orograph"), name)
+        if isinstance(function, Operation):
+            return function.bind(self._raster)
         return functools.update_wrapper(functools.partial(function, self._raster), function)
 
     def __dir__(self) -> list[str]:

@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +32,13 @@ from orograph.engines.quadtree_pass import QuadtreePass, Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import raster_job
-from orograph.execution.launch import begin
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.labels import CellLabels, RunLabels
 from orograph.kernels.label.union_find import rem_components
+from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -54,9 +53,9 @@ from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 LABELS = Variable(
     "labels",
@@ -526,40 +525,10 @@ def _gather(
     return Parts(order, mine, size, box)
 
 
-@overload
-def connected_components(
-    classes: Any,
-    *,
-    connectivity: int = ...,
-    min_size: int = ...,
-    method: str = ...,
-    outputs: str | Sequence[str] = ...,
-    dtype: str = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def connected_components(
-    classes: Any,
-    *,
-    connectivity: int = ...,
-    min_size: int = ...,
-    method: str = ...,
-    outputs: str | Sequence[str] = ...,
-    dtype: str = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation(
+    "orograph.planning.components:estimate_components",
+    "orograph.graphs.estimate:estimate_components",
+)
 def connected_components(
     classes: Any,
     *,
@@ -571,17 +540,8 @@ def connected_components(
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Label the connected components of a raster of classes, at any size.
 
     Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
@@ -609,8 +569,8 @@ def connected_components(
         The value of nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -652,18 +612,16 @@ def connected_components(
     if LABELS.name not in wanted:
         raise InputError(f"outputs: {wanted}; every result has labels, name 'labels' too")
     dtype = check_dtype("dtype", dtype, DTYPES)
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     if isinstance(classes, Graph):
-        from orograph.graphs.components import components_run
+        from orograph.graphs.components import components_job
 
         of_rasters = {
             "nodata": nodata,
             "band": band,
             "variable": variable,
-            "tile": tile,
-            "shard": shard,
+            "tile": spec.tile,
+            "shard": spec.shard,
         }
         refuse_arguments(
             "a graph",
@@ -673,11 +631,11 @@ def connected_components(
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
         )
-        return components_run(classes, method, options)
+        return components_job(classes, method, spec)
     check_choice("method", method, METHODS)
     refuse_arguments("a raster", {}, method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
-    chosen = choose_backend("find_components", (raster,), options)
+    chosen = choose_backend("find_components", (raster,), spec)
     problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)
     parameters = {
         "connectivity": connectivity,
@@ -687,7 +645,7 @@ def connected_components(
         "dtype": dtype,
     }
     warm_up = partial(compile_kernels, raster.dtype, dtype) if may_use_numba(chosen) else None
-    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
-    if tile is None:
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec)
+    if spec.tile is None:
         job = replace(job, join_tiles=join_tiles)
-    return begin(job, options)
+    return job

@@ -73,7 +73,7 @@ def component_table(
             "among its outputs"
         )
     numbered, count = dataset["labels"], dataset.attrs.get("component_count")
-    if count is None:  # of compute=False, or lost on the way
+    if count is None:  # of a lazy result, or lost on the way
         numbered = numbered.compute()
         count = max(int(numbered.max()), 0)
     labels = open_raster(numbered)

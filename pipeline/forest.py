@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +24,15 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import begin
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.operation import operation
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
@@ -47,9 +46,9 @@ from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 EDGES = Variable(
     "edges",
@@ -288,34 +287,7 @@ def _concatenate(parts: Sequence[Edges]) -> Edges:
     )
 
 
-@overload
-def minimum_spanning_forest(
-    elevation: Any,
-    *,
-    weight: str = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def minimum_spanning_forest(
-    elevation: Any,
-    *,
-    weight: str = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.forest:estimate_forest", "orograph.graphs.estimate:estimate_forest")
 def minimum_spanning_forest(
     elevation: Any,
     *,
@@ -324,17 +296,8 @@ def minimum_spanning_forest(
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the minimum spanning forest of an elevation grid, exactly, at any size.
 
     The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
@@ -357,34 +320,8 @@ def minimum_spanning_forest(
         infinite cells are never vertices.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile
-        Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
-        result does not depend on it.
-    shard
-        Cells a side of a shard, which one task reads and one task writes: ``tile`` times a power of
-        two; by default some 2048. The result does not depend on it.
-    out
-        Path of the Zarr store to write. Without it the result is in memory.
-    overwrite
-        May ``out`` be replaced if it exists?
-    resume
-        Go on with a run that was killed or cancelled, from what it left in ``out.partial``.
-    takeover
-        Take the place of another writer that is at work on ``out``; that one ends with an error.
-        A writer that was killed is in nobody's way.
-    wait
-        False returns at once, with a `Run` to watch, wait for or cancel.
-    compute
-        False begins nothing yet. The result is a Dataset of Dask arrays, all of which one run makes
-        when they are computed. Its attributes are those that the arguments decide; what is counted
-        on the way, such as ``edge_count`` here, is not among them. With ``out`` it is a
-        ``Delayed``, whose ``compute()`` writes the result, with all attributes, and opens it. A
-        result with a table needs ``out``.
-    backend
-        ``"numba"``, ``"cuda"`` or ``"auto"``; by default ``config["backend"]``.
-    client
-        The Dask client whose cluster does the work; by default the one that is active in the
-        session if the input or ``out`` is on disk, else threads of this process.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -435,18 +372,16 @@ def minimum_spanning_forest(
     """
     weight = check_choice("weight", weight, WEIGHTS)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     if isinstance(elevation, Graph):
-        from orograph.graphs.forest import forest_run
+        from orograph.graphs.forest import forest_job
 
         of_rasters = {
             "nodata": nodata,
             "band": band,
             "variable": variable,
-            "tile": tile,
-            "shard": shard,
+            "tile": spec.tile,
+            "shard": spec.shard,
         }
         refuse_arguments(
             "a graph",
@@ -454,24 +389,21 @@ def minimum_spanning_forest(
             weight=weight != "max",
             connectivity=connectivity != 8,
         )
-        return forest_run(elevation, options)
+        return forest_job(elevation, spec)
     raster = open_raster(
         elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
     )
-    chosen = choose_backend("tile_forest", (raster,), options)
+    chosen = choose_backend("tile_forest", (raster,), spec)
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
     warm_up = kernels if may_use_numba(chosen) else None
-    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, options)
-    return begin(job, options)
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec)
+    return job
 
 
-def estimate_forest(
-    raster: Any, *, dtype: npt.DTypeLike | None, tile: int | None, workers: int
-) -> Plan:
+def estimate_forest(grid: Grid, *, workers: int) -> Plan:
     """Return what a forest will take."""
-    grid = open_grid(raster, dtype, tile)
     tasks = grid.tasks_of_sweep
     border = 4 * (grid.shape[0] + grid.shape[1])
     return Plan(

@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import sys
 from threading import Lock
+from typing import Any
 
 
 def forget_threads_of_parent() -> None:
     """Let Dask start thread pools of this process's own, and know no client."""
-    threaded = sys.modules.get("dask.threaded")
+    threaded: Any = sys.modules.get("dask.threaded")
     if threaded is not None:
         threaded.default_pool = None
         threaded.pools.clear()
         threaded.pools_lock = Lock()  # a thread of the parent may have held it
-    client = sys.modules.get("distributed.client")
+    client: Any = sys.modules.get("distributed.client")
     if client is not None:
         client._global_clients.clear()
         client._current_client.set(None)

@@ -24,7 +24,7 @@ from scipy import sparse
 from shapely import Point
 
 import orograph as og
-from orograph.planning.plan import ESTIMATES, ESTIMATES_OF_GRAPHS, _options_of
+from orograph.planning.plan import _parameters
 
 GRID = np.arange(1.0, 13).reshape(3, 4)
 POINT = [(0, 0)]
@@ -44,8 +44,6 @@ EVERYWHERE = {
     "overwrite": bad.FLAG,
     "resume": bad.FLAG,
     "takeover": bad.FLAG,
-    "wait": bad.FLAG,
-    "compute": bad.FLAG,
     "backend": bad.choice("gpu", "NUMBA", optional=True),
     "client": bad.CLIENT,
     "nodata": bad.NODATA,
@@ -130,45 +128,38 @@ def _plans() -> dict[str, Function]:
         "labels": bad.FLAG,
         "workers": bad.integer(0, 2**20),
         "min_size": bad.integer(1, 2**54),
-        "label_dtype": bad.choice("int16", "float64"),
-        "cost_dtype": bad.DTYPE,
-        "outputs": _outputs("filled"),
-        "operation": bad.choice("forest", np.min, og.ingest),
+        "dtype": bad.DTYPE,
+        "sources": bad.kind(-1, 3, "x", [0, 3], [[0, 1]], [], optional=True, shows=False),
+        "s": _POINTS_TO_COUNT,
+        "t": _POINTS_TO_COUNT,
         "raster": bad.Kind(
-            lambda folder: [
-                *[v for v in bad.RASTER.values(folder) if v is not None],
-                *((), (1,), (1, 2, 3), ("a", "b"), (0, 5), (-1, 5), (1.5, 2), (True, 5), (None, 1)),
-                *((-bad.HUGE, 5), (bad.NAN, 1), (1j, 1)),
-            ],
-            shows=False,
-            also="|graph|friction",  # as the operation calls it
-        ),
-        "dtype": bad.kind(
-            "x", "", 5, True, bad.NAN, "complex128", np.dtype("O"), "f8,(", optional=True
+            lambda folder: [v for v in bad.RASTER.values(folder) if v is not None], shows=False
         ),
     }
     found = {}
-    for name in ESTIMATES:
-        valid: dict[str, Any] = {"operation": name, "raster": np.ones((3, 3))}
-        own = dict(kinds)
-        if name == "cost_distance":
-            own["outputs"] = _outputs("cost")
-        if name == "connected_components":
-            own["outputs"] = _outputs("labels")
-        if name in ("all_pairs", "distance_index"):
-            own["dtype"] = bad.choice("float16", np.complex128, "f8,(", optional=True)
-        if name == "all_pairs":
-            own["raster"] = replace(_GRAPH, also="|graph")
-        if name == "distance_index":
-            valid |= {"cost": "tobler", "elevation": np.ones((3, 3))}
-            own["tile"] = bad.kind(1, 0, "x", True, optional=True)
-        found[f"plan of {name}"] = Function(og.plan, valid, own, options=tuple(_options_of(name)))
     graph = og.read_graph(GRAPH_EDGES, directed=True)
-    for name in ESTIMATES_OF_GRAPHS:
-        options = tuple(_options_of(name, ESTIMATES_OF_GRAPHS))
-        own = {**kinds, "sources": bad.integer(1)}
-        valid = {"operation": name, "raster": graph}
-        found[f"plan of {name} of a graph"] = Function(og.plan, valid, own, options=options)
+    operations = [og.DistanceIndex.build, *(getattr(og, name) for name in og.__all__)]
+    for operation in (thing for thing in operations if isinstance(thing, og.Operation)):
+        first = operation.own[0].name
+        for name, subject in zip(operation.estimates, (np.ones((3, 3)), graph)):
+            if name is None:
+                continue
+            own = dict(kinds)
+            of_raster = subject is not graph
+            outputs = {"cost_distance": "cost", "connected_components": "labels"}
+            own["outputs"] = _outputs(outputs.get(operation.__name__, "filled"))
+            own[first] = kinds["raster"]
+            valid: dict[str, Any] = {first: subject}
+            if operation is og.DistanceIndex.build:
+                valid |= {"cost": "tobler", "elevation": np.ones((3, 3))}
+            estimate = {p.name for p in _parameters(name)} - {"grid", "graph", "threads"}
+            options = {"workers", *estimate} | ({first, "tile", "shard"} if of_raster else set())
+            options &= {*inspect.signature(operation.plan).parameters}
+            if operation is og.all_pairs:
+                own[first] = _GRAPH
+            found[f"{operation.__qualname__}.plan of {type(subject).__name__}"] = Function(
+                operation.plan, valid, own, signature=lambda: None, options=tuple(sorted(options))
+            )
     return found
 
 
@@ -238,6 +229,9 @@ GRAPH_EDGES = sparse.csr_array(np.array([[0.0, 1, 4], [0, 0, 2], [1, 0, 0]]))
 _VERTICES = bad.kind(
     *(1.5, True, bad.NAN, "x", "", [1.5], [True], [bad.NAN], -1, 3, bad.HUGE, [0, 3], [[0, 1]], []),
     shows=False,
+)
+_POINTS_TO_COUNT = bad.kind(
+    *(1.5, True, bad.NAN, "x", "", [1.5], [True], [bad.NAN], 3, []), optional=True, shows=False
 )
 _NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
 
@@ -459,12 +453,28 @@ FUNCTIONS = {
             "most": bad.integer(1, 2**16),
         },
     ),
+    "RasterSpec": Function(
+        og.RasterSpec,
+        {"shape": (3, 3)},
+        {
+            "shape": bad.Kind(
+                lambda folder: [
+                    *((), (1,), (1, 2, 3), ("a", "b"), (0, 5), (-1, 5), (1.5, 2), (True, 5)),
+                    *((None, 1), (-bad.HUGE, 5), (bad.NAN, 1), (1j, 1), 5, None, "x", 1.5),
+                ],
+                shows=False,
+            ),
+            "dtype": bad.kind(
+                *("x", "", 5, True, bad.NAN, "complex128", np.dtype("O"), "f8,("), optional=True
+            ),
+        },
+    ),
     **_plans(),
 }
 # made by orograph itself, with no method that takes anything
 RESULTS = {
     *("LeastCostPath", "LeastCostPaths", "Plan", "Progress", "Reach", "StoreReport", "VectorLayer"),
-    *("config", "Graph"),
+    *("config", "Graph", "Operation"),
 }
 
 
@@ -489,6 +499,8 @@ def _of_index(name: str) -> Function:
             return og.DistanceIndex(**{"store": index._store, **given})
         if name == "DistanceIndex.open":
             given = {"store": str(index._store.storage), **given}
+        if name == "DistanceIndex.build":
+            return og.DistanceIndex.build(**given)
         return getattr(index, parts[1])(**given)
 
     return Function(call, valid, _METHODS[name], signature)
@@ -503,7 +515,9 @@ PARAMETERS = [
 
 
 def test_every_public_name_is_tested() -> None:
-    tested = {name.split(" ")[0] for name in FUNCTIONS} | RESULTS | {"DistanceIndex", "Run"}
+    tested = (
+        {name for name in FUNCTIONS if ".plan of " not in name} | RESULTS | {"DistanceIndex", "Run"}
+    )
     errors = {name for name in og.__all__ if name in vars(og.tiles.errors)}
     assert set(og.__all__) - errors == tested
     methods = {f"DistanceIndex.{name}" for name in _public_methods(og.DistanceIndex)}
@@ -514,6 +528,7 @@ def test_every_public_name_is_tested() -> None:
             *("joined", "need_both_ways", "part_heads", "part_rows", "vertices", "with_both_ways")
         },
         "LeastCostPath": {"to_geodataframe"},
+        "Operation": {"bind"},
         "LeastCostPaths": {"to_geodataframe", "to_file"},
         "VectorLayer": {
             *("to_geodataframe", "to_file", "points", "has_extent", "on_grid", "labels")
@@ -527,7 +542,7 @@ def _public_methods(kind: type) -> set[str]:
     return {
         name
         for name, value in vars(kind).items()
-        if not name.startswith("_") and isinstance(value, FunctionType | classmethod)
+        if not name.startswith("_") and isinstance(value, FunctionType | classmethod | og.Operation)
     }
 
 
@@ -543,7 +558,7 @@ def test_a_layer_is_not_written_to_what_is_no_file(parameter: str, nothing_begin
 
 
 def test_a_timeout_that_is_no_time_is_refused() -> None:
-    run = og.minimum_spanning_forest(GRID, wait=False)
+    run = og.minimum_spanning_forest.submit(GRID)
     for timeout in ("1", -1, bad.NAN, True, 10**400, bad.Thing(), [1], 1j):
         with pytest.raises(og.InputError, match=r"timeout: .*; it must be a number"):
             run.result(timeout)
@@ -640,13 +655,14 @@ def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
         call(GRID)
     with pytest.raises(TypeError, match=r"'max_hop'; did you mean 'max_hops'\?"):
         xr.DataArray(GRID).orograph.hop_distance(POINT, max_hop=5)
-    with pytest.raises(TypeError, match=r"^plan\(\) missing 1 required positional argument"):
-        og.plan("cost_distance", outputs="cost")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^cost_distance\.plan\(\) missing its first argument"):
+        og.cost_distance.plan(outputs="cost")
+    with pytest.raises(TypeError, match=r"^cost_distance\.submit\(\) .*did you mean 'max_cost'"):
+        call.submit(GRID, POINT, max_costs=5)
 
 
 def test_a_public_function_is_found_where_it_says_that_it_is() -> None:
     for name in og.__all__:
         value = getattr(og, name)
-        if isinstance(value, FunctionType):
+        if isinstance(value, FunctionType | og.Operation):
             assert pickle.loads(pickle.dumps(value)) is value
-            assert inspect.unwrap(value).__doc__ == value.__doc__

@@ -66,7 +66,7 @@ def test_settings_are_checked_by_each_operation(name: str) -> None:
             ):
                 CALLS[name]()
             with og.config.set({setting: value}), refused(setting):
-                og.plan(name, (3, 3))
+                getattr(og, name).plan(og.RasterSpec((3, 3)))
 
 
 def test_a_client_that_no_run_can_use_is_refused(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_client_that_no_run_can_use_is_refused(tmp_path: Path) -> None:
             with refused("client: .* is asynchronous.*close the one that is active"):
                 og.minimum_spanning_forest(store)
             with refused("client: .* is asynchronous"):
-                og.plan("cost_distance", (3, 3))
+                og.cost_distance.plan(og.RasterSpec((3, 3)))
 
     asyncio.run(with_an_asynchronous_client())
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
@@ -148,8 +148,8 @@ def test_a_result_goes_where_the_call_said(
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "here")
     gate.shut(after=1)  # the fingerprint
-    run = og.minimum_spanning_forest(
-        GatedArray(GRID, GRID.dtype, gate=gate), out="forest.zarr", wait=False
+    run = og.minimum_spanning_forest.submit(
+        GatedArray(GRID, GRID.dtype, gate=gate), out="forest.zarr"
     )
     monkeypatch.chdir(tmp_path / "there")
     gate.open()
@@ -158,26 +158,25 @@ def test_a_result_goes_where_the_call_said(
     assert os.listdir(tmp_path / "there") == []
 
 
-def _identity(monkeypatch: pytest.MonkeyPatch, place: str, call: Callable[[], Any]) -> Any:
+def _identity(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:
     """Return what a run is known by when it is resumed."""
     jobs = []
 
     class Launched(Exception):
         pass
 
-    def launch(job: Any, options: Any) -> None:
+    def launch(job: Any) -> None:
         jobs.append(job)
         raise Launched
 
-    monkeypatch.setattr(place, launch)
+    monkeypatch.setattr("orograph.operation.launch", launch)
     with pytest.raises(Launched):
         call()
     return jobs[0].identity()
 
 
-SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
+SAME: dict[str, tuple[Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
     "forest": (
-        "orograph.forest.begin",
         CALLS["minimum_spanning_forest"],
         {
             "connectivity": (8, np.int64(8), np.uint8(8)),
@@ -188,12 +187,10 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "components": (
-        "orograph.components.begin",
         CALLS["connected_components"],
         {"connectivity": (4, np.int64(4)), "min_size": (2, np.uint16(2))},
     ),
     "cost": (
-        "orograph.distance.cost_distance.begin",
         CALLS["cost_distance"],
         {
             "connectivity": (16, np.int64(16)),
@@ -206,12 +203,10 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "hops": (
-        "orograph.distance.hop_distance.begin",
         CALLS["hop_distance"],
         {"connectivity": (8, np.int64(8)), "max_hops": (3, np.int64(3), np.uint8(3))},
     ),
     "targets": (
-        "orograph.distance.hop_distance.begin",
         lambda **given: og.hop_distance(GRID, GRID.astype(np.int16), **given),
         {
             "target_values": (
@@ -224,7 +219,6 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "all pairs": (
-        "orograph.dense_paths.all_pairs.begin",
         CALLS["all_pairs"],
         {
             "dtype": ("float32", np.float32, np.dtype("float32"), "f4"),
@@ -234,7 +228,6 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
         },
     ),
     "index": (
-        "orograph.index.distance_index.begin",
         lambda **given: og.DistanceIndex.build(GRID, "unwritten.zarr", **given),
         {
             "dtype": ("float32", np.float32, "f4"),
@@ -249,11 +242,9 @@ SAME: dict[str, tuple[str, Callable[..., Any], dict[str, tuple[Any, ...]]]] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_what_means_the_same_is_the_same_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, call, parameters = SAME[name]
+    call, parameters = SAME[name]
     for parameter, values in parameters.items():
-        found = [
-            _identity(monkeypatch, place, partial(call, **{parameter: value})) for value in values
-        ]
+        found = [_identity(monkeypatch, partial(call, **{parameter: value})) for value in values]
         different = [v for v, one in zip(values, found, strict=True) if one != found[0]]
         assert not different, f"{parameter}: {different} is not {values[0]!r}"
 

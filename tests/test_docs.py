@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from changed_copy import copy_with_changes, run_in_copy, section_of
@@ -106,7 +107,8 @@ def test_every_guide_has_code_and_a_place_in_the_list() -> None:
             assert shows_python(page), f"{page.name} shows no code"
 
 
-FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(orograph, name))]
+CALLABLE = (FunctionType, orograph.Operation)
+FUNCTIONS = [name for name in NAMES if isinstance(getattr(orograph, name), CALLABLE)]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

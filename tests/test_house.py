@@ -244,7 +244,7 @@ OLD_NAMES = {
     "Ends": "EndPair",
     "Found": "SearchResult",
     "Met": "BidirectionalVisit",
-    "Options": "RunOptions",
+    "Options": "RunSpec",
     "Order": "RunSpec",
     "Pass": "QuadtreePass",
     "Touched": "QueryStats",

@@ -100,9 +100,7 @@ def forest(source: Any, out: Path, **options: Any) -> xr.Dataset:
 
 
 def started(source: Any, out: Path, **options: Any) -> og.Run:
-    return og.minimum_spanning_forest(
-        source, tile=TILE, shard=SHARD, out=out, wait=False, **options
-    )
+    return og.minimum_spanning_forest.submit(source, tile=TILE, shard=SHARD, out=out, **options)
 
 
 def partial(out: Path) -> Path:

@@ -80,7 +80,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     shutil.rmtree(folder / "forest.zarr.partial", ignore_errors=True)
     elevation = og.ingest(raster, store, tile=16, shard=64, overwrite=True)
     say(f"ingested         {store}: tiles of 16 x 16 cells, shards of 64 x 64, in z-order")
-    print(og.plan("minimum_spanning_forest", store))
+    print(og.minimum_spanning_forest.plan(store))
 
     compile_kernels_of("minimum_spanning_forest", str(source.dtype))
     compile_kernels_of("cost_distance", "float64", ["friction"])
@@ -92,7 +92,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
         seconds = time.perf_counter() - start
         slow = steepness(source)
         start = time.perf_counter()
-        crossing = og.cost_distance(
+        crossing = og.cost_distance.submit(
             slow,
             [TRAILHEAD],
             outputs=("cost", "back_direction"),
@@ -100,7 +100,6 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
             out=folder / "cost.zarr",
             overwrite=True,
             client=client,
-            wait=False,
         )
         cost = crossing.result()
         cost_seconds = time.perf_counter() - start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -325,11 +325,14 @@ def _reach(options: argparse.Namespace) -> None:
 
 
 def _run(
-    operation: Callable[..., Any], inputs: tuple[Any, ...], options: argparse.Namespace, **own: Any
+    operation: og.Operation[..., xr.Dataset],
+    inputs: tuple[Any, ...],
+    options: argparse.Namespace,
+    **own: Any,
 ) -> xr.Dataset:
     """Run an operation on a cluster, watch it, and print what it says of its result."""
     with ExitStack() as stack:
-        run = operation(
+        run = operation.submit(
             *inputs,
             **own,
             tile=options.tile,
@@ -339,7 +342,6 @@ def _run(
             resume=options.resume,
             backend=options.backend,
             client=client_of(options, stack),
-            wait=False,
         )
         result = _watch(run, operation.__name__)
     for name, value in result.attrs.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from inspect import signature
 from typing import Any
 
 import orograph as og
@@ -18,12 +19,16 @@ SHORT = {
     "fill": "fill_depressions",
     "flood": "flood_level",
     "passes": "pass_elevation",
-    "index": "distance_index",
     "paths": "shortest_paths",
 }
+CELLS = (
+    "float32",
+    "float64",
+    *(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)),
+)
 OPTIONS = (
     "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
-    "sparsify", "memory_limit", "pits", "outputs", "min_size", "label_dtype", "cost_dtype",
+    "sparsify", "memory_limit", "pits", "outputs", "min_size", "dtype", "tile", "shard",
 )  # fmt: skip
 
 
@@ -33,22 +38,24 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")
     plan.add_argument("raster", nargs="?", help="store, raster file or graph; or give --shape")
     plan.add_argument("--shape", type=int, nargs=2, metavar=("ROWS", "COLUMNS"))
-    plan.add_argument("--dtype", default=None, help="of cells; of an index: of its costs")
+    plan.add_argument(
+        "--cells", choices=CELLS, default="float32", help="dtype of the cells of --shape"
+    )
+    plan.add_argument("--dtype", default=None, help="of the result, as of the command")
     plan.add_argument("--tile", type=int, default=None)
+    plan.add_argument("--shard", type=int, default=None)
     plan.add_argument("--workers", type=int, default=2, help="0: threads, and no cluster")
     plan.add_argument("--outputs", nargs="+", help="as of the command; default: the first")
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
     components.add_argument("--min-size", type=int, help="cells of the smallest kept")
-    components.add_argument("--label-dtype", choices=("int64", "int32"), help="of the labels")
     terrain = plan.add_argument_group(
         "fill_depressions, flood_level, pass_elevation, peaks, depressions"
     )
     terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
     distances = plan.add_argument_group("cost_distance, hop_distance")
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
-    distances.add_argument("--cost-dtype", choices=("float64", "float32", "int64"))
-    index = plan.add_argument_group("distance_index")
+    index = plan.add_argument_group("index")
     index.add_argument("--elevation", help="store or raster file")
     index.add_argument("--cost", choices=tuple(MODELS), help="of cost_distance too")
     index.add_argument("--connectivity", type=int, choices=(4, 8))
@@ -62,22 +69,30 @@ def add_plan(commands: Any) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
     if options.shape is not None and (options.raster, options.elevation) != (None, None):
         raise og.InputError("plan: a raster and --shape are given; give one of them")
     if options.shape is None and options.raster is None and options.elevation is None:
         raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
-    operation, source = SHORT.get(options.operation, options.operation), options.raster
+    operation, source = _operation(options.operation), options.raster
+    known = signature(operation.plan).parameters
+    for name in given.keys() - known.keys():
+        raise og.InputError(f"{name}: not used by a plan of {options.operation}; leave it out")
     if options.shape is not None:
-        source = tuple(options.shape)
-    elif source is not None and (operation == "shortest_paths" or is_graph(source)):
+        source = og.RasterSpec(tuple(options.shape), options.cells)
+    elif source is not None and (operation is og.shortest_paths or is_graph(source)):
         source = og.read_graph(source)
-    print(
-        og.plan(
-            operation,
-            source,
-            dtype=options.dtype,
-            tile=options.tile,
-            workers=options.workers,
-            **{name: value for name, value in given.items() if value is not None},
+    print(operation.plan(source, workers=options.workers, **given))
+
+
+def _operation(name: str) -> og.Operation[..., Any]:
+    """Return the operation that a command stands for."""
+    if name in ("index", "distance_index"):
+        return og.DistanceIndex.build
+    found = getattr(og, SHORT.get(name, name), None)
+    if not isinstance(found, og.Operation):
+        names = [n for n in og.__all__ if isinstance(getattr(og, n), og.Operation)]
+        raise og.InputError(
+            f"operation: {name!r} is unknown; use one of {', '.join([*names, 'index'])}"
         )
-    )
+    return found

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +32,14 @@ from orograph.dense_paths.on_devices import divide_rows, solve_on_devices
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Table
-from orograph.execution.launch import begin
-from orograph.execution.options import RunOptions, stays_in_memory
+from orograph.execution.options import GraphOptions, RunSpec, stays_in_memory
 from orograph.execution.run import Progress
 from orograph.graphs.unreached import fill_of_integers
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.minplus.closure import floyd_warshall_block
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
+from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
@@ -54,56 +53,14 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 DIJKSTRA = "dijkstra"
 PLACE = Georeference(y_name="source", x_name="target")
 
 
-@overload
-def all_pairs(
-    graph: Any,
-    *,
-    predecessors: bool = ...,
-    method: str = ...,
-    dtype: str = ...,
-    no_edge: float = ...,
-    sources: Any = ...,
-    negative_cycles: str = ...,
-    tile: int | None = ...,
-    out: str | Path | None = ...,
-    overwrite: bool = ...,
-    resume: bool = ...,
-    takeover: bool = ...,
-    wait: Literal[True] = ...,
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> xr.Dataset: ...
-
-
-@overload
-def all_pairs(
-    graph: Any,
-    *,
-    predecessors: bool = ...,
-    method: str = ...,
-    dtype: str = ...,
-    no_edge: float = ...,
-    sources: Any = ...,
-    negative_cycles: str = ...,
-    tile: int | None = ...,
-    out: str | Path | None = ...,
-    overwrite: bool = ...,
-    resume: bool = ...,
-    takeover: bool = ...,
-    wait: Literal[False],
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> Run[xr.Dataset]: ...
-
-
+@operation(*["orograph.dense_paths.estimate:estimate_all_pairs"] * 2)
 def all_pairs(
     graph: Any,
     *,
@@ -114,15 +71,8 @@ def all_pairs(
     sources: Any = None,
     negative_cycles: str = "raise",
     tile: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[GraphOptions],
+) -> Job[xr.Dataset]:
     """Return the length of a shortest path from each vertex of a graph to each.
 
     Parameters
@@ -157,10 +107,8 @@ def all_pairs(
         Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
         (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
         predecessors, as many rows as a tile has.
-    out, overwrite, resume, takeover, wait, compute, backend, client
-        As of `cost_distance`: with ``out`` or ``client`` the tiles lie on disk, and the matrix may
-        be larger than memory. ``dijkstra`` has no CUDA kernel. With ``sources`` ``compute=False``
-        needs ``out``.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -169,8 +117,7 @@ def all_pairs(
         is no path. If a length is negative, -1 may be a distance: then 2**60 is the ``_FillValue``.
         ``predecessor``, int32: -9999 where there is none, as in SciPy. Attributes:
         ``method``, ``tile``, ``vertices`` and ``edges``. Labels of a data frame's rows and ids of a
-        graph's vertices are the coordinates ``source`` and ``target`` of a result in memory. With
-        ``wait=False`` a `Run`.
+        graph's vertices are the coordinates ``source`` and ``target`` of a result in memory.
 
     Raises
     ------
@@ -184,6 +131,9 @@ def all_pairs(
 
     Notes
     -----
+    With ``out`` or ``client`` the tiles lie on disk, and the matrix may be larger than memory.
+    ``dijkstra`` has no CUDA kernel.
+
     The bits depend on the method and on ``tile`` (sums associate as its boundaries fall), not on
     the number of workers or where tiles lie. Integers are the same whatever the tile; floats of
     different tiles agree within rounding. In float64 a cycle counts as negative if its length is
@@ -208,34 +158,32 @@ def all_pairs(
     dtype = check_dtype("dtype", dtype, DTYPES)
     negative_cycles = check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
     predecessors = check_flag("predecessors", predecessors)
-    options = RunOptions(
-        *(tile, out, overwrite, resume, client, backend, None, takeover, wait, compute)
-    )
-    if options.out is not None:
-        refuse_overlap(None, options.out, graph)
+    spec = RunSpec(tile=tile, **options)
+    if spec.out is not None:
+        refuse_overlap(None, spec.out, graph)
     graph, labels = labelled(graph)
     if sources is not None:
         from orograph.dense_paths.rows import RowsOfPairs
 
         rows = RowsOfPairs(graph, labels, dtype, no_edge, predecessors, method, negative_cycles)
-        return rows.run(sources, options)
+        return rows.job(sources, spec)
     matrix = open_edges(graph, dtype, no_edge)
     masked = None
     if negative_cycles == "mask":
-        if not stays_in_memory((), options):
+        if not stays_in_memory((), spec):
             raise InputError("negative_cycles: 'mask' is for results in memory; leave out= away")
         matrix, masked = without_negative_cycles(matrix)
     method = _choose(matrix, method)
     side = Layout(tile, tile).tile if tile is not None else usual_tile(matrix.n, method)
     side = min(side, matrix.n)
     stage = DIJKSTRA if method == DIJKSTRA else "minplus"
-    chosen = choose_backend(stage, (), options)
+    chosen = choose_backend(stage, (), spec)
     shape = matrix.n, matrix.n
-    if stays_in_memory((), options):
+    if stays_in_memory((), spec):
         refuse_large_table(matrix, predecessors)
     layout = Layout(side, side)
-    job = MatrixJob((), shape, layout, chosen, matrix, method, predecessors, labels, masked)
-    return begin(job, options)
+    kept = matrix, method, predecessors, labels, masked
+    return MatrixJob((), shape, layout, chosen, *kept, spec=spec)
 
 
 def usual_tile(n: int, method: str) -> int:

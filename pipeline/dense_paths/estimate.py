@@ -12,7 +12,7 @@ from orograph.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
 from orograph.dense_paths.blocked import METHODS
 from orograph.dense_paths.edge_matrix import DTYPES, open_edges
 from orograph.dense_paths.graphs import labelled
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, check_shape
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.store.create import Layout
@@ -23,9 +23,9 @@ TILES_TO_BEGIN = 8  # in the memory of the client, while it cuts the graph; meas
 def estimate_all_pairs(
     graph: Any,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
+    dtype: npt.DTypeLike = "float64",
+    tile: int | None = None,
     method: str = "auto",
     predecessors: bool = False,
 ) -> Plan:
@@ -35,12 +35,14 @@ def estimate_all_pairs(
     """
     method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
     predecessors = check_flag("predecessors", predecessors)
-    name = check_dtype("dtype", "float64" if dtype is None else dtype, DTYPES)
+    name = check_dtype("dtype", dtype, DTYPES)
     itemsize = np.dtype(name).itemsize
-    if isinstance(graph, tuple):
-        n, columns = check_shape(graph)
+    if isinstance(graph, RasterSpec):
+        n, columns = graph.shape
         if n != columns:
-            raise InputError(f"shape: {graph}; a row and a column for every vertex: give a square")
+            raise InputError(
+                f"shape: {graph.shape}; a row and a column for every vertex: give a square"
+            )
         edges = n * n
         stored = held = edges * itemsize
     else:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.dense_paths.edge_matrix import open_edges
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, graph_run
+from orograph.execution.options import RunSpec
+from orograph.graphs.job import Columns, GraphJob, graph_job
 from orograph.graphs.shortest_paths import METHODS, STAGES, PathSearch, choose_method, limit_of
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import make_graph
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from orograph.execution.run import Run
 
 Array = npt.NDArray[Any]
 
@@ -37,8 +32,8 @@ class RowsOfPairs:
     method: str
     negative_cycles: str
 
-    def run(self, sources: Any, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
-        """Return the result of the searches from the sources, or their run."""
+    def job(self, sources: Any, spec: RunSpec) -> GraphJob:
+        """Return the job of the searches from the sources."""
         if self.negative_cycles != "raise":
             raise InputError("negative_cycles: 'mask' is for all rows; leave sources= away")
         check_choice("method", self.method, METHODS)
@@ -51,8 +46,8 @@ class RowsOfPairs:
         tail, head = edges.row.astype(np.int64), edges.col.astype(np.int64)
         graph = make_graph(tail, head, weight, ids, directed=True)
         starts = graph.vertices(sources, "sources")
-        method = choose_method(graph, self.method, options)
-        chosen = choose_backend(STAGES[method], (), options)
+        method = choose_method(graph, self.method, spec)
+        chosen = choose_backend(STAGES[method], (), spec)
         search = PathSearch(graph, method, "active", limit_of(graph, np.inf), self.traced)
 
         def solve(backend: str) -> tuple[dict[str, Any], Columns]:
@@ -67,7 +62,7 @@ class RowsOfPairs:
             return {**attributes, "vertices": n, "edges": edges.nnz}, columns
 
         parameters = {"sources": starts.tolist(), "predecessors": self.traced, "method": method}
-        return graph_run(graph, "rows-of-pairs", parameters, chosen, options, solve)
+        return graph_job(graph, "rows-of-pairs", parameters, chosen, spec, solve)
 
 
 def _target(dims: tuple[str, ...]) -> tuple[str, ...]:

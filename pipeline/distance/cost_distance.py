@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 from zlib import crc32
 
 import numpy as np
@@ -35,10 +34,10 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import begin
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_cuda, may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
+from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
@@ -47,69 +46,14 @@ from orograph.tiles.raster.raster import ArrayRaster
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 
 
-@overload
-def cost_distance(
-    friction: Any,
-    sources: Any,
-    *,
-    elevation: Any = ...,
-    links: Graph | None = ...,
-    cost: str = ...,
-    coefficients: Mapping[str, float] | None = ...,
-    direction: str = ...,
-    connectivity: int = ...,
-    max_cost: float = ...,
-    cell_size: float | tuple[float, float] | None = ...,
-    target_values: Sequence[float] | None = ...,
-    label: str | None = ...,
-    all_touched: bool = ...,
-    initial_cost: float | Sequence[float] = ...,
-    snap: bool | int = ...,
-    dtype: str = ...,
-    outputs: Sequence[str] = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def cost_distance(
-    friction: Any,
-    sources: Any,
-    *,
-    elevation: Any = ...,
-    links: Graph | None = ...,
-    cost: str = ...,
-    coefficients: Mapping[str, float] | None = ...,
-    direction: str = ...,
-    connectivity: int = ...,
-    max_cost: float = ...,
-    cell_size: float | tuple[float, float] | None = ...,
-    target_values: Sequence[float] | None = ...,
-    label: str | None = ...,
-    all_touched: bool = ...,
-    initial_cost: float | Sequence[float] = ...,
-    snap: bool | int = ...,
-    dtype: str = ...,
-    outputs: Sequence[str] = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.distance.estimate:estimate_cost")
 def cost_distance(
     friction: Any,
     sources: Any,
@@ -132,17 +76,8 @@ def cost_distance(
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the least cost of a path to each cell from any of the sources.
 
     Exact and unbounded: tiles tell one another what they know until none can improve another, and
@@ -212,8 +147,8 @@ def cost_distance(
     band, variable : int and str, optional
         Which raster of friction (of elevation, where friction is None), if it holds several: the
         number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -267,9 +202,7 @@ def cost_distance(
     dtype = check_dtype("dtype", dtype, DTYPES)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
@@ -303,7 +236,7 @@ def cost_distance(
         sources=cells,
         targets=targets,
         links=joined,
-        backend=choose_backend("open_tile", rasters, options, lacking_on_gpu(cost)),
+        backend=choose_backend("open_tile", rasters, spec, lacking_on_gpu(cost)),
     )
     parameters: dict[str, Any] = {
         "parameters": repr(
@@ -327,7 +260,7 @@ def cost_distance(
         rasters,
         parameters,
         partial(compile_kernels, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
-        options,
+        spec,
         least_tile=problem.halo_width,
     )
     job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
@@ -354,4 +287,4 @@ def cost_distance(
             job = replace(
                 job, compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype])
             )
-    return begin(job, options)
+    return job

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orograph.distance.arguments import DTYPES, check_outputs
 from orograph.engines.frontier.field import join_tiles
@@ -20,7 +19,6 @@ from orograph.planning.plan import (
     Plan,
     limit_of_process,
     limit_of_worker,
-    open_grid,
 )
 from orograph.tiles.arguments import check_choice, check_dtype
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
@@ -31,42 +29,36 @@ PAIR_BYTES = 8  # of its label and hops, in the memory of its costs if these hav
 
 
 def estimate_cost(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
     threads: int = 0,
     memory_limit: int | str | None = None,
     cost: str = "friction",
-    cost_dtype: str = "float64",
+    dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
 ) -> Plan:
     """Return what `cost_distance` will take."""
     model = MODELS[check_choice("cost", cost, tuple(MODELS))]
-    itemsize = np.dtype(check_dtype("cost_dtype", cost_dtype, DTYPES)).itemsize
+    itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES)).itemsize
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
     planes = 2 if model.neutral_friction is not None else 1
     state = (1 + planes) * itemsize
     if len(wanted) > 1:
         state += ALLOCATION_BYTES + (0 if itemsize == PAIR_BYTES else PAIR_BYTES)
     written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
-    grid = open_grid(raster, dtype, tile)
     limit = _limit(memory_limit, threads)
     return _estimate("cost_distance", grid, state, itemsize, written, limit, workers, threads)
 
 
 def estimate_hops(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
     threads: int = 0,
     memory_limit: int | str | None = None,
 ) -> Plan:
     """Return what `hop_distance` will take; hops have 4 bytes a cell."""
-    grid = open_grid(raster, dtype, tile)
     limit = _limit(memory_limit, threads)
     return _estimate("hop_distance", grid, 16, 4, 4, limit, workers, threads)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
@@ -17,9 +16,9 @@ from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
-from orograph.execution.launch import begin
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_numba
+from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
@@ -27,55 +26,16 @@ from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 Array = npt.NDArray[Any]
 
 MOST_HOPS = 2**52  # exact in float64, and more than any grid has cells
 
 
-@overload
-def hop_distance(
-    mask: Any,
-    sources: Any,
-    *,
-    connectivity: int = ...,
-    max_hops: int | None = ...,
-    target_values: Sequence[float] | None = ...,
-    label: str | None = ...,
-    all_touched: bool = ...,
-    snap: bool | int = ...,
-    predecessors: bool = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def hop_distance(
-    mask: Any,
-    sources: Any,
-    *,
-    connectivity: int = ...,
-    max_hops: int | None = ...,
-    target_values: Sequence[float] | None = ...,
-    label: str | None = ...,
-    all_touched: bool = ...,
-    snap: bool | int = ...,
-    predecessors: bool = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.distance.estimate:estimate_hops", "orograph.graphs.estimate:estimate_hops")
 def hop_distance(
     mask: Any,
     sources: Any,
@@ -90,17 +50,8 @@ def hop_distance(
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the least number of steps from any source to each passable cell.
 
     Parameters
@@ -120,8 +71,8 @@ def hop_distance(
         The value of nodata cells of the mask, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -151,11 +102,9 @@ def hop_distance(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     if isinstance(mask, Graph):
-        from orograph.graphs.hops import hops_run
+        from orograph.graphs.hops import hops_job
 
         of_rasters = {
             "target_values": target_values,
@@ -163,8 +112,8 @@ def hop_distance(
             "nodata": nodata,
             "band": band,
             "variable": variable,
-            "tile": tile,
-            "shard": shard,
+            "tile": spec.tile,
+            "shard": spec.shard,
         }
         refuse_arguments(
             "a graph",
@@ -172,7 +121,7 @@ def hop_distance(
             snap=bool(snap),
             connectivity=connectivity != 8,
         )
-        return hops_run(mask, sources, max_hops, predecessors, options)
+        return hops_job(mask, sources, max_hops, predecessors, spec)
     refuse_arguments("a raster", {}, predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
@@ -190,7 +139,7 @@ def hop_distance(
         max_hops,
         sources=cells,
         targets=targets,
-        backend=choose_backend("open_tile", rasters, options),
+        backend=choose_backend("open_tile", rasters, spec),
     )
     parameters = {
         "parameters": repr((connectivity, max_hops, tuple(problem.nodata.values()), targets)),
@@ -199,8 +148,8 @@ def hop_distance(
     dtypes = [r.dtype for r in rasters]
     on_cpu = replace(problem, backend="numba")
     compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
-    job = raster_job(Frontier, problem, rasters, parameters, compiled, options)
+    job = raster_job(Frontier, problem, rasters, parameters, compiled, spec)
     if max(job.shape) > job.layout.tile and compiled is not None:
         job = replace(job, compile_kernels=partial(compiled, neighbours=True))
     job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
-    return begin(job, options)
+    return job

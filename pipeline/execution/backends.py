@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orograph.execution.clusters import LateClient
-from orograph.execution.options import RunOptions, where_to_work
+from orograph.execution.options import RunSpec, where_to_work
 from orograph.execution.workers import check_workers
 from orograph.kernels.backends import missing_gpu, resolve_backend
 from orograph.settings import setting
@@ -11,7 +11,7 @@ from orograph.tiles.raster.raster import Raster
 
 
 def choose_backend(
-    stage: str, rasters: tuple[Raster, ...], options: RunOptions, lacking: str = ""
+    stage: str, rasters: tuple[Raster, ...], spec: RunSpec, lacking: str = ""
 ) -> str:
     """Return the backend that will do the work of ``stage``: its name, or ``"auto"``: undecided.
 
@@ -24,8 +24,8 @@ def choose_backend(
     InputError, BackendError
         As `orograph.kernels.backends.resolve_backend`.
     """
-    backend = options.backend or setting("backend")
-    client = where_to_work(rasters, options)
+    backend = spec.backend or setting("backend")
+    client = where_to_work(rasters, spec)
     # workers that are not started yet will be processes of this machine, as this one is
     if client is None or isinstance(client, LateClient):
         return resolve_backend(stage, backend, None, lacking)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.execution.job import Job
-    from orograph.execution.options import RunOptions
+    from orograph.execution.options import RunSpec
 
 WHOLE = "whole.tif"
 """The finished file in the folder of the run, and another name of the file that has its own."""
@@ -68,7 +68,7 @@ class FileTarget:
         return self.path.exists() and any(map(self.path.samefile, kept))
 
 
-def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
+def file_target(job: Job[Any], spec: RunSpec) -> FileTarget | None:
     """Return the GeoTIFF that ``out`` names, or None if it names none.
 
     Raises
@@ -78,24 +78,24 @@ def file_target(job: Job[Any], options: RunOptions) -> FileTarget | None:
     StoreExistsError
         If the file exists, and is not to be replaced.
     """
-    if not str(options.out).lower().endswith(GEOTIFF):
+    if not str(spec.out).lower().endswith(GEOTIFF):
         return None
-    path = Path(os.path.abspath(str(options.out)))
+    path = Path(os.path.abspath(str(spec.out)))
     names = [variable.name for variable in getattr(job, "outputs", ())]
     if len(names) != 1:
         raise InputError(
-            f"out: {options.out} is a GeoTIFF, which holds one raster, but there are "
+            f"out: {spec.out} is a GeoTIFF, which holds one raster, but there are "
             f"{len(names)} ({', '.join(names) or 'none'}); ask for one output, or give a store, "
             "such as out='x.zarr', and then og.to_geotiff(...)"
         )
     target = FileTarget(path, names[0])
-    check_place(target, options)
+    check_place(target, spec)
     return target
 
 
-def check_place(target: FileTarget, options: RunOptions) -> None:
+def check_place(target: FileTarget, spec: RunSpec) -> None:
     """Raise StoreExistsError if the file exists, and is not to be replaced."""
-    check_file(target.path, options.overwrite or (options.resume and target.is_written()))
+    check_file(target.path, spec.overwrite or (spec.resume and target.is_written()))
 
 
 def _write_optimised(source: Path, path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from orograph.execution.context import RunContext
-from orograph.execution.options import RunOptions, run_layout
+from orograph.execution.options import RunSpec, run_layout
 from orograph.settings import setting
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
@@ -63,6 +63,8 @@ class Job(ABC, Generic[T]):
     layout: Layout
     backend: str
     """``"numba"``, ``"cuda"``, or ``"auto"`` where the first worker that comes will tell."""
+    spec: RunSpec = field(default_factory=RunSpec, kw_only=True)
+    """The options of its run."""
 
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
@@ -198,7 +200,8 @@ class DatasetJob(Job[xr.Dataset]):
         result = result.load()
         result.close()
         # the store, which is about to be removed
-        for array in (result, *result.variables.values()):
+        parts: list[Any] = [result, *result.variables.values()]
+        for array in parts:
             array.encoding.pop("source", None)
         for variable in self.outputs:  # as in `dataset`
             result[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
@@ -276,7 +279,7 @@ def raster_job(
     rasters: tuple[Raster, ...],
     parameters: Mapping[str, Any],
     compile_kernels: Callable[[], None] | None,
-    options: RunOptions,
+    spec: RunSpec,
     least_tile: int = 1,
     kind: type[RasterJob] = RasterJob,
 ) -> RasterJob:
@@ -294,17 +297,17 @@ def raster_job(
         What beside the rasters decides the result, in JSON types.
     compile_kernels
         Compiles the kernels, so that workers find them in the cache; None: no Numba kernels.
-    options
-        Of them ``tile`` and ``shard`` say how the grid is cut.
+    spec
+        Its ``tile`` and ``shard`` say how the grid is cut.
     least_tile
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
     kind
         What is returned: a `RasterJob`, or one whose result is something else.
     """
     first = rasters[0]
-    tile = options.tile if options.tile is not None else first.tile or setting("tile")
+    tile = spec.tile if spec.tile is not None else first.tile or setting("tile")
     side = max(Layout(tile, tile).tile, least_tile)
-    layout = run_layout(first.shape, side, options.shard)
+    layout = run_layout(first.shape, side, spec.shard)
     return kind(
         rasters,
         first.shape,
@@ -314,6 +317,7 @@ def raster_job(
         problem,
         parameters,
         compile_kernels,
+        spec=spec,
     )
 
 

@@ -29,7 +29,7 @@ from orograph.execution.first_worker import decide_backend
 from orograph.execution.geotiff import check_place, file_target
 from orograph.execution.job import DatasetJob, Engine, Job
 from orograph.execution.options import (
-    RunOptions,
+    RunSpec,
     shard_level,
     stays_in_memory,
     task_level,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def launch(job: Job[T], options: RunOptions) -> Run[T]:
+def launch(job: Job[T]) -> Run[T]:
     """Start a job and return its run.
 
     Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and
@@ -75,18 +75,19 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         If ``out`` exists, or an unfinished run of it, and no option says what to do; or if another
         writer is at work on it.
     """
-    if options.resume and options.out is None:
+    spec = job.spec
+    if spec.resume and spec.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     cancelled = Event()
     engines: list[Engine] = []
     held = ExitStack()  # leases and a folder, until the run ends or turns out not to begin
     try:
-        work, client = _prepare(job, options, cancelled, engines, held)
+        work, client = _prepare(job, spec, cancelled, engines, held)
 
         def work_and_release() -> T:
             with held:
                 result = work()
-            if options.out is None and isinstance(job, DatasetJob) and job.on_gpu:
+            if spec.out is None and isinstance(job, DatasetJob) and job.on_gpu:
                 return cast("T", job.to_gpu(cast("xr.Dataset", result)))
             return result
 
@@ -96,15 +97,7 @@ def launch(job: Job[T], options: RunOptions) -> Run[T]:
         raise
 
 
-def begin(job: Job[T], options: RunOptions) -> T | Run[T]:
-    """Return the result of a job; or its run, or what computes it later, as the options say."""
-    if not options.compute:
-        return cast("T", _later(job, options))
-    run = launch(job, options)
-    return run.result() if options.wait else run
-
-
-def _later(job: Job[Any], options: RunOptions) -> Any:
+def launch_later(job: Job[Any]) -> Any:
     """Return a Delayed that writes ``out``, or a Dataset of Dask arrays that all wait for one run.
 
     Of a job whose result is no store it is a Delayed of that. Attributes of the Dataset are those
@@ -120,28 +113,28 @@ def _later(job: Job[Any], options: RunOptions) -> Any:
     import dask.array as da
     from dask.delayed import delayed
 
-    run = partial(_run_in_task, job, replace(options, compute=True))
+    spec, run = job.spec, partial(_run_in_task, job)
     token = tokenize("later", time.time_ns())  # two results are of two runs
     name = Layers(job.identity()["operation"], token).name("run")
     # nothing is traversed: a raster may be of Dask arrays, which the run reads by itself
     result = delayed(run, name=f"{name}-function", traverse=False)(dask_key_name=name)
-    if options.out is not None:
+    if spec.out is not None:
         for raster in job.rasters:
-            refuse_overlap(raster, options.out)
-        if file_target(job, options) is None:
-            check_target(open_storage(options.out), options.overwrite or options.resume)
+            refuse_overlap(raster, spec.out)
+        if file_target(job, spec) is None:
+            check_target(open_storage(spec.out), spec.overwrite or spec.resume)
         return result
     if not job.stored:
         return result
     if not isinstance(job, DatasetJob) or not job.outputs:
         raise InputError(
-            "compute: False, but the result is a table, which is made in one piece; give a store, "
-            "such as out='x.zarr'"
+            ".lazy: the result is a table, which is made in one piece; give a store, such as "
+            "out='x.zarr'"
         )
     if job.has_table:
         raise InputError(
-            "compute: False, but the result has a table, whose length is known at the end alone; "
-            "leave the table out of outputs=, or give a store, such as out='x.zarr'"
+            ".lazy: the result has a table, whose length is known at the end alone; leave the "
+            "table out of outputs=, or give a store, such as out='x.zarr'"
         )
     arrays = {
         v.name: da.from_delayed(result[v.name].data, job.shape, v.dtype).rechunk(job.layout.shard)
@@ -150,17 +143,17 @@ def _later(job: Job[Any], options: RunOptions) -> Any:
     return job.dataset(arrays, {}, job.known_attributes)
 
 
-def _run_in_task(job: Job[T], options: RunOptions) -> T:
+def _run_in_task(job: Job[T]) -> T:
     """Return the result of a run that is itself a task of Dask.
 
     On a worker of a cluster it leaves its thread to other tasks, which may be those of the run.
     """
-    if stays_in_memory(job.rasters, options) or not _is_task_of_cluster():
-        return launch(job, options).result()
+    if stays_in_memory(job.rasters, job.spec) or not _is_task_of_cluster():
+        return launch(job).result()
     from distributed import worker_client
 
     with worker_client() as client:
-        return launch(job, replace(options, client=client)).result()
+        return launch(replace(job, spec=replace(job.spec, client=client))).result()
 
 
 def _is_task_of_cluster() -> bool:
@@ -177,22 +170,22 @@ def _is_task_of_cluster() -> bool:
 
 
 def _prepare(
-    job: Job[T], options: RunOptions, cancelled: Event, engines: list[Engine], held: ExitStack
+    job: Job[T], spec: RunSpec, cancelled: Event, engines: list[Engine], held: ExitStack
 ) -> tuple[Callable[[], T], Client | None]:
     """Return the work of a run and the client that it uses; what it holds goes into ``held``."""
-    target = file_target(job, options)
+    target = file_target(job, spec)
     if target is None:
-        if stays_in_memory(job.rasters, options):
-            return _in_memory(job, options, cancelled, engines), None
-        return _on_disk(job, options, cancelled, engines, held)
+        if stays_in_memory(job.rasters, spec):
+            return _in_memory(job, spec, cancelled, engines), None
+        return _on_disk(job, spec, cancelled, engines, held)
     for raster in job.rasters:
         refuse_overlap(raster, target.path)
-    lease = Lease(target.path, options.takeover).acquire(cancelled)
+    lease = Lease(target.path, spec.takeover).acquire(cancelled)
     held.callback(lease.release)
-    check_place(target, options)  # another may have written it meanwhile
-    options = replace(options, out=target.store)
+    check_place(target, spec)  # another may have written it meanwhile
+    spec = replace(spec, out=target.store)
     write = partial(target.write, lease=lease)
-    work, client = _on_disk(job, options, cancelled, engines, held, write)
+    work, client = _on_disk(job, spec, cancelled, engines, held, write)
 
     def work_and_explain() -> T:
         with lease.errors():
@@ -202,11 +195,11 @@ def _prepare(
 
 
 def _in_memory(
-    job: Job[T], options: RunOptions, cancelled: Event, engines: list[Engine]
+    job: Job[T], spec: RunSpec, cancelled: Event, engines: list[Engine]
 ) -> Callable[[], T]:
     sink = job.sink()
     tree = Quadtree(job.shape, job.layout.tile)
-    level = task_level(tree) if options.shard is None else shard_level(job.layout)
+    level = task_level(tree) if spec.shard is None else shard_level(job.layout)
     token = tokenize("memory", time.time_ns())
     gpus, gpu_memory = _gpus(job.backend, None)
     context = RunContext(
@@ -241,14 +234,14 @@ def _memory_of_gpu(backend: str) -> int:
 
 def _on_disk(
     job: Job[T],
-    options: RunOptions,
+    spec: RunSpec,
     cancelled: Event,
     engines: list[Engine],
     held: ExitStack,
     write: Callable[[Storage], Any] | None = None,
 ) -> tuple[Callable[[], T], Client | None]:
     """As `_prepare`; ``write``, if given, makes the result of the finished store, not published."""
-    scratch, out, identity, lease = None, options.out, {}, None
+    scratch, out, identity, lease = None, spec.out, {}, None
     if out is None:
         scratch = held.enter_context(
             tempfile.TemporaryDirectory(
@@ -261,18 +254,16 @@ def _on_disk(
     else:
         # not for a folder that no other run can find: fingerprints may take reading all cells
         identity = {**job.identity(), "orograph": __version__}
-        if options.resume:
+        if spec.resume:
             _refuse_unversioned(job.rasters)
     for raster in job.rasters:
         refuse_overlap(raster, out)
     before = job.first_versions
     if scratch is None:
-        lease = Lease(out, options.takeover).acquire(cancelled)
+        lease = Lease(out, spec.takeover).acquire(cancelled)
         held.callback(lease.release)
-    space = Workspace(
-        out, identity, overwrite=options.overwrite, resume=options.resume, lease=lease
-    )
-    found = where_to_work(job.rasters, options)
+    space = Workspace(out, identity, overwrite=spec.overwrite, resume=spec.resume, lease=lease)
+    found = where_to_work(job.rasters, spec)
     client = found.start() if isinstance(found, LateClient) else found
 
     def run_in(checkpoints: CheckpointStore, sink: Sink) -> tuple[Engine, dict[str, Any]]:

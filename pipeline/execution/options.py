@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -10,7 +12,6 @@ from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.kernels.backends import BACKENDS
 from orograph.settings import check_settings
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
-from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
@@ -26,9 +27,74 @@ SHARD_SIDE = 2048
 MOST_TILES_A_SIDE = 16
 
 
+class WorkOptions(TypedDict, total=False):
+    """The options of a run whose result is not stored: what does the work."""
+
+    backend: str | None
+    client: Client | None
+
+
+class SearchOptions(WorkOptions, total=False):
+    """The options of a run on a raster whose result is not stored."""
+
+    tile: int | None
+    shard: int | None
+
+
+class BuildOptions(WorkOptions, total=False):
+    """The options of a run that always writes a store."""
+
+    overwrite: bool
+    resume: bool
+    takeover: bool
+
+
+class GraphOptions(BuildOptions, total=False):
+    """The options of a run on a graph."""
+
+    out: str | Path | None
+
+
+class RunOptions(GraphOptions, total=False):
+    """The options of a run on a raster.
+
+    tile : int, optional
+        Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
+        result does not depend on it.
+    shard : int, optional
+        Cells a side of a shard, which one task reads and one task writes: ``tile`` times a power of
+        two; about 2048 by default. The result does not depend on it.
+    out : path, optional
+        Zarr store to write, or a GeoTIFF if it ends in ``.tif``. Without it the result is in
+        memory.
+    overwrite : bool
+        Replace ``out`` if it exists.
+    resume : bool
+        Continue a run that was killed or cancelled, from what it left in ``out.partial``.
+    takeover : bool
+        Take the place of another writer that is at work on ``out``; that one ends with an error.
+        A writer that was killed does not need it.
+    backend : {"auto", "numba", "cuda"}, optional
+        What computes; by default ``config["backend"]``.
+    client : distributed.Client, optional
+        The Dask client whose cluster does the work; by default the one that is active in the
+        session if the input or ``out`` is on disk, else threads of this process.
+    """
+
+    tile: int | None
+    shard: int | None
+
+
+OPTION_HELP = {
+    entry.split(" ", 1)[0]: entry.rstrip() + "\n"
+    for entry in re.findall(r"^\w+ : .*\n(?:    .*\n?)+", cleandoc(RunOptions.__doc__ or ""), re.M)
+}
+"""The entry of each option in a docstring."""
+
+
 @dataclass(frozen=True)
-class RunOptions:
-    """How a run is done; see `minimum_spanning_forest` for what each option means.
+class RunSpec:
+    """The checked options of a run; `RunOptions` says what each of them means.
 
     Raises
     ------
@@ -37,15 +103,13 @@ class RunOptions:
     """
 
     tile: int | None = None
+    shard: int | None = None
     out: Location | None = None
     overwrite: bool = False
     resume: bool = False
-    client: Client | LateClient | None = None
-    backend: str | None = None
-    shard: int | None = None
     takeover: bool = False
-    wait: bool = True
-    compute: bool = True
+    backend: str | None = None
+    client: Client | LateClient | None = None
 
     def __post_init__(self) -> None:
         check_settings()
@@ -58,44 +122,22 @@ class RunOptions:
             object.__setattr__(self, "out", open_storage(self.out, "out"))
             written = "a Zarr store, or a GeoTIFF of a single raster"
             check_extension("out", self.out, written, (*STORE, *GEOTIFF))
-        for name in ("overwrite", "resume", "takeover", "wait", "compute"):
+        for name in ("overwrite", "resume", "takeover"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         if self.backend is not None:
             check_choice("backend", self.backend, BACKENDS)
         check_client(self.client)
-        if not (self.compute or self.wait):
-            raise InputError(
-                "wait: of no use with compute=False, which begins no run; leave it out"
-            )
-        if not self.compute and self.client is not None:
-            raise InputError(
-                "client: of no use with compute=False, where Dask chooses the workers; leave it out"
-            )
 
 
-class RunKeywords(TypedDict, total=False):
-    """The options of an operation on rasters beside ``wait``, for overloads of its signature."""
-
-    tile: int | None
-    shard: int | None
-    out: str | Path | None
-    overwrite: bool
-    resume: bool
-    takeover: bool
-    compute: bool
-    backend: str | None
-    client: Client | None
-
-
-def stays_in_memory(rasters: tuple[Raster, ...], options: RunOptions) -> bool:
+def stays_in_memory(rasters: tuple[Raster, ...], spec: RunSpec) -> bool:
     """Return whether a run has no workspace on disk."""
     in_memory = all(isinstance(raster, ArrayRaster | LayerRaster) for raster in rasters)
-    return options.out is None and options.client is None and in_memory
+    return spec.out is None and spec.client is None and in_memory
 
 
-def where_to_work(rasters: tuple[Raster, ...], options: RunOptions) -> Client | LateClient | None:
+def where_to_work(rasters: tuple[Raster, ...], spec: RunSpec) -> Client | LateClient | None:
     """Return the client of the cluster that does the work; None: threads of this process."""
-    return None if stays_in_memory(rasters, options) else options.client or current_client()
+    return None if stays_in_memory(rasters, spec) else spec.client or current_client()
 
 
 def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> Layout:

@@ -68,7 +68,7 @@ class Progress:
 
 
 class Run(Generic[T]):
-    """A run that goes on in the background; returned by every operation with ``wait=False``.
+    """A run that goes on in the background; returned by ``.submit`` of every operation.
 
     ``T`` is what the operation returns when it waits.
 
@@ -87,7 +87,7 @@ class Run(Generic[T]):
     --------
     >>> import numpy as np
     >>> import orograph as og
-    >>> run = og.minimum_spanning_forest(np.eye(4), wait=False)
+    >>> run = og.minimum_spanning_forest.submit(np.eye(4))
     >>> run.result().attrs["edge_count"], run.status
     (15, 'finished')
     """

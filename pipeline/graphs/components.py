@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.graphs.components_sweep import GraphComponents
-from orograph.graphs.job import Columns, graph_run, sweep_run, vertex_columns
+from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job, vertex_columns
 from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.components import number_components
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from orograph.execution.run import Run
 
 _OF_EDGE_LISTS = {
     "rem": "rem",
@@ -29,17 +24,18 @@ _OF_EDGE_LISTS = {
 }
 
 
-def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
-    """Start the components of a graph: ``labels`` (vertex), ``component_size`` (component).
+def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
+    """Return the job that finds the components of a graph.
 
-    Components are numbered from 1 by their first vertex in the source.
+    It gives ``labels`` (vertex) and ``component_size`` (component). Components are
+    numbered from 1 by their first vertex in the source.
     """
     from orograph.components import METHODS
 
     check_choice("method", method, METHODS)
     graph = graph.joined()
     graph.need_both_ways("connected components")
-    chosen = choose_backend("graph_components", (), options)
+    chosen = choose_backend("graph_components", (), spec)
 
     if graph.part_count > 1:
         if method not in ("auto", "rem"):
@@ -47,8 +43,8 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset
                 f"method: {method!r} is for a graph in one part, and this one has "
                 f"{graph.part_count}; use 'auto', or read it with parts=1"
             )
-        chosen = choose_backend("graph_parts", (), options)  # they are joined on the CPU
-        return sweep_run(graph, GraphComponents(graph.bounds, chosen), {}, options)
+        chosen = choose_backend("graph_parts", (), spec)  # they are joined on the CPU
+        return sweep_job(graph, GraphComponents(graph.bounds, chosen), {}, spec)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         if method == "auto":
@@ -59,7 +55,7 @@ def components_run(graph: Graph, method: str, options: RunOptions) -> xr.Dataset
             )
         return number(graph, root)
 
-    return graph_run(graph, "graph-components", {}, chosen, options, solve)
+    return graph_job(graph, "graph-components", {}, chosen, spec, solve)
 
 
 def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:

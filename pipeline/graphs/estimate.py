@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from orograph.graphs.shortest_paths import METHODS
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
-from orograph.tiles.arguments import check_choice, check_flag, check_integer
+from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.store.create import Layout
 
-MOST = 2**31
 ROWS = "indptr", "indices", "weight"
 SWEPT_ARC = 100
 """Bytes that a task of the sweep takes for an arc of its part, in columns of 64 bits."""
@@ -43,25 +43,25 @@ def estimate_paths(
     graph: Graph,
     *,
     workers: int,
-    sources: int = 1,
+    sources: Any = None,
     method: str = "auto",
     predecessors: bool = False,
 ) -> GraphPlan:
-    """Return what `shortest_paths` takes; ``sources`` is how many there are."""
+    """Return what `shortest_paths` takes; ``sources`` are its sources, one if not known yet."""
     graph = graph.joined()
-    sources = check_integer("sources", sources, 1, MOST)
+    count = 1 if sources is None else graph.vertices(sources, "sources").size
     method = check_choice("method", method, METHODS)
     traced = check_flag("predecessors", predecessors)
     n = graph.vertex_count
     arcs = _bytes(graph, *ROWS)
     if graph.part_count > 1 and method in ("auto", "delta-stepping") and not traced:
-        return _by_parts("shortest_paths", graph, workers, sources, 8 * sources * n)
+        return _by_parts("shortest_paths", graph, workers, count, 8 * count * n)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
-    searches = min(len(os.sched_getaffinity(0)), sources)
+    searches = min(len(os.sched_getaffinity(0)), count)
     # cost, place in a heap or in two lists, and what has gone into the result twice
-    own = arcs + 25 * n * searches + 2 * sources * n * 8 * (1 + traced)
-    return _in_this_process("shortest_paths", graph, workers, own, sources * n * 8 * (1 + traced))
+    own = arcs + 25 * n * searches + 2 * count * n * 8 * (1 + traced)
+    return _in_this_process("shortest_paths", graph, workers, own, count * n * 8 * (1 + traced))
 
 
 def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
@@ -75,9 +75,8 @@ def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> 
     return _in_this_process("hop_distance", graph, workers, own, written)
 
 
-def estimate_connected(graph: Graph, *, workers: int, pairs: int = 1) -> GraphPlan:
+def estimate_connected(graph: Graph, *, workers: int) -> GraphPlan:
     """Return what `st_connected` takes of a graph."""
-    check_integer("pairs", pairs, 1, MOST)
     rows = _bytes(graph, *ROWS) * (2 if graph.directed else 1) + 12 * graph.arc_count
     return _in_this_process("st_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
 

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.graphs.forest_sweep import GraphForest
-from orograph.graphs.job import Columns, graph_run, sweep_run
+from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job
 from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import mark_edges
 from orograph.tiles.graph.graph import Graph
 
-if TYPE_CHECKING:
-    import xarray as xr
 
-    from orograph.execution.run import Run
-
-
-def forest_run(graph: Graph, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
-    """Start the forest of a graph: ``in_forest`` (edge), bool.
+def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
+    """Return the job of the forest of a graph: ``in_forest`` (edge), bool.
 
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
     graph = graph.joined()
     graph.need_both_ways("a minimum spanning forest")
-    chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), options)
+    chosen = choose_backend("graph_parts" if graph.part_count > 1 else "graph_forest", (), spec)
 
     if graph.part_count > 1:
         problem = GraphForest(graph.bounds, graph.edge_count, chosen)
-        return sweep_run(graph.with_both_ways(), problem, {}, options)
+        return sweep_job(graph.with_both_ways(), problem, {}, spec)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         arcs = get_backend(backend).graph_forest(*graph.rows, graph.edge_both_ways)
@@ -42,7 +37,7 @@ def forest_run(graph: Graph, options: RunOptions) -> xr.Dataset | Run[xr.Dataset
         total = total_weight(graph.rows.weight.take(arcs))
         return forest_attributes(graph, arcs.size, total), {"in_forest": (("edge",), in_forest)}
 
-    return graph_run(graph, "graph-forest", {}, chosen, options, solve)
+    return graph_job(graph, "graph-forest", {}, chosen, spec, solve)
 
 
 def forest_attributes(graph: Graph, edges: int, total: float) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
-from orograph.graphs.job import Columns, graph_run, method_on, parts_run, vertex_columns
+from orograph.execution.options import RunSpec
+from orograph.graphs.job import Columns, GraphJob, graph_job, method_on, parts_job, vertex_columns
 from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
 from orograph.kernels.backends import get_backend
@@ -17,19 +17,12 @@ from orograph.kernels.graph.hops import between, level_predecessors
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 
-if TYPE_CHECKING:
-    import xarray as xr
 
-    from orograph.execution.run import Run
-
-
-def hops_run(
-    graph: Graph, sources: Any, most: int | None, traced: bool, options: RunOptions
-) -> xr.Dataset | Run[xr.Dataset]:
-    """Start the hops from the nearest of some vertices: ``hops`` (vertex)[, ``predecessor``]."""
+def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: RunSpec) -> GraphJob:
+    """Return the job that counts hops from the nearest source, with predecessors if asked."""
     graph = graph.joined()
     starts = graph.vertices(sources, "sources")
-    chosen = choose_backend("graph_hops", (), options)
+    chosen = choose_backend("graph_hops", (), spec)
     limit = graph.vertex_count if most is None else int(most)
     parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
 
@@ -50,12 +43,12 @@ def hops_run(
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
             one * min(limit, graph.vertex_count),
-            links_between(graph), choose_backend("near_far", (), options), NO_HOPS,
+            links_between(graph), choose_backend("near_far", (), spec), NO_HOPS,
         )  # fmt: skip
-        return parts_run(
-            graph, parameters, options, problem, PathFrontier, (PartRows(graph, unweighted=True),)
+        return parts_job(
+            graph, parameters, spec, problem, PathFrontier, (PartRows(graph, unweighted=True),)
         )
-    return graph_run(graph, "graph-hops", parameters, chosen, options, solve)
+    return graph_job(graph, "graph-hops", parameters, chosen, spec, solve)
 
 
 def pairs_of(graph: Graph, s: Any, t: Any) -> Any:

@@ -21,9 +21,8 @@ from xarray.indexes import PandasIndex
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.context import RunContext
 from orograph.execution.job import DatasetJob, Engine, Table
-from orograph.execution.launch import begin
-from orograph.execution.options import RunOptions
-from orograph.execution.run import Progress, Run
+from orograph.execution.options import RunSpec
+from orograph.execution.run import Progress
 from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column
 from orograph.kernels.backends import get_backend
@@ -47,7 +46,7 @@ PIECE = 2**24
 
 @dataclass(frozen=True)
 class GraphJob(DatasetJob):
-    """One operation on a graph; see `graph_run`."""
+    """One operation on a graph; see `graph_job`."""
 
     graph: Graph
     operation: str
@@ -163,63 +162,67 @@ def _checksum(values: Any) -> int:
     return total
 
 
-def graph_run(
+def graph_job(
     graph: Graph,
     operation: str,
     parameters: Mapping[str, Any],
     backend: str,
-    options: RunOptions,
+    spec: RunSpec,
     solve: Callable[[str], tuple[dict[str, Any], Columns]],
-) -> xr.Dataset | Run[xr.Dataset]:
-    """Start an operation on a graph; ``solve`` is called with the backend and does it all."""
+) -> GraphJob:
+    """Return the job of an operation on a graph that one function does.
+
+    ``solve`` is called with the backend and returns attributes and columns.
+    """
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
         return WholeGraph(lambda: solve(backend))
 
-    return _start(_job(graph, operation, parameters, backend, make_engine), options)
+    return _job(graph, operation, parameters, backend, make_engine, spec)
 
 
-def sweep_run(
-    graph: Graph, problem: Any, parameters: Mapping[str, Any], options: RunOptions
-) -> xr.Dataset | Run[xr.Dataset]:
-    """Start a problem of the quadtree sweep on the parts of a graph."""
+def sweep_job(graph: Graph, problem: Any, parameters: Mapping[str, Any], spec: RunSpec) -> GraphJob:
+    """Return the job of a problem of the quadtree sweep on the parts of a graph."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
         parts: Any = GraphParts(graph)
         return GraphSweep(replace(problem, backend=backend), (parts,), context)
 
-    job = _job(graph, problem.name, parameters, problem.backend, make_engine)
-    return _start(job, options)
+    return _job(graph, problem.name, parameters, problem.backend, make_engine, spec)
 
 
-def parts_run(
+def parts_job(
     graph: Graph,
     parameters: Mapping[str, Any],
-    options: RunOptions,
+    spec: RunSpec,
     problem: Any,
     engine: Callable[..., Engine],
     rasters: tuple[Any, ...],
-) -> xr.Dataset | Run[xr.Dataset]:
-    """Start a problem of the frontier engine on the parts of a graph, in a grid of one column."""
+) -> GraphJob:
+    """Return the job of a problem of the frontier engine on the parts of a graph.
+
+    The parts form a grid of one column.
+    """
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
         return engine(problem, rasters, context)
 
-    job = _job(graph, problem.name, parameters, problem.backend, make_engine)
-    return _start(replace(job, shape=(graph.part_count, 1)), options)
-
-
-def _start(job: GraphJob, options: RunOptions) -> xr.Dataset | Run[xr.Dataset]:
-    if options.out is not None:
-        refuse_overlap(None, options.out, job.graph)
-    return begin(job, options)
+    job = _job(graph, problem.name, parameters, problem.backend, make_engine, spec)
+    return replace(job, shape=(graph.part_count, 1))
 
 
 def _job(
-    graph: Graph, operation: str, parameters: Mapping[str, Any], backend: str, make_engine: Any
+    graph: Graph,
+    operation: str,
+    parameters: Mapping[str, Any],
+    backend: str,
+    make_engine: Any,
+    spec: RunSpec,
 ) -> GraphJob:
-    shape, layout = (1, graph.part_count), Layout(1, 1)
-    return GraphJob((), shape, layout, backend, graph, operation, parameters, make_engine)
+    if spec.out is not None:
+        refuse_overlap(None, spec.out, graph)
+    of_parts = (1, graph.part_count), Layout(1, 1)
+    return GraphJob((), *of_parts, backend, graph, operation, parameters, make_engine, spec=spec)
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,19 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
+from orograph.execution.options import GraphOptions, RunSpec
 from orograph.graphs.job import (
     Columns,
     check_graph,
-    graph_run,
+    graph_job,
     method_on,
-    parts_run,
+    parts_job,
     vertex_columns,
 )
 from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
@@ -30,15 +29,16 @@ from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
+from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 Array = npt.NDArray[Any]
 
@@ -50,46 +50,7 @@ WIDTH = 3.0
 """Width of a bucket in mean weights; on road networks a flat optimum."""
 
 
-@overload
-def shortest_paths(
-    graph: Graph,
-    sources: Any,
-    *,
-    method: str = ...,
-    strategy: str | None = ...,
-    max_cost: float = ...,
-    predecessors: bool = ...,
-    out: str | Path | None = ...,
-    overwrite: bool = ...,
-    resume: bool = ...,
-    takeover: bool = ...,
-    wait: Literal[True] = ...,
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> xr.Dataset: ...
-
-
-@overload
-def shortest_paths(
-    graph: Graph,
-    sources: Any,
-    *,
-    method: str = ...,
-    strategy: str | None = ...,
-    max_cost: float = ...,
-    predecessors: bool = ...,
-    out: str | Path | None = ...,
-    overwrite: bool = ...,
-    resume: bool = ...,
-    takeover: bool = ...,
-    wait: Literal[False],
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> Run[xr.Dataset]: ...
-
-
+@operation(estimate_graph="orograph.graphs.estimate:estimate_paths")
 def shortest_paths(
     graph: Graph,
     sources: Any,
@@ -98,15 +59,8 @@ def shortest_paths(
     strategy: str | None = None,
     max_cost: float = math.inf,
     predecessors: bool = False,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[GraphOptions],
+) -> Job[xr.Dataset]:
     """The least cost of a path from each source to each vertex of a graph.
 
     Parameters
@@ -125,8 +79,8 @@ def shortest_paths(
         Vertices farther away stay unreached.
     predecessors : bool
         Return the vertex before the last on each path too.
-    out, overwrite, resume, takeover, wait, compute, backend, client
-        As of `minimum_spanning_forest`; ``compute=False`` needs ``out``.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -182,11 +136,9 @@ def shortest_paths(
     predecessors = check_flag("predecessors", predecessors)
     max_cost = check_number("max_cost", max_cost, 0)
     starts = graph.vertices(sources, "sources")
-    options = RunOptions(
-        *(None, out, overwrite, resume, client, backend, None, takeover, wait, compute)
-    )
-    method = choose_method(graph, method, options)
-    chosen = choose_backend(STAGES[method], (), options)
+    spec = RunSpec(**options)
+    method = choose_method(graph, method, spec)
+    chosen = choose_backend(STAGES[method], (), spec)
     search = PathSearch(
         graph, method, strategy or "active", limit_of(graph, max_cost), predecessors
     )
@@ -205,14 +157,14 @@ def shortest_paths(
             bucket_width(graph), search.most, links_between(graph), chosen, cost_fill(graph),
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
-        return parts_run(graph, parameters, options, problem, PathFrontier, rows)
-    return graph_run(graph, "shortest-paths", parameters, chosen, options, solve)
+        return parts_job(graph, parameters, spec, problem, PathFrontier, rows)
+    return graph_job(graph, "shortest-paths", parameters, chosen, spec, solve)
 
 
 STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}
 
 
-def choose_method(graph: Graph, method: str, options: RunOptions) -> str:
+def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
     """Return the method to use for ``"auto"``, else the method.
 
     Raises
@@ -230,7 +182,7 @@ def choose_method(graph: Graph, method: str, options: RunOptions) -> str:
         )
     _check_range(graph, max(-least, greatest))
     if method == "auto":
-        method = method_on(choose_backend("spread", (), options))
+        method = method_on(choose_backend("spread", (), spec))
     return method
 
 

@@ -22,6 +22,7 @@ from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
+from orograph.execution.options import RunSpec
 from orograph.execution.run import Progress, compute
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, with_halo
@@ -194,10 +195,11 @@ class IndexJob(Job[T]):
         return self.open_index(out)
 
 
-def index_job(wanted: BuildSpec, backend: str, open_index: Callable[[Storage], T]) -> IndexJob[T]:
+def index_job(
+    wanted: BuildSpec, backend: str, open_index: Callable[[Storage], T], spec: RunSpec
+) -> IndexJob[T]:
     """Return the job of building an index; all cells of its rasters are read to name it."""
     fingerprint = " ".join(raster.fingerprint() for raster in wanted.rasters)
     form = replace(wanted.form, fingerprint=fingerprint)
-    return IndexJob(
-        wanted.rasters, form.shape, form.layout, backend, form, wanted.problem, open_index
-    )
+    of_grid = wanted.rasters, form.shape, form.layout
+    return IndexJob(*of_grid, backend, form, wanted.problem, open_index, spec=spec)

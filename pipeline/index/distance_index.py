@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,7 @@ from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
-from orograph.execution.launch import begin
-from orograph.execution.options import RunOptions, where_to_work
+from orograph.execution.options import BuildOptions, RunSpec, where_to_work
 from orograph.index.arguments import BLOCK, LEVELS, wanted_index
 from orograph.index.build import index_job
 from orograph.index.path import corridor_of, trace_in
@@ -34,6 +33,7 @@ from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
+from orograph.operation import operation
 from orograph.plotting import html
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
 
 T = TypeVar("T")
 MEMORY = 2**32
@@ -115,67 +115,8 @@ class DistanceIndex:
 
     # -- making and opening ------------------------------------------------------------------
 
-    @overload
-    @classmethod
+    @operation("orograph.index.estimate:estimate_index")
     def build(
-        cls,
-        friction: Any,
-        store: str | os.PathLike[str],
-        *,
-        elevation: Any = ...,
-        cost: str = ...,
-        coefficients: Mapping[str, float] | None = ...,
-        connectivity: int = ...,
-        block: int = ...,
-        levels: int = ...,
-        dtype: str = ...,
-        cell_size: float | tuple[float, float] | None = ...,
-        nodata: float | int | None = ...,
-        band: int | None = ...,
-        variable: str | None = ...,
-        sparsify: bool = ...,
-        memory: int = ...,
-        overwrite: bool = ...,
-        resume: bool = ...,
-        takeover: bool = ...,
-        wait: Literal[True] = ...,
-        compute: bool = ...,
-        backend: str | None = ...,
-        client: Client | None = ...,
-    ) -> DistanceIndex: ...
-
-    @overload
-    @classmethod
-    def build(
-        cls,
-        friction: Any,
-        store: str | os.PathLike[str],
-        *,
-        elevation: Any = ...,
-        cost: str = ...,
-        coefficients: Mapping[str, float] | None = ...,
-        connectivity: int = ...,
-        block: int = ...,
-        levels: int = ...,
-        dtype: str = ...,
-        cell_size: float | tuple[float, float] | None = ...,
-        nodata: float | int | None = ...,
-        band: int | None = ...,
-        variable: str | None = ...,
-        sparsify: bool = ...,
-        memory: int = ...,
-        overwrite: bool = ...,
-        resume: bool = ...,
-        takeover: bool = ...,
-        wait: Literal[False],
-        compute: bool = ...,
-        backend: str | None = ...,
-        client: Client | None = ...,
-    ) -> Run[DistanceIndex]: ...
-
-    @classmethod
-    def build(
-        cls,
         friction: Any,
         store: str | os.PathLike[str],
         *,
@@ -192,14 +133,8 @@ class DistanceIndex:
         variable: str | None = None,
         sparsify: bool = False,
         memory: int = MEMORY,
-        overwrite: bool = False,
-        resume: bool = False,
-        takeover: bool = False,
-        wait: bool = True,
-        compute: bool = True,
-        backend: str | None = None,
-        client: Client | None = None,
-    ) -> DistanceIndex | Run[DistanceIndex]:
+        **options: Unpack[BuildOptions],
+    ) -> Job[DistanceIndex]:
         """Make an index of a raster.
 
         Parameters
@@ -220,9 +155,8 @@ class DistanceIndex:
             same; see the notes for what it saves and costs.
         memory : int
             Bytes of matrices that questions may keep in memory.
-        overwrite, resume, takeover, wait, compute, backend, client
-            As of `minimum_spanning_forest`. ``compute=False`` returns a `dask.delayed.Delayed`
-            that builds it.
+        **options
+            Options of the run, see `RunOptions`; ``store`` is its ``out``.
 
         Returns
         -------
@@ -254,17 +188,7 @@ class DistanceIndex:
         memory = _check_memory(memory)
         target = open_storage(store, "store")
         check_extension("store", target)
-        options = RunOptions(
-            None,
-            target,
-            overwrite,
-            resume,
-            client,
-            backend,
-            takeover=takeover,
-            wait=wait,
-            compute=compute,
-        )
+        spec = RunSpec(out=target, **options)
         wanted = wanted_index(
             friction,
             elevation=elevation,
@@ -283,11 +207,11 @@ class DistanceIndex:
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
         lacking = lacking_on_gpu(wanted.problem.model.name)
-        chosen = choose_backend("solve_blocks", wanted.rasters, options, lacking)
-        found = where_to_work(wanted.rasters, options)
+        chosen = choose_backend("solve_blocks", wanted.rasters, spec, lacking)
+        found = where_to_work(wanted.rasters, spec)
         client = None if isinstance(found, LateClient) else found
-        job = index_job(wanted, chosen, partial(cls.open, memory=memory, client=client))
-        return begin(job, options)
+        open_index = partial(DistanceIndex.open, memory=memory, client=client)
+        return index_job(wanted, chosen, open_index, spec)
 
     @classmethod
     def open(

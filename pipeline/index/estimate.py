@@ -30,9 +30,8 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import MODELS
-from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, check_shape
+from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.settings import setting
-from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
@@ -56,11 +55,10 @@ BARRED = 0.008  # bytes that an entry takes where there is no way, for each byte
 
 
 def estimate_index(
-    raster: Any,
+    friction: Any,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
+    dtype: str = "float64",
     elevation: Any = None,
     cost: str = "friction",
     coefficients: Mapping[str, float] | None = None,
@@ -71,18 +69,15 @@ def estimate_index(
     nodata: float | int | None = None,
     sparsify: bool = False,
 ) -> Plan:
-    """Return what `DistanceIndex.build` will take; ``raster`` is friction, or only a shape."""
-    if tile is not None:
-        raise InputError(f"tile: {tile}; an index is cut by block and levels, give those")
-    kind: Any = "float64" if dtype is None else dtype
-    if isinstance(raster, tuple):
+    """Return what `DistanceIndex.build` will take; a `RasterSpec` stands for all rasters."""
+    spec = friction if friction is not None else elevation
+    if isinstance(spec, RasterSpec):
         cost, connectivity, block, levels, name, sparsify = check_form(
-            cost, connectivity, block, levels, kind, sparsify
+            cost, connectivity, block, levels, dtype, sparsify
         )
         names = MODELS[cost].takes
-        shape = check_shape(raster)
         form = Form(
-            shape=shape,
+            shape=spec.shape,
             block=block,
             levels=levels,
             cost=cost,
@@ -96,14 +91,14 @@ def estimate_index(
         read = [np.dtype(name).itemsize] * len(names)
         return _plan_of(form, workers, read, 0, None)
     wanted = wanted_index(
-        raster,
+        friction,
         elevation=elevation,
         cost=cost,
         coefficients=coefficients,
         connectivity=connectivity,
         block=block,
         levels=levels,
-        dtype=kind,
+        dtype=dtype,
         cell_size=cell_size,
         nodata=nodata,
         sparsify=sparsify,
@@ -131,7 +126,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
     # tiles that are read in parts, for the cells around shards, are kept for a while
     kept = min(LIMIT_BYTES, form.shape[0] * form.shape[1] * sum(read))
     return Plan(
-        operation="distance_index",
+        operation="DistanceIndex.build",
         shape=form.shape,
         tile=form.side,
         shard=layout.shard,

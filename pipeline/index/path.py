@@ -17,7 +17,7 @@ from orograph.distance.sources import Sources
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.job import raster_job
 from orograph.execution.launch import launch
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices
@@ -78,9 +78,9 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     )
     problem = replace(form.problem(lengths), sources=source)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
-    both, options = DistanceAndAllocation(problem, allocation), RunOptions()
-    job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, options)
-    result = launch(replace(job, join_tiles=join_tiles), options).result()
+    both = DistanceAndAllocation(problem, allocation)
+    job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, RunSpec())
+    result = launch(replace(job, join_tiles=join_tiles)).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from orograph.distance.arguments import check_outputs
 from orograph.planning.patches import neighbour_pairs, patches
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, open_grid
+from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.raster.nodata import valid_cells
@@ -30,28 +30,25 @@ COLUMN_BYTES = {"component_size": 8, "component_box": 4 * 8}
 
 
 def estimate_components(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
     components: int | None = None,
     connectivity: int = 8,
     min_size: int = 1,
     outputs: str | Sequence[str] = ("labels",),
-    label_dtype: str = "int64",
+    dtype: str = "int64",
 ) -> Plan:
     """Return what a sweep takes that keeps all labels of a shard, and a row for each component.
 
     Without a table components are not kept but numbered, and measured only where ``min_size`` asks.
     """
     wanted = {"labels", *check_outputs(outputs, ("labels", *COLUMN_BYTES))}
-    label = np.dtype(check_dtype("label_dtype", label_dtype, ("int64", "int32"))).itemsize
+    label = np.dtype(check_dtype("dtype", dtype, ("int64", "int32"))).itemsize
     measured = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells") > 1
     with_table = len(wanted) > 1
     measured |= with_table
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    grid = open_grid(raster, dtype, tile)
     if components is None and grid.raster is not None:
         components = count_components(grid.raster, connectivity)
     tasks, cells = grid.tasks_of_sweep, grid.cells

@@ -1,16 +1,18 @@
 """Estimate of what a run takes before it starts: tasks, memory, disk.
 
-The formulas stand beside the problems, in functions that `ESTIMATES` names. Each takes what the
-operation is given, or a shape, then ``dtype``, ``tile`` and ``workers``, and options of its own.
+The formulas stand beside the problems, in functions that each `Operation` names. Such a function
+takes the raster or graph first (a `Grid` if its first parameter is called ``grid``), then
+``workers``, those arguments of the operation that matter, and more that only a plan needs.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from orograph.execution.feedback import compilations
 from orograph.execution.options import run_layout
 from orograph.plotting import html
 from orograph.settings import check_settings, setting, thread_count
-from orograph.tiles.arguments import check_choice, check_integer, shown
+from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
@@ -28,31 +30,12 @@ from orograph.tiles.raster.nodata import supported_dtype
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
 
+if TYPE_CHECKING:
+    from orograph.operation import Operation
+
 MIB = 2**20
 MOST_WORKERS = 2**20
-INDEX = "distance_index"
-ESTIMATES = {
-    "minimum_spanning_forest": "orograph.forest:estimate_forest",
-    "cost_distance": "orograph.distance.estimate:estimate_cost",
-    "hop_distance": "orograph.distance.estimate:estimate_hops",
-    "connected_components": "orograph.planning.components:estimate_components",
-    "st_connected": "orograph.reachability.estimate:estimate_reach",
-    "fill_depressions": "orograph.terrain.estimate:estimate_fill",
-    "flood_level": "orograph.terrain.estimate:estimate_flood",
-    "depressions": "orograph.terrain.estimate:estimate_depressions",
-    "peaks": "orograph.terrain.estimate:estimate_peaks",
-    "pass_elevation": "orograph.terrain.estimate:estimate_passes",
-    "all_pairs": "orograph.dense_paths.estimate:estimate_all_pairs",
-    INDEX: "orograph.index.estimate:estimate_index",
-}
-ESTIMATES_OF_GRAPHS = {
-    "shortest_paths": "orograph.graphs.estimate:estimate_paths",
-    "minimum_spanning_forest": "orograph.graphs.estimate:estimate_forest",
-    "connected_components": "orograph.graphs.estimate:estimate_components",
-    "hop_distance": "orograph.graphs.estimate:estimate_hops",
-    "st_connected": "orograph.graphs.estimate:estimate_connected",
-}
-COMMON = {"dtype", "tile", "workers", "threads"}
+OF_GRIDS = ("tile", "shard")
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
@@ -98,7 +81,7 @@ class Plan:
     Examples
     --------
     >>> import orograph as og
-    >>> og.plan("minimum_spanning_forest", (4096, 4096)).bytes_written // 2**20
+    >>> og.minimum_spanning_forest.plan(og.RasterSpec((4096, 4096))).bytes_written // 2**20
     16
     """
 
@@ -133,7 +116,7 @@ class Plan:
     def _head(self) -> list[str]:
         """Return the lines that say what is worked on."""
         rows, columns = self.shape
-        pieces = "blocks" if self.operation == INDEX else "tiles"
+        pieces = "blocks" if self.operation == "DistanceIndex.build" else "tiles"
         return [
             f"{self.operation} of {rows} x {columns} cells",
             f"  {self.tiles} {pieces} of {self.tile} x {self.tile} cells, "
@@ -186,117 +169,132 @@ def _size(count: int) -> str:
     return f"{count:.1f} GiB"
 
 
-def plan(
-    operation: str | Callable[..., Any],
-    raster: Any,
-    *,
-    dtype: npt.DTypeLike | None = None,
-    tile: int | None = None,
-    workers: int = 1,
-    **options: Any,
-) -> Plan:
-    """Tell what a run will take, before anything is started.
+@dataclass(frozen=True)
+class RasterSpec:
+    """The shape and dtype of a raster that is to be planned for, and need not exist.
 
     Parameters
     ----------
-    operation : str or callable
-        The operation, or its name: ``"minimum_spanning_forest"``, ``"cost_distance"``,
-        ``"hop_distance"``, ``"connected_components"``, ``"st_connected"``, ``"fill_depressions"``,
-        ``"flood_level"``, ``"pass_elevation"``, ``"peaks"``, ``"depressions"``,
-        ``"all_pairs"`` or ``"distance_index"`` (`DistanceIndex`); of a `Graph`
-        ``"shortest_paths"``, ``"minimum_spanning_forest"``, ``"connected_components"``,
-        ``"hop_distance"``, ``"st_connected"`` or ``"all_pairs"``.
-    raster : raster, graph or tuple of int
-        What the operation will be given, or only its shape (rows, columns). Of an index friction,
-        or None for a cost that goes without.
-    dtype : dtype, optional
-        Type of the cells where only a shape is given; float32 by default. Of an index and of
-        `all_pairs` the type of costs, float64 by default.
-    tile : int, optional
-        As the operation will be given it.
-    workers : int
-        Number of workers of one thread each; 0: no cluster, but as many threads of this process as
-        ``config["threads"]`` says, which join tiles to relax distances.
-    **options
-        Components: ``outputs``, ``min_size`` and ``label_dtype`` (the ``dtype`` of labels), as of
-        `connected_components`; ``components``, how many there will be; memory and the table grow
-        with them. By default it is estimated from some patches of the raster, for ``connectivity``
-        neighbours (8); of a shape alone as many as in white noise, one in ten cells.
-
-        Distances: ``outputs``, ``cost`` (the model) and ``cost_dtype`` (the ``dtype`` of costs), as
-        of `cost_distance`.
-
-        Distances, hops and `st_connected`: ``memory_limit``, what a worker may use, in bytes or
-        such as ``"4 GiB"``; by default the limit of the active cluster's workers, or of those that
-        `cluster` would start here. Without workers it is the memory of the machine.
-
-        `st_connected`: ``pairs``, how many there will be; by default one.
-
-        What the terrain says (fillings, flood levels, passes, peaks, depressions):
-        ``connectivity``, and ``pits``, how many cells have no lower neighbour (of peaks: no
-        higher); by default counted in some patches of the raster; of a shape alone as many as in
-        white noise. `fill_depressions`: ``outputs`` too; `depressions`: ``labels``.
-
-        `all_pairs`, run with ``out`` or a cluster: ``method`` and ``predecessors``.
-
-        An index: ``elevation``, ``cost``, ``coefficients``, ``connectivity``, ``block``,
-        ``levels``, ``cell_size``, ``nodata`` and ``sparsify``, as of `DistanceIndex.build`.
-
-        A `Graph`: of `shortest_paths` ``sources``, how many there will be, ``method`` and
-        ``predecessors``; of `hop_distance` ``predecessors``; of `st_connected` ``pairs``.
-
-    Returns
-    -------
-    Plan
-        Printed, it reads as a short table.
+    shape : (int, int)
+        Rows and columns.
+    dtype : dtype
+        Type of the cells; float32 by default.
 
     Raises
     ------
     InputError
-        If the operation or an option is unknown, or the raster cannot be used.
-
-    Notes
-    -----
-    Only rasters of an index, of components and of what the terrain says are read, and only a part
-    of them. That takes a second or two. No kernel is compiled, but for an index from a raster with
-    ``sparsify=True``.
+        If there is no such raster.
 
     Examples
     --------
     >>> import orograph as og
-    >>> p = og.plan("minimum_spanning_forest", (16384, 16384), dtype="float32", workers=2)
-    >>> p.tiles, p.tasks, p.bytes_read // 2**20
+    >>> plan = og.minimum_spanning_forest.plan(og.RasterSpec((16384, 16384)), workers=2)
+    >>> plan.tiles, plan.tasks, plan.bytes_read // 2**20
     (256, 171, 1024)
-    >>> index = og.plan(og.DistanceIndex, (4096, 4096), block=64, levels=2)
-    >>> index.tiles, round(index.bytes_per_cell, 1)
-    (256, 72.6)
     """
-    name = _name_of(operation)
-    name = check_choice("operation", name, tuple({**ESTIMATES, **ESTIMATES_OF_GRAPHS}))
-    workers = check_integer("workers", workers, 0, MOST_WORKERS)
+
+    shape: tuple[int, int]
+    dtype: npt.DTypeLike | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", check_shape(self.shape))
+        object.__setattr__(self, "dtype", _cell_type(self.dtype))
+
+
+def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
+    """Return the parameters of an operation's plan.
+
+    They are those of the operation, of which only the first is needed, without the options of a
+    run that a plan does not depend on, then ``workers``, then what its estimates take besides.
+    """
+    own = [
+        p.replace(default=None) if number and p.default is p.empty else p
+        for number, p in enumerate(operation.own)
+    ]
+    names = [p.name for p in own]
+    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in ("tile", "shard")]
+    more = [p for p in more if p.name in operation.options]
+    more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
+    for estimate in filter(None, operation.estimates):
+        more += [p for p in _parameters(estimate) if p.kind is p.KEYWORD_ONLY]
+    for parameter in more:
+        if parameter.name not in (*names, "threads"):
+            names.append(parameter.name)
+            own.append(parameter)
+    return own[len(operation.given) :]
+
+
+def make_plan(
+    operation: Operation[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Plan:
+    """Return the plan of an operation that is given these arguments.
+
+    Raises
+    ------
+    InputError
+        If an argument that matters cannot be used.
+    """
     check_settings()
-    table = _table_for(name, raster)
-    estimate = _estimate_of(name, table)
-    known = _options_of(name, table)
-    for option in options.keys() - set(known):
-        others = [other for other in table if option in _options_of(other, table)]
-        raise InputError(
-            f"{option}: no option of a plan of {name}, which has {', '.join(known) or 'none'}"
-            + "".join(f"; it is one of {other}" for other in others)
-        )
+    workers = check_integer("workers", kwargs.get("workers", 1), 0, MOST_WORKERS)
+    first, *_ = own = [p.name for p in operation.own]
+    signature = inspect.Signature(operation.own)
+    given = signature.bind_partial(*args, **{n: v for n, v in kwargs.items() if n in own}).arguments
+    given |= {n: v for n, v in kwargs.items() if n not in own and n != "workers"}
+    if first not in given:
+        raise TypeError(f"{operation.__name__}.plan() missing its first argument: {first!r}")
+    subject = given.pop(first)
+    estimate = _estimate_for(operation, first, subject)
+    parameters = {p.name: p for p in _parameters(estimate)}
+    for name in given.keys() - parameters.keys() - set(own) - set(OF_GRIDS):
+        raise InputError(f"{name}: not used by this plan of {operation.__name__}; leave it out")
+    cuts = {name: given.pop(name, None) for name in OF_GRIDS if name not in parameters}
+    if "grid" in parameters:
+        name, source = (first, subject)
+        if subject is None and "elevation" in given:
+            name, source = "elevation", given["elevation"]
+        subject = open_grid(source, **cuts, argument=name)
+    elif any(value is not None for value in cuts.values()):
+        ((name, value), *_) = ((n, v) for n, v in cuts.items() if v is not None)
+        raise InputError(f"{name}: {shown(value)}; {first} is not cut into tiles: leave it out")
     compilations()  # says so, if a plan needs kernels
-    if table is ESTIMATES_OF_GRAPHS:
-        for argument, value in (("dtype", dtype), ("tile", tile)):
-            if value is not None:
-                raise InputError(f"{argument}: {shown(value)}; a graph has its own: leave it out")
-    else:
-        options |= {"dtype": dtype, "tile": tile}
+    wanted = {name: value for name, value in given.items() if name in parameters}
+    function = _imported(estimate)
     if workers:
-        return estimate(raster, workers=workers, **options)
+        plan: Plan = function(subject, workers=workers, **wanted)
+        return plan
     threads = thread_count()
-    if "threads" in inspect.signature(estimate).parameters:
-        return _of_this_process(estimate(raster, workers=1, threads=threads, **options), 1)
-    return _of_this_process(estimate(raster, workers=1, **options), threads)
+    if "threads" in parameters:
+        return _of_this_process(function(subject, workers=1, threads=threads, **wanted), 1)
+    return _of_this_process(function(subject, workers=1, **wanted), threads)
+
+
+def _estimate_for(operation: Operation[..., Any], first: str, subject: Any) -> str:
+    """Return the name of the estimate for a raster or a graph."""
+    of_raster, of_graph = operation.estimates
+    if of_raster is None and of_graph is None:
+        raise InputError(f"{operation.__name__} has no plan; call it on a part of the raster first")
+    if isinstance(subject, Graph):
+        if of_graph is None:
+            raise InputError(f"{first}: expected a raster, got a Graph; give a raster")
+        return of_graph
+    if of_raster is None:
+        raise InputError(
+            f"{first}: expected a Graph, got {type(subject).__name__}; create one with "
+            "orograph.read_graph"
+        )
+    return of_raster
+
+
+def _imported(name: str) -> Callable[..., Plan]:
+    """Return the function that ``"module:function"`` names."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Plan] = getattr(import_module(module), function)
+    return found
+
+
+def _parameters(name: str) -> list[Parameter]:
+    """Return the parameters of an estimate."""
+    return list(inspect.signature(_imported(name)).parameters.values())
 
 
 def _of_this_process(worker: Plan, threads: int) -> Plan:
@@ -313,44 +311,6 @@ def _of_this_process(worker: Plan, threads: int) -> Plan:
         memory_table=0,
         workers=0,
     )
-
-
-def _name_of(operation: Any) -> Any:
-    """Return the name of a public function of ours; anything else as it is."""
-    module = str(getattr(operation, "__module__", ""))
-    if not (inspect.isroutine(operation) or isinstance(operation, type)) or (
-        module.partition(".")[0] != "orograph"
-    ):
-        return operation
-    name = operation.__qualname__
-    return INDEX if name in ("DistanceIndex", "DistanceIndex.build") else name
-
-
-def _table_for(name: str, raster: Any) -> dict[str, str]:
-    """Return the estimates among which that of an operation on a raster or a graph is."""
-    of_graph = isinstance(raster, Graph)
-    if of_graph and name in ESTIMATES_OF_GRAPHS:
-        return ESTIMATES_OF_GRAPHS
-    if name not in ESTIMATES:
-        raise InputError(
-            f"graph: {type(raster).__name__} is no graph, and {name} takes nothing else; make one "
-            "with orograph.read_graph"
-        )
-    if of_graph and name != "all_pairs":
-        raise InputError(f"raster: a Graph, and {name} takes none; give a raster or its shape")
-    return ESTIMATES
-
-
-def _estimate_of(name: str, table: dict[str, str] = ESTIMATES) -> Callable[..., Plan]:
-    module, _, function = table[name].partition(":")
-    estimate: Callable[..., Plan] = getattr(import_module(module), function)
-    return estimate
-
-
-def _options_of(name: str, table: dict[str, str] = ESTIMATES) -> list[str]:
-    """Return the names of the options that an operation's plan has of its own."""
-    parameters = inspect.signature(_estimate_of(name, table)).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in COMMON]
 
 
 # -- what estimates have in common ----------------------------------------------------------------
@@ -404,17 +364,16 @@ class Grid:
         return 2 * self.shards + 2 * above + 1
 
 
-def open_grid(raster: Any, dtype: npt.DTypeLike | None, tile: int | None) -> Grid:
-    """Return a raster, or the shape of one, as a run will cut it."""
-    opened, cell = None, _cell_type(dtype)
-    if isinstance(raster, tuple):
-        shape = check_shape(raster)
-    else:
-        opened = open_raster(raster, argument="raster")
-        shape, cell = opened.shape, opened.dtype
+def open_grid(
+    raster: Any, tile: int | None = None, shard: int | None = None, argument: str = "raster"
+) -> Grid:
+    """Return a raster, or the spec of one, as a run will cut it."""
+    opened, spec = None, raster
+    if not isinstance(raster, RasterSpec):
+        spec = opened = open_raster(raster, argument=argument)
         tile = opened.tile if tile is None else tile
-    layout = run_layout(shape, setting("tile") if tile is None else tile)
-    return Grid(shape, cell, layout, opened)
+    layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
+    return Grid(spec.shape, np.dtype(spec.dtype), layout, opened)
 
 
 def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
@@ -427,13 +386,11 @@ def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
 
 
 def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
-    """Refuse what is no shape of a grid."""
+    """Return the shape of a grid; InputError if it is not one."""
     try:
         rows, columns = (check_integer("side", side, 1) for side in shape)
-    except ValueError:  # InputError is one
-        raise InputError(
-            f"raster: shape: {shown(shape)}; give rows and columns, at least 1 each"
-        ) from None
+    except (TypeError, ValueError):  # InputError is one
+        raise InputError(f"shape: {shown(shape)}; give rows and columns, at least 1 each") from None
     return rows, columns
 
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy.typing as npt
-
 from orograph.planning.components import estimate_components
-from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Plan, limit_of_worker, open_grid
+from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit_of_worker
 from orograph.reachability.pairs import PAIRS_A_TASK
-from orograph.tiles.arguments import check_choice, check_integer
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.points import as_points
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
+from orograph.tiles.vector.layer import read_layer
 
 STATE_BYTES = 24  # of a cell: two fields of hops, and the mask that they share
 
 
 def estimate_reach(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
+    s: Any = None,
+    t: Any = None,
     memory_limit: int | str | None = None,
-    pairs: int = 1,
     connectivity: int = 8,
 ) -> Plan:
     """Return what `st_connected` takes at the most: searches that touch each tile.
@@ -30,9 +30,8 @@ def estimate_reach(
     Of more than one pair components are found first, which write nothing.
     """
     limit = limit_of_worker(memory_limit)
-    grid = open_grid(raster, dtype, tile)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
-    pairs = check_integer("pairs", pairs, 1, grid.cells**2)
+    pairs = max(_count("s", s), _count("t", t))
     borders = grid.tree.count(0) * 2 * 4 * grid.layout.tile * 8
     states = grid.cells
     if pairs == 1:
@@ -47,13 +46,7 @@ def estimate_reach(
     client, tasks = CLIENT_BYTES + 2 * borders, 2 * grid.shards
     read, checkpoints = grid.cells * grid.dtype.itemsize, grid.cells * 16
     if pairs > 1:
-        first = estimate_components(
-            raster,
-            dtype=dtype,
-            tile=tile,
-            workers=workers,
-            connectivity=connectivity,
-        )
+        first = estimate_components(grid, workers=workers, connectivity=connectivity)
         worker, client = max(worker, first.memory_per_worker), max(client, first.memory_client)
         tasks = first.tasks + -(-pairs // min(PAIRS_A_TASK, -(-pairs // (4 * workers))))
         read, checkpoints = 2 * read, checkpoints * workers + first.bytes_checkpoints
@@ -73,3 +66,11 @@ def estimate_reach(
         bytes_on_disk=None,
         memory_kept=kept,
     )
+
+
+def _count(name: str, ends: Any) -> int:
+    """Return how many ends a call gives; one if they are not known yet."""
+    if ends is None:
+        return 1
+    layer = read_layer(ends, name)
+    return len(as_points(ends, name, Georeference()) if layer is None else layer.geometry)

@@ -7,9 +7,10 @@ raster.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,11 @@ from orograph.distance.sources import snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
-from orograph.execution.launch import begin
-from orograph.execution.options import RunOptions, run_layout
-from orograph.execution.run import Progress, Run
+from orograph.execution.options import RunSpec, SearchOptions, run_layout
+from orograph.execution.run import Progress
+from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
+from orograph.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.settings import setting
@@ -40,6 +42,7 @@ from orograph.tiles.grid.points import (
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink
 from orograph.tiles.vector.burn import burn
 from orograph.tiles.vector.layer import VectorLayer, read_layer
@@ -90,50 +93,9 @@ class Reach:
         return bool(self.connected[0])
 
 
-@overload
-def st_connected(
-    mask: Any,
-    s: Any,
-    t: Any,
-    *,
-    connectivity: int = ...,
-    hops: bool = ...,
-    path: bool = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    tile: int | None = ...,
-    shard: int | None = ...,
-    wait: Literal[True] = ...,
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> Reach: ...
-
-
-@overload
-def st_connected(
-    mask: Any,
-    s: Any,
-    t: Any,
-    *,
-    connectivity: int = ...,
-    hops: bool = ...,
-    path: bool = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    band: int | None = ...,
-    variable: str | None = ...,
-    tile: int | None = ...,
-    shard: int | None = ...,
-    wait: Literal[False],
-    compute: bool = ...,
-    backend: str | None = ...,
-    client: Client | None = ...,
-) -> Run[Reach]: ...
-
-
+@operation(
+    "orograph.reachability.estimate:estimate_reach", "orograph.graphs.estimate:estimate_connected"
+)
 def st_connected(
     mask: Any,
     s: Any,
@@ -146,13 +108,8 @@ def st_connected(
     nodata: float | int | None = None,
     band: int | None = None,
     variable: str | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> Reach | Run[Reach]:
+    **options: Unpack[SearchOptions],
+) -> Job[Reach]:
     """Return whether cells are connected, and the number of steps and cells of a shortest path.
 
     Parameters
@@ -178,9 +135,8 @@ def st_connected(
         The value of nodata cells of the mask, in place of what the raster itself says.
     band, variable : int and str, optional
         Which raster, if the source holds several: the number of its band, from 1, or its name.
-    tile, shard, wait, compute, backend, client
-        As for `minimum_spanning_forest`, but ``"auto"`` is the CPU, and so is all that is done of
-        a graph. ``compute=False`` returns a `dask.delayed.Delayed` of the answer.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -198,6 +154,8 @@ def st_connected(
 
     Notes
     -----
+    The backend ``"auto"`` is the CPU here, and graphs are always searched on the CPU.
+
     One pair is found by a bidirectional search, tile by tile, until what the two directions
     know proves the least number of steps; only the tiles that they touch are read. If there is no
     way, it is known when the smaller side is exhausted. Of more than one pair first the components
@@ -227,53 +185,44 @@ def st_connected(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     hops, path = check_flag("hops", hops), check_flag("path", path)
-    options = RunOptions(
-        tile, client=client, backend=backend, shard=shard, wait=wait, compute=compute
-    )
+    spec = RunSpec(**options)
     if isinstance(mask, Graph):
         of_rasters = {
             "nodata": nodata,
             "band": band,
             "variable": variable,
-            "tile": tile,
-            "shard": shard,
+            "tile": spec.tile,
+            "shard": spec.shard,
         }
         refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
-        return _of_graph(mask, s, t, hops, path, options)
+        return _graph_job(mask, s, t, hops, path, spec)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     # few cells of a tile are near the fronts: too few for a GPU, unless one says so
-    on_cpu = may_use_numba(options.backend or setting("backend"))
+    on_cpu = may_use_numba(spec.backend or setting("backend"))
     stage = "bidirectional_search" if on_cpu else "open_tile"
-    chosen = choose_backend(stage, (raster,), options)
+    chosen = choose_backend(stage, (raster,), spec)
     ends = _ends(raster, s, t, snap)
-    side = tile if tile is not None else raster.tile or setting("tile")
-    layout = run_layout(raster.shape, side, shard)
-    with_path = hops and path
-    job = ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, hops, with_path)
-    return begin(job, options)
+    side = spec.tile if spec.tile is not None else raster.tile or setting("tile")
+    layout = run_layout(raster.shape, side, spec.shard)
+    wanted = hops, hops and path
+    return ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, *wanted, spec=spec)
 
 
-def _of_graph(
-    graph: Graph, s: Any, t: Any, hops: bool, path: bool, options: RunOptions
-) -> Reach | Run[Reach]:
-    """Answer the pairs of a graph, or start to."""
+def _graph_job(graph: Graph, s: Any, t: Any, hops: bool, path: bool, spec: RunSpec) -> Job[Reach]:
+    """Return the job that searches between vertices of a graph, in this process."""
     from orograph.graphs.hops import pairs_of, ways_between
 
-    choose_backend("bidirectional_search", (), options)
+    choose_backend("bidirectional_search", (), spec)
     pairs = pairs_of(graph, s, t)
 
-    def answer() -> Reach:
+    def search() -> Reach:
         ways = ways_between(graph, pairs)
         counts = np.array([-1 if way is None else int(way.cost) for way in ways], np.int64)
         searched = np.full(counts.size, graph.part_count)
         paths = ways if hops and path else None
         return Reach(counts >= 0, counts if hops else None, paths, searched)
 
-    if not options.compute:
-        from dask.delayed import delayed
-
-        return cast("Reach", delayed(answer, pure=False)())
-    return answer() if options.wait else Run(answer, lambda: None, Event(), None)
+    return GraphReachJob((), (1, 1), Layout(1, 1), "numba", search, spec=spec)
 
 
 @dataclass(frozen=True)
@@ -304,6 +253,31 @@ class ReachJob(Job[Reach]):
     def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
         """Return what has been found."""
         return engine.reach()
+
+
+@dataclass(frozen=True)
+class GraphReachJob(Job[Reach]):
+    """Search between pairs of vertices of a graph, by one function."""
+
+    search: Callable[[], Reach]
+
+    stored = False
+
+    def identity(self) -> dict[str, Any]:
+        """Return the operation alone: no other run goes on with this one."""
+        return {"operation": "st-connected"}
+
+    def warm_up(self) -> None:
+        """Leave it to the search."""
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
+        """Return the engine that calls the function."""
+        return WholeGraph(lambda: ({"reach": self.search()}, {}))
+
+    def collect(self, engine: WholeGraph, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
+        """Return what the function has found."""
+        found: Reach = attributes["reach"]
+        return found
 
 
 @dataclass

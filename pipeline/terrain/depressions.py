@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,9 @@ import numpy.typing as npt
 from orograph.components_table import cell_areas
 from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.forest.order_keys import decode_keys, order_keys
+from orograph.operation import operation
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     Cells,
@@ -29,7 +29,7 @@ from orograph.terrain.basin_tree import (
 from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
 from orograph.terrain.hierarchy import Hierarchy, Pits
-from orograph.terrain.run import TableJob, run_on_terrain
+from orograph.terrain.run import TableJob, terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -39,9 +39,9 @@ from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -253,34 +253,7 @@ def _cell_area(place: Georeference) -> float | None:
     return float(dy * dx * axes[0].unit_conversion_factor ** 2)
 
 
-@overload
-def depressions(
-    elevation: Any,
-    *,
-    min_depth: float = ...,
-    min_area: float = ...,
-    labels: bool = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def depressions(
-    elevation: Any,
-    *,
-    min_depth: float = ...,
-    min_area: float = ...,
-    labels: bool = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.terrain.estimate:estimate_depressions")
 def depressions(
     elevation: Any,
     *,
@@ -289,17 +262,8 @@ def depressions(
     labels: bool = False,
     connectivity: int = 8,
     nodata: float | int | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the hierarchy of depressions: where they spill, how much they hold, what holds them.
 
     The water above a pit rises until it meets that of another pit, or the edge of the raster or
@@ -321,8 +285,8 @@ def depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -373,10 +337,8 @@ def depressions(
     least = check_number("min_depth", min_depth, 0), check_number("min_area", min_area, 0)
     labels = check_flag("labels", labels)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
-    chosen = choose_backend("tile_basins", (raster,), options)
+    spec = RunSpec(**options)
+    chosen = choose_backend("tile_basins", (raster,), spec)
     place = raster.georeference
     degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None
     problem = Depressions(
@@ -390,4 +352,4 @@ def depressions(
         labels,
     )
     parameters = {"least": repr(least), "labels": labels}
-    return run_on_terrain(problem, (raster,), parameters, options, DepressionSweep, DepressionJob)
+    return terrain_job(problem, (raster,), parameters, spec, DepressionSweep, DepressionJob)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy.typing as npt
 
 from orograph.distance.arguments import check_outputs
 from orograph.planning.patches import neighbour_pairs, patches
@@ -16,7 +13,6 @@ from orograph.planning.plan import (
     WORKER_BYTES,
     Grid,
     Plan,
-    open_grid,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.raster.nodata import valid_cells
@@ -37,10 +33,8 @@ SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in whi
 
 
 def estimate_fill(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
     connectivity: int = 8,
     outputs: str | Sequence[str] = ("filled",),
@@ -48,16 +42,14 @@ def estimate_fill(
 ) -> Plan:
     """Return what the filling of depressions will take."""
     wanted = check_outputs(outputs, ("filled", *OUTPUT_BYTES))
-    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    sweep = _Sweep.of(grid, connectivity, pits)
     written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
     return sweep.plan("fill_depressions", workers, written, reread=True)
 
 
 def estimate_depressions(
-    raster: Any,
+    grid: Grid,
     *,
-    dtype: npt.DTypeLike | None,
-    tile: int | None,
     workers: int,
     connectivity: int = 8,
     labels: bool = False,
@@ -65,7 +57,7 @@ def estimate_depressions(
 ) -> Plan:
     """Return what the hierarchy of depressions will take, two for each pit."""
     written = LABEL_BYTES if check_flag("labels", labels) else 0
-    sweep = _Sweep.of(raster, dtype, tile, connectivity, pits)
+    sweep = _Sweep.of(grid, connectivity, pits)
     row, columns = DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS
     plan = sweep.with_table("depressions", workers, row, columns, written, reread=True)
     grid = sweep.grid
@@ -95,17 +87,9 @@ class _Sweep:
     pits: int
 
     @classmethod
-    def of(
-        cls,
-        raster: Any,
-        dtype: npt.DTypeLike | None,
-        tile: int | None,
-        connectivity: int,
-        pits: int | None,
-    ) -> _Sweep:
+    def of(cls, grid: Grid, connectivity: int, pits: int | None) -> _Sweep:
         """Return the sweep of a plan's arguments."""
         connectivity = check_choice("connectivity", connectivity, (4, 8))
-        grid = open_grid(raster, dtype, tile)
         if pits is not None:
             pits = check_integer("pits", pits, 0, grid.cells)
         else:
@@ -184,15 +168,13 @@ def _estimate(plan: Callable[[_Sweep, int], Plan]) -> Callable[..., Plan]:
     """Return the estimate of an operation without options, from its plan of a sweep by workers."""
 
     def estimate(
-        raster: Any,
+        grid: Grid,
         *,
-        dtype: npt.DTypeLike | None,
-        tile: int | None,
         workers: int,
         connectivity: int = 8,
         pits: int | None = None,
     ) -> Plan:
-        return plan(_Sweep.of(raster, dtype, tile, connectivity, pits), workers)
+        return plan(_Sweep.of(grid, connectivity, pits), workers)
 
     return estimate
 

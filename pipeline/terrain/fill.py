@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from orograph.distance.arguments import check_outputs
 from orograph.distance.sources import parse_sources
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunKeywords, RunOptions
-from orograph.terrain.run import run_on_terrain
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.operation import operation
+from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -20,41 +20,14 @@ from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 OUTPUTS = ("filled", "depth", "depression")
 
 
-@overload
-def fill_depressions(
-    elevation: Any,
-    *,
-    outlets: Any = ...,
-    connectivity: int = ...,
-    max_depth: float | None = ...,
-    outputs: str | Sequence[str] = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def fill_depressions(
-    elevation: Any,
-    *,
-    outlets: Any = ...,
-    connectivity: int = ...,
-    max_depth: float | None = ...,
-    outputs: str | Sequence[str] = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.terrain.estimate:estimate_fill")
 def fill_depressions(
     elevation: Any,
     *,
@@ -63,17 +36,8 @@ def fill_depressions(
     max_depth: float | None = None,
     outputs: str | Sequence[str] = ("filled",),
     nodata: float | int | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the elevation with its depressions filled to their spill levels, at any size.
 
     Each cell is raised to the least greatest height on any path from it to an outlet, so that from
@@ -96,8 +60,8 @@ def fill_depressions(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -147,13 +111,11 @@ def fill_depressions(
     if outlets is not None:
         points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     problem = WaterLevel(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", rasters, options),
+        choose_backend("tile_basins", rasters, spec),
         "fill-depressions",
         tuple(variable for variable in _variables(raster) if variable.name in wanted),
         points,
@@ -167,7 +129,7 @@ def fill_depressions(
         "max_depth": repr(problem.max_depth),
         "outputs": sorted(wanted),
     }
-    return run_on_terrain(problem, rasters, parameters, options)
+    return terrain_job(problem, rasters, parameters, spec)
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from orograph.distance.sources import parse_sources
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunKeywords, RunOptions
-from orograph.terrain.run import run_on_terrain
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.operation import operation
+from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import open_raster
@@ -18,37 +18,11 @@ from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
-
-
-@overload
-def flood_level(
-    elevation: Any,
-    sources: Any,
-    *,
-    connectivity: int = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
+    from orograph.execution.job import Job
 
 
-@overload
-def flood_level(
-    elevation: Any,
-    sources: Any,
-    *,
-    connectivity: int = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.terrain.estimate:estimate_flood")
 def flood_level(
     elevation: Any,
     sources: Any,
@@ -56,17 +30,8 @@ def flood_level(
     connectivity: int = 8,
     snap: bool | int = False,
     nodata: float | int | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the level at which rising water from the sources reaches each cell, at any size.
 
     It is the least greatest height on any path between the cell and a source: a cell behind a dike
@@ -87,8 +52,8 @@ def flood_level(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -129,9 +94,7 @@ def flood_level(
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     points, marked, targets = parse_sources(sources, raster, 0, snap, None)
     rasters = (raster,) if marked is None else (raster, marked)
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     dry = raster.nodata
     if dry is None:
         dry = np.nan if raster.dtype.kind == "f" else int(np.iinfo(raster.dtype).max)
@@ -139,7 +102,7 @@ def flood_level(
     problem = WaterLevel(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", rasters, options),
+        choose_backend("tile_basins", rasters, spec),
         "flood-level",
         (Variable("level", raster.dtype, dry, attributes),),
         points,
@@ -148,4 +111,4 @@ def flood_level(
         dry=dry,
     )
     parameters = {"sources": repr(points and [points.rows.tolist(), points.columns.tolist()])}
-    return run_on_terrain(problem, rasters, parameters, options)
+    return terrain_job(problem, rasters, parameters, spec)

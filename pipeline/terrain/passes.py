@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +13,12 @@ import numpy.typing as npt
 from orograph.distance.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.execution.run import Progress
 from orograph.kernels.forest.order_keys import decode_keys
+from orograph.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
-from orograph.terrain.run import TableJob, run_on_terrain
+from orograph.terrain.run import TableJob, terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
     from orograph.reachability.search import SearchResult
 
 Array = npt.NDArray[Any]
@@ -256,36 +256,7 @@ class PassJob(TableJob):
     coordinates = ("point_y", "point_x", "target_y", "target_x")
 
 
-@overload
-def pass_elevation(
-    elevation: Any,
-    points: Any,
-    targets: Any = ...,
-    *,
-    connectivity: int = ...,
-    paths: bool = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def pass_elevation(
-    elevation: Any,
-    points: Any,
-    targets: Any = ...,
-    *,
-    connectivity: int = ...,
-    paths: bool = ...,
-    snap: bool | int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.terrain.estimate:estimate_passes")
 def pass_elevation(
     elevation: Any,
     points: Any,
@@ -295,17 +266,8 @@ def pass_elevation(
     paths: bool = False,
     snap: bool | int = False,
     nodata: float | int | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the pass from each point to each target: where a way between them is highest.
 
     Of all paths between the two the one is meant whose highest cell is lowest.
@@ -329,8 +291,8 @@ def pass_elevation(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -386,13 +348,11 @@ def pass_elevation(
     starts = _cells("points", points, raster, radius)
     ends = starts if targets is None else _cells("targets", targets, raster, radius)
     rows, columns = (np.concatenate(axis) for axis in zip(starts, ends, strict=True))
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
+    spec = RunSpec(**options)
     problem = Passes(
         raster.nodata,
         connectivity,
-        choose_backend("tile_basins", (raster,), options),
+        choose_backend("tile_basins", (raster,), spec),
         rows,
         columns,
         starts[0].size,
@@ -401,7 +361,7 @@ def pass_elevation(
     )
     parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
     parameters |= {"same": problem.same, "paths": paths}
-    return run_on_terrain(problem, (raster,), parameters, options, PassSweep, PassJob)
+    return terrain_job(problem, (raster,), parameters, spec, PassSweep, PassJob)
 
 
 def _cells(name: str, given: Any, raster: Raster, radius: int) -> tuple[Integers, Integers]:

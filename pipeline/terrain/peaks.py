@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunKeywords, RunOptions
+from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.order import order_indices
+from orograph.operation import operation
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
 from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
-from orograph.terrain.run import TableJob, run_on_terrain
+from orograph.terrain.run import TableJob, terrain_job
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
-    from distributed import Client
 
-    from orograph.execution.run import Run
+    from orograph.execution.job import Job
+
 
 Array = npt.NDArray[Any]
 
@@ -117,47 +117,15 @@ class PeakSweep(TableSweep):
         return {name: (("peak",), [column]) for name, column in columns.items()}
 
 
-@overload
-def peaks(
-    elevation: Any,
-    *,
-    min_prominence: float = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[True] = ...,
-    **options: Unpack[RunKeywords],
-) -> xr.Dataset: ...
-
-
-@overload
-def peaks(
-    elevation: Any,
-    *,
-    min_prominence: float = ...,
-    connectivity: int = ...,
-    nodata: float | int | None = ...,
-    wait: Literal[False],
-    **options: Unpack[RunKeywords],
-) -> Run[xr.Dataset]: ...
-
-
+@operation("orograph.terrain.estimate:estimate_peaks")
 def peaks(
     elevation: Any,
     *,
     min_prominence: float = 0,
     connectivity: int = 8,
     nodata: float | int | None = None,
-    tile: int | None = None,
-    shard: int | None = None,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    resume: bool = False,
-    takeover: bool = False,
-    wait: bool = True,
-    compute: bool = True,
-    backend: str | None = None,
-    client: Client | None = None,
-) -> xr.Dataset | Run[xr.Dataset]:
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
     """Return the peaks with their prominences and key cols, at any size.
 
     The prominence of a peak is how far one must go down from it, at the least, to come to a higher
@@ -174,8 +142,8 @@ def peaks(
     nodata : float or int, optional
         The value of cells without a height, in place of what the raster itself says. NaN and
         infinite cells have none either.
-    tile, shard, out, overwrite, resume, takeover, wait, compute, backend, client
-        As for `minimum_spanning_forest`.
+    **options
+        Options of the run, see `RunOptions`.
 
     Returns
     -------
@@ -219,10 +187,8 @@ def peaks(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     least = check_number("min_prominence", min_prominence, 0)
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
-    options = RunOptions(
-        tile, out, overwrite, resume, client, backend, shard, takeover, wait, compute
-    )
-    chosen = choose_backend("tile_basins", (raster,), options)
+    spec = RunSpec(**options)
+    chosen = choose_backend("tile_basins", (raster,), spec)
     problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
     parameters = {"min_prominence": repr(problem.min_prominence)}
-    return run_on_terrain(problem, (raster,), parameters, options, PeakSweep, TableJob)
+    return terrain_job(problem, (raster,), parameters, spec, PeakSweep, TableJob)

@@ -1,4 +1,4 @@
-"""From a problem on the terrain to a run of it, whatever its result is."""
+"""Jobs of problems on the terrain: `terrain_job` and `TableJob`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.job import Engine, RasterJob, raster_job
-from orograph.execution.launch import begin
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
@@ -21,8 +20,6 @@ from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     import xarray as xr
-
-    from orograph.execution.run import Run
 
 
 @dataclass(frozen=True)
@@ -57,15 +54,15 @@ class TableJob(RasterJob):
         return super().open(out).set_coords(self.coordinates)
 
 
-def run_on_terrain(
+def terrain_job(
     problem: Any,
     rasters: tuple[Raster, ...],
     parameters: Mapping[str, Any],
-    options: RunOptions,
+    spec: RunSpec,
     engine: Callable[..., Engine] = QuadtreePass,
     kind: type[RasterJob] = RasterJob,
-) -> xr.Dataset | Run[xr.Dataset]:
-    """Return the result of a problem, or its run.
+) -> RasterJob:
+    """Return the job of a problem on the terrain.
 
     ``parameters`` are what decides the result beside the rasters, their nodata and neighbours.
     """
@@ -75,8 +72,7 @@ def run_on_terrain(
         **parameters,
     }
     warm_up = partial(compile_kernels, rasters[0].dtype)
-    job = raster_job(engine, problem, rasters, decisive, warm_up, options, kind=kind)
-    return begin(job, options)
+    return raster_job(engine, problem, rasters, decisive, warm_up, spec, kind=kind)
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:

@@ -476,7 +476,7 @@ def test_a_dask_backed_dataarray_gives_the_components_of_the_array(
 def test_a_run_in_the_background_gives_the_same_components(tmp_path: Path) -> None:
     classes = noise((90, 80), 0.8, 2)
     out = tmp_path / "labels.zarr"
-    run = components_of(classes, tile=4, out=out, wait=False)
+    run = components_of(classes, tile=4, out=out, verb="submit")
     assert isinstance(run, og.Run)
     assert_is(run.result(120), oracle.connected_components(classes))
     assert run.status == "finished"

@@ -379,7 +379,7 @@ def test_what_came_as_cupy_goes_as_cupy(name: str, cupy: Any, tmp_path: Path) ->
         assert result.attrs == expected.attrs
     stored = CUPY_CALLS[name](given, backend="numba", out=tmp_path / "r.zarr")
     xr.testing.assert_equal(stored, expected)
-    run = og.connected_components(found[next(iter(found))], wait=False, backend="numba")
+    run = og.connected_components.submit(found[next(iter(found))], backend="numba")
     assert isinstance(run.result()["labels"].data, CuPyArray)
 
 

@@ -110,9 +110,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("plan", "--workers"): WHOLE,
     ("plan", "--outputs"): (*NONE, ("labels", "x")),
     ("plan", "--min-size"): (*WHOLE, "0"),
-    ("plan", "--label-dtype"): (*NONE, "int16"),
-    ("plan", "--cost-dtype"): (*NONE, "float16"),
-    ("plan", "--dtype"): (*NONE, "complex128"),
+    ("plan", "--cells"): (*NONE, "complex128"),
     ("plan", "--shape"): (("x", "1"), ("1",), ("0", "5"), ("-1", "5"), ("1.5", "5")),
     ("plan", "--components"): (*WHOLE, "13"),
     ("plan", "--memory-limit"): ("x", "", "0", "-1", "4 pears", "nan"),
@@ -175,7 +173,7 @@ WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("plan", "--outputs"): {"operation": ("connected_components",)},
     ("plan", "--min-size"): {"operation": ("connected_components",)},
     ("plan", "--memory-limit"): {"operation": ("cost_distance",)},
-    ("plan", "--cost-dtype"): {"operation": ("cost_distance",)},
+    ("plan", "--dtype"): {"operation": ("cost_distance",)},
     ("plan", "--pits"): {"operation": ("fill_depressions",)},
     **{
         ("plan", option): {"operation": ("distance_index",)}

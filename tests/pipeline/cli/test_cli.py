@@ -80,7 +80,7 @@ def test_a_bar_is_for_what_takes_long(
     silence: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("orograph.cli.main.SECONDS_OF_SILENCE", silence)
-    _watch(og.minimum_spanning_forest(np.ones((4, 4)), wait=False), "the name")
+    _watch(og.minimum_spanning_forest.submit(np.ones((4, 4))), "the name")
     said = capsys.readouterr().err
     assert "dashboard: " in said
     assert ("the name" in said) is shown

@@ -13,7 +13,7 @@ from shapely import LineString, box
 
 import orograph as og
 from orograph.cli.main import main
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 
@@ -155,11 +155,11 @@ def test_commands_take_the_backend(
     np.save("graph.npy", np.ones((4, 4)))
     wanted: list[str | None] = []
 
-    def note(options: RunOptions) -> None:
+    def note(options: RunSpec) -> None:
         wanted.append(options.backend)
         raise og.BackendError("no GPU")
 
-    monkeypatch.setattr(RunOptions, "__post_init__", note)
+    monkeypatch.setattr(RunSpec, "__post_init__", note)
     texts = [str(argument) for argument in (*arguments, "--backend", "cuda")]
     assert main(texts) == 1
     assert wanted == ["cuda"]

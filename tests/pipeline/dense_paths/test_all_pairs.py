@@ -383,7 +383,7 @@ def test_a_run_that_was_killed_goes_on(
 
 
 def test_a_run_in_the_background() -> None:
-    run = og.all_pairs(random_graph(11, 300), tile=64, wait=False)
+    run = og.all_pairs.submit(random_graph(11, 300), tile=64)
     result = run.result(500)
     assert run.status == "finished"
     progress = run.progress()

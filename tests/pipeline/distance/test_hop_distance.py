@@ -112,7 +112,7 @@ def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize("tile", [8, 64], ids=["many tiles", "one tile"])
 def test_no_tile_is_visited_when_nothing_can_improve_it(tile: int) -> None:
     """In open country the first visit of a tile is told all it needs, or nearly so."""
-    run = og.hop_distance(np.ones((64, 64), bool), [(0, 0)], tile=tile, wait=False)
+    run = og.hop_distance.submit(np.ones((64, 64), bool), [(0, 0)], tile=tile)
     run.result()
     tiles = (64 // tile) ** 2
     visits = run.statistics()["tile_visits"]

@@ -513,9 +513,9 @@ def test_never_writes_over_its(which: str, tmp_path: Path) -> None:
 
 def test_a_plan_of_distances_counts_cells_and_grows_with_tiles_not_with_the_grid() -> None:
     small, large, tiles = (
-        og.plan("cost_distance", (n, n), tile=tile, memory_limit="1 GiB")
+        og.cost_distance.plan(og.RasterSpec((n, n)), tile=tile, memory_limit="1 GiB")
         for n, tile in ((8192, 1024), (32768, 1024), (8192, 2048))
     )
     assert large.bytes_written == 16 * small.bytes_written == 32768**2 * 8
     assert small.memory_per_worker == large.memory_per_worker < tiles.memory_per_worker
-    assert og.plan("hop_distance", (8192, 8192), tile=1024).bytes_written == 8192**2 * 4
+    assert og.hop_distance.plan(og.RasterSpec((8192, 8192)), tile=1024).bytes_written == 8192**2 * 4

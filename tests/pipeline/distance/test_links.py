@@ -296,8 +296,8 @@ def test_killed_workers_change_no_bit(tmp_path: Path, expected: xr.Dataset, gate
     with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
         raster = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary.txt", gate=gate)
         run = called(
-            gate, og.cost_distance, raster, POINTS, links=graph, outputs=ALL, client=client,
-            out=tmp_path / "cost.zarr", wait=False,
+            gate, og.cost_distance.submit, raster, POINTS, links=graph, outputs=ALL, client=client,
+            out=tmp_path / "cost.zarr",
         )  # fmt: skip
         victims: set[int] = set()
         for share in (1 / 3, 2 / 3):

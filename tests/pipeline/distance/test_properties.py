@@ -744,14 +744,13 @@ def test_workers_killed_in_the_middle_of_the_front_change_no_bit(
         victims = set()
         run = called(
             gate,
-            og.cost_distance,
+            og.cost_distance.submit,
             WatchedRaster(stored, tmp_path / "diary.txt", gate=gate),
             points(LARGE_SOURCES),
             outputs=ALL,
             out=tmp_path / "cost.zarr",
             shard=SHARD,
             client=client,
-            wait=False,
         )
         for share in (0.01, 0.1, 0.3, 0.5, 0.8):
             wait_until(

@@ -239,7 +239,7 @@ def test_a_run_is_resumed_over_other_tiles_to_the_same_bits(
     with og.config.set(field=before):
         watched = WatchedRaster(tmp_path / "friction.zarr", tmp_path / "diary", gate=gate)
         gate.shut(after=3)
-        run = og.cost_distance(watched, [(25.0, 30.0)], out=out, wait=False, **options)
+        run = og.cost_distance.submit(watched, [(25.0, 30.0)], out=out, **options)
         wait_until(gate.held)
         run.cancel()
         gate.open()

@@ -18,6 +18,7 @@ import xarray as xr
 from dask.utils import key_split
 from distributed import Client, LocalCluster, SchedulerPlugin
 from distributed.core import Status
+from verbs import call
 from watched_raster import (
     LastWords,
     WatchedRaster,
@@ -91,7 +92,7 @@ def test_a_task_that_always_kills_its_worker_is_an_error_and_no_loop(
     client: Client, friction: Path, tmp_path: Path
 ) -> None:
     deadly = WatchedRaster(friction, tmp_path / "diary.txt", deadly=True)
-    run = og.cost_distance(deadly, SOURCES, out=tmp_path / "c", client=client, wait=False)
+    run = og.cost_distance.submit(deadly, SOURCES, out=tmp_path / "c", client=client)
     with pytest.raises(og.RunError, match=r"killed its workers.*resume=True"):
         run.result(timeout=500)
 
@@ -109,9 +110,8 @@ def test_three_kills_stall_no_cost_distance_and_change_no_bit(
     """Each round at three other places of the front; each time the nanny starts another worker."""
     where, killed = np.random.default_rng(rounds), set[int]()
     for number in range(rounds):
-        run = og.cost_distance(
+        run = og.cost_distance.submit(
             friction, SOURCES, outputs=ALL, out=tmp_path / f"{number}.zarr", client=client,
-            wait=False,
         )  # fmt: skip
         for share in sorted(where.uniform(0, 0.8, 3)):
             wait_until(
@@ -156,18 +156,22 @@ def in_process(n_workers: int) -> Iterator[tuple[LocalCluster, Client]]:
 
 MATRIX = np.random.default_rng(3).random((40, 40))
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "cost": lambda **o: og.cost_distance(SMALL, [(0, 0)], outputs=ALL, tile=8, shard=16, **o),
-    "hops": lambda **o: og.hop_distance(SMALL, [(0, 0)], tile=8, shard=16, **o),
-    "forest": lambda **o: og.minimum_spanning_forest(SMALL, tile=8, shard=16, **o),
-    "components": lambda **o: og.connected_components(SMALL, tile=8, shard=16, **o),
-    "all pairs": lambda **o: og.all_pairs(MATRIX, tile=16, **o),
-    "all pairs by squaring": lambda **o: og.all_pairs(MATRIX, tile=16, method="squaring", **o),
-    "all pairs by Dijkstra": lambda **o: og.all_pairs(MATRIX, tile=16, method="dijkstra", **o),
-    "st-connected": lambda out, **o: og.st_connected(SMALL, (0, 0), (20, 20), path=True, **o),
-    "pairs": lambda out, **o: og.st_connected(
-        SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
+    "cost": lambda **o: call(og.cost_distance, SMALL, [(0, 0)], outputs=ALL, tile=8, shard=16, **o),
+    "hops": lambda **o: call(og.hop_distance, SMALL, [(0, 0)], tile=8, shard=16, **o),
+    "forest": lambda **o: call(og.minimum_spanning_forest, SMALL, tile=8, shard=16, **o),
+    "components": lambda **o: call(og.connected_components, SMALL, tile=8, shard=16, **o),
+    "all pairs": lambda **o: call(og.all_pairs, MATRIX, tile=16, **o),
+    "all pairs by squaring": lambda **o: call(
+        og.all_pairs, MATRIX, tile=16, method="squaring", **o
     ),
-}  # fmt: skip
+    "all pairs by Dijkstra": lambda **o: call(
+        og.all_pairs, MATRIX, tile=16, method="dijkstra", **o
+    ),
+    "st-connected": lambda out, **o: call(og.st_connected, SMALL, (0, 0), (20, 20), path=True, **o),
+    "pairs": lambda out, **o: call(
+        og.st_connected, SMALL, [(0, 0)] * 3, [(20, 20)] * 3, tile=8, shard=8, **o
+    ),
+}
 
 
 @pytest.fixture
@@ -188,7 +192,7 @@ def test_a_run_that_has_no_worker_says_so_once_and_goes_on_when_one_comes(
 ) -> None:
     with in_process(0) as (cluster, client), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, verb="submit")
         wait_until(lambda: "no worker" in str(run.progress()), lambda: run.status == "running")
         assert "waiting: the cluster has no worker; start one" in str(run.progress())
         cluster.scale(1)
@@ -230,7 +234,7 @@ def test_a_run_whose_workers_are_all_paused_says_so_once(operation: str, tmp_pat
     with in_process(2) as (_, client), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         client.run(become, Status.paused)
-        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, verb="submit")
         wait_until(lambda: "paused" in str(run.progress()), lambda: run.status == "running")
         assert "waiting: all workers (2) are paused: their memory is full" in str(run.progress())
         client.run(become, Status.running)
@@ -243,7 +247,7 @@ def test_a_run_whose_workers_are_all_paused_says_so_once(operation: str, tmp_pat
 def test_a_run_that_waits_for_its_first_worker_can_be_cancelled(tmp_path: Path) -> None:
     with in_process(0) as (_, client), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = OPERATIONS["cost"](out=tmp_path / "out", client=client, wait=False)
+        run = OPERATIONS["cost"](out=tmp_path / "out", client=client, verb="submit")
         wait_until(lambda: "no worker" in str(run.progress()), lambda: run.status == "running")
         run.cancel()
         with pytest.raises(og.Cancelled):
@@ -255,7 +259,7 @@ def test_a_run_that_waits_for_its_first_worker_can_be_cancelled(tmp_path: Path) 
 def test_a_cluster_that_adapts_from_nothing_is_given_work(operation: str, tmp_path: Path) -> None:
     with in_process(0) as (cluster, client):
         cluster.adapt(minimum=0, maximum=2, interval="50ms")
-        run = OPERATIONS[operation](out=tmp_path / "out", client=client, wait=False)
+        run = OPERATIONS[operation](out=tmp_path / "out", client=client, verb="submit")
         run.result(timeout=500)
 
 
@@ -338,8 +342,8 @@ def an_index(out: Path, client: Client, wait: bool) -> Any:
 
 
 OTHERS: dict[str, Callable[..., Any]] = {
-    "sources in a raster": lambda **o: og.cost_distance(
-        SMALL, np.eye(24, dtype=np.uint8), tile=8, shard=16, **o
+    "sources in a raster": lambda **o: call(
+        og.cost_distance, SMALL, np.eye(24, dtype=np.uint8), tile=8, shard=16, **o
     ),
     "an index": an_index,
     "no worker yet": OPERATIONS["forest"],
@@ -354,7 +358,7 @@ def test_the_dashboard_groups_the_tasks_of_every_operation_by_their_stages(
         names = Names()
         cluster.scheduler.add_plugin(names)
         begin = {**OPERATIONS, **OTHERS}[operation]
-        run = begin(out=tmp_path / "out", client=client, wait=False)
+        run = begin(out=tmp_path / "out", client=client, verb="submit")
         cluster.scale(1)
         if run is not None:
             run.result(timeout=500)

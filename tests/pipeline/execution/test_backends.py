@@ -15,7 +15,7 @@ from cuda_on_cpu.emulator import Emulator
 import orograph as og
 from orograph.execution import backends
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunOptions
+from orograph.execution.options import RunSpec
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.raster.raster import open_raster
 
@@ -41,7 +41,7 @@ class Workers:
 
 
 def choose(backend: str | None, client: Any, stage: str = "tile_forest") -> str:
-    return choose_backend(stage, (RASTER,), RunOptions(client=client, backend=backend))
+    return choose_backend(stage, (RASTER,), RunSpec(client=client, backend=backend))
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_cluster_that_does_not_do_the_work_is_not_asked(monkeypatch: pytest.Mo
     workers = Workers(a=None)
     monkeypatch.setattr("orograph.execution.options.current_client", lambda: workers)
     monkeypatch.setattr("orograph.kernels.backends.missing_gpu", lambda: NO_GPU)
-    assert choose_backend("tile_forest", (RASTER,), RunOptions(backend="auto")) == "numba"
+    assert choose_backend("tile_forest", (RASTER,), RunSpec(backend="auto")) == "numba"
     assert workers.asked == 0
-    stored = RunOptions(out="here.zarr", backend="auto")
+    stored = RunSpec(out="here.zarr", backend="auto")
     assert choose_backend("tile_forest", (RASTER,), stored) == "cuda"
 
 

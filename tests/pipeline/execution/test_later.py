@@ -1,4 +1,4 @@
-"""Results that Dask computes later: `compute=False` of every operation that makes rasters."""
+"""Results that Dask computes later: `.lazy` of every operation that makes rasters."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import rasterio
 import rioxarray  # noqa: F401  (adds .rio)
 import xarray as xr
 from dask.delayed import Delayed
+from verbs import call
 
 import orograph as og
 from orograph.execution import launch
@@ -28,16 +29,21 @@ EDGE = pd.DataFrame({"source": [0], "target": [30], "weight": [1.0]})
 CUT = {"tile": 4, "shard": 8}
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "forest": lambda raster, **o: og.minimum_spanning_forest(raster, **CUT, **o),
-    "components": lambda raster, **o: og.connected_components(raster > 2, **CUT, **o),
-    "cost": lambda raster, **o: og.cost_distance(
-        raster, START, outputs=("cost", "back_direction", "allocation"), **CUT, **o
+    "forest": lambda raster, **o: call(og.minimum_spanning_forest, raster, **CUT, **o),
+    "components": lambda raster, **o: call(og.connected_components, raster > 2, **CUT, **o),
+    "cost": lambda raster, **o: call(
+        og.cost_distance,
+        raster,
+        START,
+        outputs=("cost", "back_direction", "allocation"),
+        **CUT,
+        **o,
     ),
-    "hops": lambda raster, **o: og.hop_distance(raster > 0, START, **CUT, **o),
-    "filling": lambda raster, **o: og.fill_depressions(
-        raster, outputs=("filled", "depth"), **CUT, **o
+    "hops": lambda raster, **o: call(og.hop_distance, raster > 0, START, **CUT, **o),
+    "filling": lambda raster, **o: call(
+        og.fill_depressions, raster, outputs=("filled", "depth"), **CUT, **o
     ),
-    "flood": lambda raster, **o: og.flood_level(raster, START, **CUT, **o),
+    "flood": lambda raster, **o: call(og.flood_level, raster, START, **CUT, **o),
 }
 
 
@@ -63,7 +69,7 @@ def test_nothing_runs_until_it_is_computed_and_then_once(
     raster = RASTER if kind == "NumPy" else RASTER.chunk(7)
     expected = OPERATIONS[name](raster)
     begun.clear()
-    later = OPERATIONS[name](raster, compute=False)
+    later = OPERATIONS[name](raster, verb="lazy")
     assert not begun
     for variable in later.data_vars.values():
         assert variable.chunks == ((8, 8, 8), (8, 8, 4))
@@ -77,7 +83,7 @@ def test_nothing_runs_until_it_is_computed_and_then_once(
 
 
 def test_what_follows_is_lazy_too(begun: list[Any], tmp_path: Path) -> None:
-    later = OPERATIONS["cost"](RASTER, compute=False)
+    later = OPERATIONS["cost"](RASTER, verb="lazy")
     far = later["cost"].max()
     assert dask.is_dask_collection(far)
     writing = later.to_zarr(tmp_path / "r.zarr", consolidated=False, compute=False)
@@ -96,14 +102,14 @@ def test_what_follows_is_lazy_too(begun: list[Any], tmp_path: Path) -> None:
 def test_with_out_it_is_written_later(name: str, begun: list[Any], tmp_path: Path) -> None:
     operations = {
         **OPERATIONS,
-        "peaks": lambda raster, **o: og.peaks(raster, **o),
-        "depressions": lambda raster, **o: og.depressions(raster, labels=True, **o),
-        "passes": lambda raster, **o: og.pass_elevation(
-            raster, [*START, (500_150, 4_999_800)], **o
+        "peaks": lambda raster, **o: call(og.peaks, raster, **o),
+        "depressions": lambda raster, **o: call(og.depressions, raster, labels=True, **o),
+        "passes": lambda raster, **o: call(
+            og.pass_elevation, raster, [*START, (500_150, 4_999_800)], **o
         ),
     }
     out = tmp_path / "r.zarr"
-    later = operations[name](RASTER, out=out, compute=False)
+    later = operations[name](RASTER, out=out, verb="lazy")
     assert isinstance(later, Delayed)
     assert not begun
     assert not list(tmp_path.iterdir())
@@ -113,14 +119,14 @@ def test_with_out_it_is_written_later(name: str, begun: list[Any], tmp_path: Pat
     xr.testing.assert_equal(found, expected)
     assert found.attrs == expected.attrs
     with pytest.raises(og.StoreExistsError, match="overwrite=True"):
-        operations[name](RASTER, out=out, compute=False)
+        operations[name](RASTER, out=out, verb="lazy")
 
 
 MATRIX = pd.DataFrame([[0, 4, 1], [0, 0, 0], [0, 2, 0]], list("abc"), list("abc"))
 
 
 def test_all_pairs_are_lazy_arrays(begun: list[Any]) -> None:
-    later = og.all_pairs(MATRIX, predecessors=True, tile=2, compute=False)
+    later = og.all_pairs.lazy(MATRIX, predecessors=True, tile=2)
     assert not begun
     assert later["distance"].chunks == ((2, 1), (2, 1))
     xr.testing.assert_identical(later.compute(), og.all_pairs(MATRIX, predecessors=True, tile=2))
@@ -129,12 +135,12 @@ def test_all_pairs_are_lazy_arrays(begun: list[Any]) -> None:
 
 PAIR = START, [(500_150, 4_999_800)]
 ON_GRAPHS: dict[str, Callable[..., Any]] = {
-    "paths": lambda graph, **o: og.shortest_paths(graph, [0, 9], **o),
-    "components": lambda graph, **o: og.connected_components(graph, **o),
-    "forest": lambda graph, **o: og.minimum_spanning_forest(graph, **o),
-    "hops": lambda graph, **o: og.hop_distance(graph, [0], **o),
-    "some rows": lambda graph, **o: og.all_pairs(graph, sources=[0], **o),
-    "all pairs": lambda graph, **o: og.all_pairs(graph, **o),
+    "paths": lambda graph, **o: call(og.shortest_paths, graph, [0, 9], **o),
+    "components": lambda graph, **o: call(og.connected_components, graph, **o),
+    "forest": lambda graph, **o: call(og.minimum_spanning_forest, graph, **o),
+    "hops": lambda graph, **o: call(og.hop_distance, graph, [0], **o),
+    "some rows": lambda graph, **o: call(og.all_pairs, graph, sources=[0], **o),
+    "all pairs": lambda graph, **o: call(og.all_pairs, graph, **o),
 }
 
 
@@ -146,20 +152,20 @@ def test_results_of_graphs_are_written_later(
     ends = np.arange(20)
     edges = pd.DataFrame({"source": ends, "target": ends + 1, "weight": ends % 3 + 1.0})
     graph = og.read_graph(edges, directed=False, parts=parts)
-    later = ON_GRAPHS[name](graph, out=tmp_path / "r.zarr", compute=False)
+    later = ON_GRAPHS[name](graph, out=tmp_path / "r.zarr", verb="lazy")
     assert isinstance(later, Delayed)
     assert not begun
     assert not list(tmp_path.iterdir())
     found = later.compute()
     xr.testing.assert_equal(found, ON_GRAPHS[name](graph))
     with pytest.raises(og.StoreExistsError, match="overwrite=True"):
-        ON_GRAPHS[name](graph, out=tmp_path / "r.zarr", compute=False)
+        ON_GRAPHS[name](graph, out=tmp_path / "r.zarr", verb="lazy")
 
 
 def test_answers_of_st_connected_come_later(begun: list[Any]) -> None:
     graph = og.read_graph(EDGE, directed=False)
     for mask, s, t in ((RASTER > 1, *PAIR), (graph, 0, 30)):
-        later: Any = og.st_connected(mask, s, t, compute=False)
+        later: Any = og.st_connected.lazy(mask, s, t)
         assert isinstance(later, Delayed)
         assert not begun
         now = og.st_connected(mask, s, t)
@@ -171,7 +177,7 @@ def test_answers_of_st_connected_come_later(begun: list[Any]) -> None:
 
 
 def test_an_index_is_built_later(begun: list[Any], tmp_path: Path) -> None:
-    later: Any = og.DistanceIndex.build(RASTER, tmp_path / "i", block=8, compute=False)
+    later: Any = og.DistanceIndex.build.lazy(RASTER, tmp_path / "i", block=8)
     assert isinstance(later, Delayed)
     assert not begun
     assert not list(tmp_path.iterdir())
@@ -180,11 +186,11 @@ def test_an_index_is_built_later(begun: list[Any], tmp_path: Path) -> None:
     expected = og.cost_distance(RASTER, here)["cost"].sel(x=there[0][0], y=there[0][1])
     assert float(index.distance_matrix(here, there)[0, 0]) == pytest.approx(float(expected))
     with pytest.raises(og.StoreExistsError, match="overwrite=True"):
-        og.DistanceIndex.build(RASTER, tmp_path / "i", block=8, compute=False)
+        og.DistanceIndex.build.lazy(RASTER, tmp_path / "i", block=8)
 
 
 def test_a_table_of_components_counts_what_a_lazy_result_has_not(begun: list[Any]) -> None:
-    later = og.connected_components(RASTER > 4, compute=False)
+    later = og.connected_components.lazy(RASTER > 4)
     expected = og.component_table(og.connected_components(RASTER > 4))
     begun.clear()
     assert og.component_table(later).equals(expected)
@@ -192,14 +198,14 @@ def test_a_table_of_components_counts_what_a_lazy_result_has_not(begun: list[Any
 
 
 def test_a_geotiff_is_written_later(tmp_path: Path) -> None:
-    later = og.cost_distance(RASTER, START, out=tmp_path / "c.tif", compute=False)
+    later = og.cost_distance.lazy(RASTER, START, out=tmp_path / "c.tif")
     assert not list(tmp_path.iterdir())
     expected = og.cost_distance(RASTER, START)["cost"]
     assert np.array_equal(dask.compute(later)[0]["cost"], expected)
     with rasterio.open(tmp_path / "c.tif") as written:
         assert np.array_equal(written.read(1), expected)
     with pytest.raises(og.StoreExistsError, match="overwrite=True"):
-        og.cost_distance(RASTER, START, out=tmp_path / "c.tif", compute=False)
+        og.cost_distance.lazy(RASTER, START, out=tmp_path / "c.tif")
 
 
 @pytest.mark.parametrize("where", ["in memory", "in a store"])
@@ -211,47 +217,44 @@ def test_a_cluster_of_one_thread_computes_it(where: str, tmp_path: Path) -> None
     with distributed.Client(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None
     ):
-        later = og.cost_distance(raster, START, compute=False)
+        later = og.cost_distance.lazy(raster, START)
         found = later["cost"].compute()
     assert np.array_equal(found, og.cost_distance(RASTER, START)["cost"])
 
 
 REFUSED: dict[str, Callable[..., Any]] = {
-    "component_size": lambda: og.connected_components(
-        RASTER > 2, outputs=("labels", "component_size"), compute=False
+    "component_size": lambda: og.connected_components.lazy(
+        RASTER > 2, outputs=("labels", "component_size")
     ),
-    "peaks": lambda: og.peaks(RASTER, compute=False),
-    "passes": lambda: og.pass_elevation(RASTER, START, compute=False),
-    "depressions": lambda: og.depressions(RASTER, labels=True, compute=False),
-    "links": lambda: og.cost_distance(
+    "peaks": lambda: og.peaks.lazy(RASTER),
+    "passes": lambda: og.pass_elevation.lazy(RASTER, START),
+    "depressions": lambda: og.depressions.lazy(RASTER, labels=True),
+    "links": lambda: og.cost_distance.lazy(
         RASTER,
         START,
         links=og.read_graph(EDGE, directed=False),
         outputs=("cost", "back_direction"),
-        compute=False,
     ),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_tables_are_not_lazy(what: str) -> None:
-    with pytest.raises(og.InputError, match=r"compute: False, but the result \w+ a table.*out="):
+    with pytest.raises(og.InputError, match=r"\.lazy: the result \w+ a table.*out="):
         REFUSED[what]()
 
 
 def test_what_is_of_no_use_with_it_is_refused() -> None:
-    with pytest.raises(og.InputError, match="wait: of no use with compute=False"):
-        og.connected_components(GRID, wait=False, compute=False)
     graph = og.read_graph(EDGE, directed=False)
     for operation in (og.connected_components, og.minimum_spanning_forest):
-        with pytest.raises(og.InputError, match=r"compute: False, but the result is a table.*out="):
-            operation(graph, compute=False)
-    with pytest.raises(og.InputError, match=r"compute: False, but the result is a table.*out="):
-        og.shortest_paths(graph, 0, compute=False)
+        with pytest.raises(og.InputError, match=r"\.lazy: the result is a table.*out="):
+            operation.lazy(graph)
+    with pytest.raises(og.InputError, match=r"\.lazy: the result is a table.*out="):
+        og.shortest_paths.lazy(graph, 0)
     with (
         distributed.Client(n_workers=1, processes=False, dashboard_address=None) as client,
-        pytest.raises(og.InputError, match="client: of no use with compute=False"),
+        pytest.raises(og.InputError, match=r"client: not for \.lazy, .*use \.submit"),
     ):
-        og.connected_components(GRID, client=client, compute=False)
+        og.connected_components.lazy(GRID, client=client)
     with pytest.raises(og.InputError, match=r"folder .* does not exist"):
-        og.connected_components(GRID, out="nowhere/c.zarr", compute=False)
+        og.connected_components.lazy(GRID, out="nowhere/c.zarr")

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import Any, get_overloads
+from typing import Any
 
 import numpy as np
 import pytest
 import xarray as xr
+from verbs import call
 
 import orograph as og
 from orograph.execution.context import RunContext
-from orograph.execution.options import RunKeywords
 
 GRID = np.random.default_rng(3).integers(1, 9, (24, 20)).astype(np.float32)
 MASK = GRID > 2
@@ -25,42 +24,30 @@ CUT = {"tile": 4, "shard": 8}
 FAR = [(19, 23), (5, 5)]
 
 STORED: dict[str, Callable[..., Any]] = {
-    "forest": lambda **o: og.minimum_spanning_forest(GRID, **CUT, **o),
-    "components": lambda **o: og.connected_components(MASK, **CUT, **o),
-    "cost": lambda **o: og.cost_distance(GRID, [(0, 0)], **CUT, **o),
-    "allocation": lambda **o: og.cost_distance(
-        GRID, FAR, outputs=["cost", "allocation"], **CUT, **o
+    "forest": lambda **o: call(og.minimum_spanning_forest, GRID, **CUT, **o),
+    "components": lambda **o: call(og.connected_components, MASK, **CUT, **o),
+    "cost": lambda **o: call(og.cost_distance, GRID, [(0, 0)], **CUT, **o),
+    "allocation": lambda **o: call(
+        og.cost_distance, GRID, FAR, outputs=["cost", "allocation"], **CUT, **o
     ),
-    "hops": lambda **o: og.hop_distance(MASK, [(0, 0)], **CUT, **o),
-    "filling": lambda **o: og.fill_depressions(GRID, outputs=("filled", "depression"), **CUT, **o),
-    "flood": lambda **o: og.flood_level(GRID, FAR, **CUT, **o),
-    "peaks": lambda **o: og.peaks(GRID, min_prominence=2, **CUT, **o),
-    "depressions": lambda **o: og.depressions(GRID, min_depth=1, labels=True, **CUT, **o),
-    "passes": lambda **o: og.pass_elevation(GRID, FAR, paths=True, **CUT, **o),
-    "Floyd-Warshall": lambda **o: og.all_pairs(MATRIX, method="floyd-warshall", tile=8, **o),
-    "squaring": lambda **o: og.all_pairs(MATRIX, method="squaring", tile=8, **o),
-    "Dijkstra": lambda **o: og.all_pairs(MATRIX, method="dijkstra", tile=8, **o),
-    "index": lambda out, **o: og.DistanceIndex.build(GRID, out, block=4, levels=0, **o),
+    "hops": lambda **o: call(og.hop_distance, MASK, [(0, 0)], **CUT, **o),
+    "filling": lambda **o: call(
+        og.fill_depressions, GRID, outputs=("filled", "depression"), **CUT, **o
+    ),
+    "flood": lambda **o: call(og.flood_level, GRID, FAR, **CUT, **o),
+    "peaks": lambda **o: call(og.peaks, GRID, min_prominence=2, **CUT, **o),
+    "depressions": lambda **o: call(og.depressions, GRID, min_depth=1, labels=True, **CUT, **o),
+    "passes": lambda **o: call(og.pass_elevation, GRID, FAR, paths=True, **CUT, **o),
+    "Floyd-Warshall": lambda **o: call(og.all_pairs, MATRIX, method="floyd-warshall", tile=8, **o),
+    "squaring": lambda **o: call(og.all_pairs, MATRIX, method="squaring", tile=8, **o),
+    "Dijkstra": lambda **o: call(og.all_pairs, MATRIX, method="dijkstra", tile=8, **o),
+    "index": lambda out, **o: call(og.DistanceIndex.build, GRID, out, block=4, levels=0, **o),
 }
 OTHERS: dict[str, Callable[..., Any]] = {
-    "a pair": lambda **o: og.st_connected(MASK, (0, 0), FAR[0], tile=4, **o),
-    "pairs": lambda **o: og.st_connected(MASK, (0, 0), FAR, tile=4, **o),
+    "a pair": lambda **o: call(og.st_connected, MASK, (0, 0), FAR[0], tile=4, **o),
+    "pairs": lambda **o: call(og.st_connected, MASK, (0, 0), FAR, tile=4, **o),
 }
 ALL = {**STORED, **OTHERS}
-PUBLIC = (
-    og.minimum_spanning_forest,
-    og.connected_components,
-    og.cost_distance,
-    og.hop_distance,
-    og.fill_depressions,
-    og.flood_level,
-    og.pass_elevation,
-    og.peaks,
-    og.depressions,
-    og.all_pairs,
-    og.st_connected,
-    og.DistanceIndex.build,
-)
 
 
 def where(name: str, folder: Path) -> dict[str, Path]:
@@ -94,7 +81,7 @@ def assert_same(result: Any, expected: Any) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_run_gives_what_waiting_gives(name: str, tmp_path: Path) -> None:
     expected = ALL[name](**where(name, tmp_path / "waited"))
-    run = ALL[name](**where(name, tmp_path / "run"), wait=False)
+    run = ALL[name](**where(name, tmp_path / "run"), verb="submit")
     assert isinstance(run, og.Run)
     assert_same(run.result(timeout=300), expected)
     assert run.status == "finished"
@@ -124,7 +111,7 @@ def test_a_run_is_cancelled_and_goes_on_with_the_same_bits(
 
     with monkeypatch.context() as patch, og.config.set(threads=2):
         patch.setattr(RunContext, "stop_if_cancelled", wait_and_look)
-        run = ALL[name](**stopped, wait=False)
+        run = ALL[name](**stopped, verb="submit")
         assert waiting.wait(300)
         assert run.status == "running"
         assert run.progress().done <= run.progress().total
@@ -154,21 +141,6 @@ def test_the_backend_is_an_option_of_all(name: str, tmp_path: Path) -> None:
     if name == "Dijkstra":
         with pytest.raises(og.BackendError, match="has no CUDA kernel yet; use 'numba'"):
             ALL[name](backend="cuda")
-
-
-@pytest.mark.parametrize("operation", PUBLIC, ids=lambda f: f.__qualname__)
-def test_types_tell_a_run_from_a_result(operation: Callable[..., Any]) -> None:
-    stated = get_overloads(inspect.unwrap(getattr(operation, "__func__", operation)))
-    waits, runs = (getattr(overload, "__func__", overload) for overload in stated)
-    assert waits.__annotations__["wait"] == "Literal[True]"
-    assert runs.__annotations__["wait"] == "Literal[False]"
-    assert runs.__annotations__["return"] == f"Run[{waits.__annotations__['return']}]"
-    own = set(inspect.signature(operation).parameters) - {"cls"}
-    for overload in (waits, runs):
-        names = set(inspect.signature(overload).parameters) - {"cls"}
-        if "options" in names:
-            names = names - {"options"} | RunKeywords.__annotations__.keys()
-        assert names == own
 
 
 def test_a_shard_is_said_in_cells_and_changes_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ Start = Callable[..., Run]
 def start(request: pytest.FixtureRequest, tmp_path: Path, gate: Gate) -> Start:
     """Starts a run that reads through the gate, the same one each time."""
     og.ingest(GRID, tmp_path / "dem.zarr", tile=TILE, shard=SHARD)
-    options: dict[str, Any] = {"tile": TILE, "wait": False}
+    options: dict[str, Any] = {"tile": TILE}
     if request.param != "in memory":
         options |= {"out": tmp_path / "forest.zarr", "shard": SHARD}
     if request.param == "cluster":
@@ -75,7 +75,7 @@ def start(request: pytest.FixtureRequest, tmp_path: Path, gate: Gate) -> Start:
             else WatchedRaster(tmp_path / "dem.zarr", tmp_path / "diary.txt", gate=gate)
         )
         with og.config.set(threads=2):
-            run = og.minimum_spanning_forest(raster, **options, **more)
+            run = og.minimum_spanning_forest.submit(raster, **options, **more)
         assert isinstance(run, Run)
         return run
 
@@ -218,7 +218,7 @@ class RottenArray(ArrayRaster):
 
 
 def test_an_exception_comes_through_as_it_is() -> None:
-    run = og.minimum_spanning_forest(RottenArray(GRID, GRID.dtype), tile=TILE, wait=False)
+    run = og.minimum_spanning_forest.submit(RottenArray(GRID, GRID.dtype), tile=TILE)
     for _ in range(2):
         with pytest.raises(Rotten, match="row 40"):
             run.result()
@@ -341,7 +341,7 @@ def test_what_is_cancelled_is_resumed(client: Client, tmp_path: Path, gate: Gate
             out = tmp_path / f"{bool(stopped_in)}-{bool(resumed_in)}.zarr"
             options = {"tile": TILE, "shard": SHARD, "out": out}
             gate.shut(after=gate.arrived())
-            run = og.minimum_spanning_forest(raster, **options, **stopped_in, wait=False)
+            run = og.minimum_spanning_forest.submit(raster, **options, **stopped_in)
             wait_until(gate.until(lambda run=run: run.progress().done >= 10), going_on(run))
             run.cancel()
             gate.shut(after=gate.arrived() + 2 * 4)  # what is in hand

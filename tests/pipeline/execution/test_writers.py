@@ -55,8 +55,8 @@ def started(dem: Path, gate: Gate, name: str = "out.zarr", **options: Any) -> og
     raster = WatchedRaster(dem, dem.with_name("diary.txt"), gate=gate)
     gate.shut(after=gate.arrived() + 2)
     with og.config.set(threads=2):
-        run = og.minimum_spanning_forest(
-            raster, out=dem.with_name(name), tile=TILE, shard=SHARD, wait=False, **options
+        run = og.minimum_spanning_forest.submit(
+            raster, out=dem.with_name(name), tile=TILE, shard=SHARD, **options
         )
     wait_until(gate.held, lambda: run.status == "running" or run.result() is None)
     return run

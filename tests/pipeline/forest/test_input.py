@@ -428,26 +428,3 @@ def test_refuses_to_write(write: Callable[[Path], object], tmp_path: Path) -> No
     with refused(tmp_path, (ValueError, FileExistsError), re.escape(str(store.parent))):
         write(store)
     assert tree(tmp_path) == before
-
-
-# --- the plan -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operation", "shape", "says"),
-    [
-        (
-            "minimum_spanning_tree",
-            (100, 100),
-            ("'minimum_spanning_tree'", "minimum_spanning_forest"),
-        ),
-        ("minimum_spanning_forest", (0, 100), (r"\(0, 100\)|0 x 100|0 × 100|0×100",)),
-        ("minimum_spanning_forest", (3, 100, 100), (r"\(3, 100, 100\)",)),
-    ],
-    ids=["an unknown operation", "no cells", "three dimensions"],
-)
-def test_refuses_to_plan(
-    operation: str, shape: tuple[int, ...], says: tuple[str, ...], tmp_path: Path
-) -> None:
-    with refused(tmp_path, ValueError, *says):
-        og.plan(operation, shape)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle_graph import as_floats, kruskal, least_matrix, random_edges
 from scipy import sparse
 from scipy.sparse import csgraph
+from verbs import call
 
 import orograph as og
 from orograph.tiles.graph.graph import Graph, make_graph
@@ -214,17 +215,17 @@ def test_results_are_written_and_opened(tmp_path: Path) -> None:
     ids = np.arange(100, 160)
     graph = make_graph(*edges, ids, directed=False)
     runs = {
-        "paths": lambda **o: og.shortest_paths(graph, [100, 101], predecessors=True, **o),
-        "forest": lambda **o: og.minimum_spanning_forest(graph, **o),
-        "labels": lambda **o: og.connected_components(graph, **o),
-        "hops": lambda **o: og.hop_distance(graph, 100, predecessors=True, **o),
+        "paths": lambda **o: call(og.shortest_paths, graph, [100, 101], predecessors=True, **o),
+        "forest": lambda **o: call(og.minimum_spanning_forest, graph, **o),
+        "labels": lambda **o: call(og.connected_components, graph, **o),
+        "hops": lambda **o: call(og.hop_distance, graph, 100, predecessors=True, **o),
     }
     for name, operation in runs.items():
         here = operation()
         there = operation(out=tmp_path / f"{name}.zarr").load()
         assert here.identical(there) or here.equals(there), name
         assert og.open(tmp_path / f"{name}.zarr").load().equals(here)
-        assert operation(wait=False).result().equals(here)
+        assert operation(verb="submit").result().equals(here)
         with pytest.raises(og.StoreExistsError):
             operation(out=tmp_path / f"{name}.zarr")
     assert here["vertex"].values.tolist() == ids.tolist()
@@ -270,9 +271,9 @@ def test_refused() -> None:
             "may pass 1.15292e[+]18",
         ),
     ]
-    for call, message in cases:
+    for case, message in cases:
         with pytest.raises(og.InputError, match=message):
-            call()
+            case()
 
 
 def test_sparse_zeros_are_edges() -> None:

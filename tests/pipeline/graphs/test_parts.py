@@ -14,6 +14,7 @@ from distributed import Client, LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_graph import random_edges
+from verbs import call
 from watched_raster import Gate, GatedGraph, mortal_cluster, wait_until
 
 import orograph as og
@@ -74,7 +75,7 @@ def test_directed_graphs_that_lead_both_ways(name: str, tmp_path: Path) -> None:
     [
         og.minimum_spanning_forest,
         og.all_pairs,
-        lambda graph, **options: og.shortest_paths(graph, 0, **options),
+        lambda graph, **options: call(og.shortest_paths, graph, 0, **options),
     ],
     ids=["forest", "all pairs", "shortest paths"],
 )
@@ -207,7 +208,7 @@ def test_workers_may_come_after_a_run_has_begun(
         LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        run = operation(graph, 3, out=tmp_path / "b.zarr", client=client, wait=False)
+        run = operation.submit(graph, 3, out=tmp_path / "b.zarr", client=client)
         cluster.scale(1)
         assert run.result().load().equals(operation(graph_of(1), 3))
 
@@ -244,13 +245,16 @@ def test_a_killed_worker_changes_no_bit(
     name: str, mortal_client: Client, gate: Gate, tmp_path: Path
 ) -> None:
     """A cluster of real processes."""
-    operations = {**OPERATIONS, "paths": lambda graph, **o: og.shortest_paths(graph, [3, 8], **o)}
+    operations = {
+        **OPERATIONS,
+        "paths": lambda graph, **o: call(og.shortest_paths, graph, [3, 8], **o),
+    }
     mortal_client.wait_for_workers(2)
     expected = operations[name](graph_of(1))
     graph = write_graph(graph_of(16), tmp_path / "a.zarr")
     gated = GatedGraph(graph.arrays, graph.directed, graph.edge_count, graph.bounds, gate)
     gate.shut(after=9)
-    run = operations[name](gated, out=tmp_path / "b.zarr", client=mortal_client, wait=False)
+    run = operations[name](gated, out=tmp_path / "b.zarr", client=mortal_client, verb="submit")
     reading = 1 if name == "paths" else 2  # in a sweep both workers are, and lose what they read
     wait_until(lambda: gate.held() >= reading, lambda: run.status == "running")
     os.kill(next(iter(mortal_client.run(os.getpid).values())), signal.SIGKILL)
@@ -263,19 +267,19 @@ def test_parts_of_few_arcs_are_joined(tmp_path: Path, monkeypatch: pytest.Monkey
     cut = write_graph(graph_of(7), tmp_path / "a.zarr")
     operations = {
         **OPERATIONS,
-        "paths": lambda graph, **o: og.shortest_paths(graph, [3, 8], backend="numba", **o),
-        "hops": lambda graph, **o: og.hop_distance(graph, 3, backend="numba", **o),
+        "paths": lambda graph, **o: call(og.shortest_paths, graph, [3, 8], backend="numba", **o),
+        "hops": lambda graph, **o: call(og.hop_distance, graph, 3, backend="numba", **o),
     }
     arcs = cut.arc_count
     for name, operation in operations.items():
         expected = operation(graph_of(1))
         for most, parts in ((arcs, 1), (arcs - 1, 7)):
             monkeypatch.setattr(graph_module, "JOINED_ARCS", most)
-            run = operation(cut, out=tmp_path / f"{name}-{most}.zarr", wait=False)
+            run = call(operation, cut, out=tmp_path / f"{name}-{most}.zarr", verb="submit")
             assert run.result().load().equals(expected)
             assert (run.progress().total == 1) == (parts == 1), name
-            planned = {"paths": "shortest_paths", "hops": "hop_distance"}.get(name)
-            assert og.plan(planned or OPERATIONS[name], cut).tiles == parts
+            planned = {"paths": og.shortest_paths, "hops": og.hop_distance}.get(name)
+            assert (planned or OPERATIONS[name]).plan(cut).tiles == parts
     assert cut.joined() is cut
     assert cut.part_count == 7
 

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 
 import orograph as og
-from orograph.planning.plan import CLIENT_BYTES, ESTIMATES_OF_GRAPHS
+from orograph.planning.plan import CLIENT_BYTES
 from orograph.tiles.graph import graph as graph_module
 
 
@@ -42,9 +42,8 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 def test_memory_is_what_a_run_takes_or_somewhat_more(case: str, directed: bool) -> None:
     operation, arguments, options = OPERATIONS[case]
     operation(mesh(3, directed=directed), *(0 for _ in arguments), **options)  # compiles
-    told = {**options, **({"sources": 3} if case == "three sources" else {})}
     graph = mesh(200, directed=directed)
-    planned = og.plan(operation, graph, **told)
+    planned = operation.plan(graph, *arguments, **options)
     held = sum(array.nbytes for array in graph.arrays.values())
     tracemalloc.start()
     result = operation(graph, *arguments, **options)
@@ -63,35 +62,25 @@ def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_in_parts")
-def test_an_operation_on_a_graph_is_planned_by_its_name_or_by_itself() -> None:
+def test_every_operation_on_a_graph_is_planned() -> None:
     graph = mesh(20, parts=4)
-    for name in ESTIMATES_OF_GRAPHS:
-        operation = getattr(og, name)
-        planned = og.plan(operation, graph)
-        assert planned == og.plan(name, graph)
-        assert planned.operation == name
+    operations = [thing for thing in map(og.__getattr__, og.__all__) if hasattr(thing, "estimates")]
+    for operation in operations:
+        if not operation.estimates[1] or operation is og.all_pairs:
+            continue
+        planned = operation.plan(graph)
+        assert planned.operation == operation.__name__
         assert planned.tiles == 4
         assert "400 vertices and 1520 arcs" in str(planned)
         assert "4 parts" in str(planned)
-    assert og.plan(og.all_pairs, graph).shape == (400, 400)
+    assert og.all_pairs.plan(graph).shape == (400, 400)
 
 
 @pytest.mark.usefixtures("_in_parts")
 def test_parts_are_tasks_and_a_graph_in_one_part_is_one() -> None:
     graph = mesh(20, parts=4)
-    assert og.plan("minimum_spanning_forest", graph).tasks == 2 * 4 + 2 * 3 + 1
-    assert og.plan("minimum_spanning_forest", mesh(20)).tasks == 1
-    assert og.plan("shortest_paths", graph, sources=9).tasks == 2 * 4
-    assert og.plan("shortest_paths", mesh(20), sources=9).tasks == 1
-    assert og.plan("hop_distance", graph).tasks == 2 * 4
-
-
-def test_what_is_no_graph_and_what_takes_none_are_refused() -> None:
-    with pytest.raises(og.InputError, match=r"ndarray is no graph.*read_graph"):
-        og.plan(og.shortest_paths, np.ones((3, 3)))
-    with pytest.raises(og.InputError, match="fill_depressions takes none"):
-        og.plan(og.fill_depressions, mesh(3))
-    with pytest.raises(og.InputError, match="tile: 8; a graph has its own"):
-        og.plan(og.shortest_paths, mesh(3), tile=8)
-    with pytest.raises(og.InputError, match=r"pits: no option.*sources, method, predecessors"):
-        og.plan(og.shortest_paths, mesh(3), pits=8)
+    assert og.minimum_spanning_forest.plan(graph).tasks == 2 * 4 + 2 * 3 + 1
+    assert og.minimum_spanning_forest.plan(mesh(20)).tasks == 1
+    assert og.shortest_paths.plan(graph, sources=list(range(9))).tasks == 2 * 4
+    assert og.shortest_paths.plan(mesh(20), sources=list(range(9))).tasks == 1
+    assert og.hop_distance.plan(graph).tasks == 2 * 4

@@ -23,11 +23,19 @@ from orograph.execution.context import RunContext
 from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
-from orograph.planning.plan import ESTIMATES, open_grid
+from orograph.planning.plan import open_grid
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import StoreSink
 
 Array = npt.NDArray[Any]
+
+
+OPERATIONS: list[Any] = [
+    og.minimum_spanning_forest, og.cost_distance, og.hop_distance, og.connected_components,
+    og.st_connected, og.all_pairs,
+    og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
+    og.DistanceIndex.build,
+]  # fmt: skip
 
 
 def fractal(shape: tuple[int, int]) -> Array:
@@ -81,7 +89,7 @@ def test_an_index_has_the_numbers_that_were_planned(cost: str, form: str, tmp_pa
     index = DistanceIndex.build(
         friction, tmp_path / "i", elevation=heights, cost=cost, cell_size=1, **options
     )
-    planned = og.plan("distance_index", shape, cost=cost, **options)
+    planned = og.DistanceIndex.build.plan(og.RasterSpec(shape), cost=cost, **options)
     assert planned.bytes_on_disk is None
     assert planned.bytes_written == index.bytes_uncompressed
     assert planned.bytes_per_cell == index.bytes_uncompressed / (shape[0] * shape[1])
@@ -148,9 +156,9 @@ def test_an_index_takes_on_disk_what_was_planned(
     friction = raster if heights is None else None
     options = {"elevation": heights, "cell_size": 1, **options}
     before = list(tmp_path.iterdir())
-    planned = og.plan("distance_index", friction, **options)
+    planned = og.DistanceIndex.build.plan(friction, **options)
     assert list(tmp_path.iterdir()) == before
-    assert planned == og.plan("distance_index", friction, **options)
+    assert planned == og.DistanceIndex.build.plan(friction, **options)
     index = DistanceIndex.build(friction, tmp_path / "i", **options)
     assert planned.bytes_on_disk == pytest.approx(index.nbytes, rel=0.1)
     assert planned.bytes_per_cell == pytest.approx(index.bytes_per_cell, rel=0.1)
@@ -162,13 +170,13 @@ def test_large_blocks_are_planned_by_smaller_ones(tmp_path: Path) -> None:
     friction = steep((700, 700)).astype(np.float32)
     options: dict[str, Any] = {"dtype": "float32", "block": 700, "levels": 0}
     index = DistanceIndex.build(friction, tmp_path / "i", **options)
-    planned = og.plan("distance_index", friction, **options)
+    planned = og.DistanceIndex.build.plan(friction, **options)
     assert planned.bytes_on_disk == pytest.approx(index.nbytes, rel=0.1)
 
 
 @pytest.mark.parametrize("shape", [(70, 90), (33, 32), (64, 65), (5, 200), (97, 1)])
 def test_shards_of_an_index_are_counted_without_listing_them(shape: tuple[int, int]) -> None:
-    planned = og.plan("distance_index", shape, block=2, levels=0)
+    planned = og.DistanceIndex.build.plan(og.RasterSpec(shape), block=2, levels=0)
     layout = Layout(2, planned.shard)
     read = [with_halo(window, shape).size for window in layout.windows(shape)]
     assert (planned.tasks, planned.bytes_read) == (len(read), 8 * sum(read))
@@ -176,11 +184,16 @@ def test_shards_of_an_index_are_counted_without_listing_them(shape: tuple[int, i
 
 @pytest.mark.parametrize(
     "operation",
-    ["minimum_spanning_forest", "cost_distance", "connected_components", "distance_index"],
+    [
+        og.minimum_spanning_forest,
+        og.cost_distance,
+        og.connected_components,
+        og.DistanceIndex.build,
+    ],
 )
-def test_a_grid_of_any_size_is_planned_at_once(operation: str) -> None:
+def test_a_grid_of_any_size_is_planned_at_once(operation: Any) -> None:
     def plan(side: int) -> og.Plan:
-        return og.plan(operation, (side, side))
+        return operation.plan(og.RasterSpec((side, side)))
 
     plan(10)
     started = time.process_time()
@@ -191,11 +204,11 @@ def test_a_grid_of_any_size_is_planned_at_once(operation: str) -> None:
 
 def test_what_a_build_reads_and_copies(tmp_path: Path) -> None:
     friction = np.ones((70, 90), np.float32)
-    in_memory = og.plan("distance_index", friction, block=8, levels=0)
+    in_memory = og.DistanceIndex.build.plan(friction, block=8, levels=0)
     assert in_memory.shard == 128
     assert in_memory.bytes_read == in_memory.bytes_checkpoints == friction.nbytes
     og.ingest(friction, tmp_path / "f", tile=16)
-    stored = og.plan("distance_index", tmp_path / "f", block=2, levels=0)
+    stored = og.DistanceIndex.build.plan(tmp_path / "f", block=2, levels=0)
     assert stored.bytes_checkpoints == 0
     # shards of 32 cells a side, and one more on each side where there is any
     rows, columns = (33 + 34 + 7), (33 + 34 + 27)
@@ -232,7 +245,7 @@ def peaks_of(work: str, raster: Path, out: Path) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
 def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
     og.ingest(rough((512, 1024)), tmp_path / "f")
-    planned = og.plan("distance_index", (512, 1024), block=256)
+    planned = og.DistanceIndex.build.plan(og.RasterSpec((512, 1024)), block=256)
     # compile the kernels here: that takes memory of its own
     DistanceIndex.build(rough((8, 8)), tmp_path / "small")
     work = "og.DistanceIndex.build(raster, out, block=256, client=client)"
@@ -245,7 +258,7 @@ def test_a_build_keeps_to_the_memory_that_was_planned(tmp_path: Path) -> None:
 def test_a_distance_takes_the_memory_that_was_planned(tmp_path: Path) -> None:
     friction = rough((3072, 3072)).astype(np.float32)
     og.ingest(friction, tmp_path / "f")
-    planned = og.plan("cost_distance", tmp_path / "f", memory_limit="8 GiB")
+    planned = og.cost_distance.plan(tmp_path / "f", memory_limit="8 GiB")
     og.cost_distance(friction[:8, :8], [(0, 0)], out=tmp_path / "small")
     work = "og.cost_distance(raster, [(1500, 1500)], out=out, client=client)"
     worker, client = peaks_of(work, tmp_path / "f", tmp_path / "c")
@@ -258,10 +271,10 @@ TABLE = ("labels", "component_size", "component_box")
 
 def test_a_plan_of_components_knows_what_is_asked_for() -> None:
     plans = {
-        name: og.plan("connected_components", (8192, 8192), **options)
+        name: og.connected_components.plan(og.RasterSpec((8192, 8192)), **options)
         for name, options in {
             "usual": {},
-            "int32": {"label_dtype": "int32"},
+            "int32": {"dtype": "int32"},
             "large ones": {"min_size": 2},
             "sizes": {"outputs": ("labels", "component_size")},
             "table": {"outputs": TABLE},
@@ -284,10 +297,10 @@ def test_a_plan_of_components_knows_what_is_asked_for() -> None:
 
 def test_a_plan_of_distances_knows_what_is_asked_for() -> None:
     def plan(**options: Any) -> og.Plan:
-        return og.plan("cost_distance", (4096, 4096), memory_limit="8 GiB", **options)
+        return og.cost_distance.plan(og.RasterSpec((4096, 4096)), memory_limit="8 GiB", **options)
 
     cells = 4096 * 4096
-    usual, small = plan(), plan(cost_dtype="float32")
+    usual, small = plan(), plan(dtype="float32")
     assert (usual.bytes_written, small.bytes_written) == (cells * 8, cells * 4)
     assert (usual.memory_kept, small.memory_kept) == (cells * 16, cells * 8)
     assert plan(cost="tobler").memory_kept == cells * 24
@@ -301,17 +314,17 @@ def test_a_plan_of_distances_knows_what_is_asked_for() -> None:
     assert whole.memory_kept == cells * 21
 
 
-@pytest.mark.parametrize("operation", ["cost_distance", "hop_distance"])
+@pytest.mark.parametrize("operation", [og.cost_distance, og.hop_distance])
 @pytest.mark.parametrize(
     ("threads", "field", "tile"), [(1, 2048, 2048), (4, 2048, 2048), (1, 0, 1024), (12, 2048, 1024)]
 )
 def test_a_plan_without_a_cluster_joins_tiles_as_the_run_does(
-    operation: str, threads: int, field: int, tile: int
+    operation: Any, threads: int, field: int, tile: int
 ) -> None:
     shape = 8192, 8192
     with og.config.set(threads=threads, field=field):
-        alone = og.plan(operation, shape, workers=0)
-        grid = open_grid(shape, None, None)
+        alone = operation.plan(og.RasterSpec(shape), workers=0)
+        grid = open_grid(og.RasterSpec(shape))
         context = RunContext(
             *(grid.tree, 1, MemoryCheckpoints(), StoreSink("nowhere"), "", threads)
         )
@@ -319,21 +332,21 @@ def test_a_plan_without_a_cluster_joins_tiles_as_the_run_does(
     assert (alone.tile, alone.tiles) == (tile, (8192 // tile) ** 2)
     assert (alone.memory_per_worker, alone.workers) == (0, 0)
     assert alone.memory_total == alone.memory_client > alone.memory_kept > 0
-    worker = og.plan(operation, shape, workers=1)
+    worker = operation.plan(og.RasterSpec(shape), workers=1)
     assert (worker.tile, worker.bytes_written) == (1024, alone.bytes_written)
     assert "in this process" in str(alone)
     assert "without a cluster" in str(alone)
     with pytest.raises(og.InputError, match=r"memory_limit: '4 GiB' is what a worker may use, and"):
-        og.plan(operation, shape, workers=0, memory_limit="4 GiB")
+        operation.plan(og.RasterSpec(shape), workers=0, memory_limit="4 GiB")
 
 
 def test_threads_of_one_process_need_no_other_process() -> None:
-    for operation in ESTIMATES:
+    for operation in OPERATIONS:
         with og.config.set(threads=1):
-            one = og.plan(operation, (3000, 3000), workers=0)
+            one = operation.plan(og.RasterSpec((3000, 3000)), workers=0)
         with og.config.set(threads=3):
-            three = og.plan(operation, (3000, 3000), workers=0)
-        worker = og.plan(operation, (3000, 3000), workers=1)
+            three = operation.plan(og.RasterSpec((3000, 3000)), workers=0)
+        worker = operation.plan(og.RasterSpec((3000, 3000)), workers=1)
         assert one.memory_total < worker.memory_total, operation
         assert one.memory_total < three.memory_total, operation
         assert (one.bytes_written, one.shape) == (worker.bytes_written, worker.shape)
@@ -344,7 +357,7 @@ def test_a_process_alone_keeps_to_the_memory_that_was_planned(tmp_path: Path) ->
     og.ingest(rough((2048, 2048)).astype(np.float32), tmp_path / "f", tile=512)
     og.cost_distance(rough((8, 8)).astype(np.float32), [(0, 0)])  # compiles the kernels
     with og.config.set(field=2048, threads=1):
-        planned = og.plan("cost_distance", tmp_path / "f", workers=0)
+        planned = og.cost_distance.plan(tmp_path / "f", workers=0)
     assert planned.tiles == 1
     done = subprocess.run(
         [sys.executable, "-c", ALONE, str(tmp_path / "f"), str(tmp_path / "c")],
@@ -367,17 +380,17 @@ print(int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) *
 def test_a_plan_of_components_grows_with_how_many_there_are() -> None:
     shape = 8192, 8192
     usual, none = (
-        og.plan("connected_components", shape, outputs=TABLE, **more)
+        og.connected_components.plan(og.RasterSpec(shape), outputs=TABLE, **more)
         for more in ({}, {"components": 0})
     )
     quarter = shape[0] * shape[1] // 4
-    many = og.plan("connected_components", shape, outputs=TABLE, components=quarter)
+    many = og.connected_components.plan(og.RasterSpec(shape), outputs=TABLE, components=quarter)
     assert none.bytes_written == shape[0] * shape[1] * 8
     assert many.bytes_written == none.bytes_written + shape[0] * shape[1] // 4 * 40
     assert none.memory_per_worker < usual.memory_per_worker < many.memory_per_worker
     assert none.memory_client < usual.memory_client < many.memory_client
-    assert usual.tasks == og.plan("minimum_spanning_forest", shape).tasks
-    large = og.plan("connected_components", (4 * 8192, 8192), outputs=TABLE)
+    assert usual.tasks == og.minimum_spanning_forest.plan(og.RasterSpec(shape)).tasks
+    large = og.connected_components.plan(og.RasterSpec((4 * 8192, 8192)), outputs=TABLE)
     # a worker's share grows with the perimeter alone
     assert large.memory_per_worker - usual.memory_per_worker < 30_000 * 6 * 200
 
@@ -396,7 +409,7 @@ MASKS: dict[str, Array] = {
 def test_components_are_counted_in_a_part_of_the_raster(mask: Array, connectivity: int) -> None:
     found = og.connected_components(mask, connectivity=connectivity).attrs["component_count"]
     planned, sent = (
-        og.plan("connected_components", mask, outputs=TABLE, **more)
+        og.connected_components.plan(mask, outputs=TABLE, **more)
         for more in ({"connectivity": connectivity}, {"components": found})
     )
     assert planned.bytes_written == pytest.approx(sent.bytes_written, rel=0.02, abs=200)
@@ -406,7 +419,8 @@ def test_components_are_counted_in_a_part_of_the_raster(mask: Array, connectivit
 def test_floats_under_water_are_planned_by_the_cell_and_integers_by_the_pit() -> None:
     how = {"workers": 2, "pits": 1000}
     floats, integers = (
-        og.plan("depressions", (8192, 8192), dtype=dtype, **how) for dtype in ("float32", "int32")
+        og.depressions.plan(og.RasterSpec((8192, 8192), dtype), **how)
+        for dtype in ("float32", "int32")
     )
     heights = 0.4 * 24 * floats.shard**2  # bytes of those of a shard
     assert floats.memory_per_worker > integers.memory_per_worker + heights
@@ -417,7 +431,9 @@ def test_floats_under_water_are_planned_by_the_cell_and_integers_by_the_pit() ->
 def test_a_distance_keeps_tiles_in_half_of_what_a_worker_may_use() -> None:
     shape = 6144, 6144
     plans = {
-        (limit, workers): og.plan("cost_distance", shape, memory_limit=limit, workers=workers)
+        (limit, workers): og.cost_distance.plan(
+            og.RasterSpec(shape), memory_limit=limit, workers=workers
+        )
         for limit in ("100 MiB", "8 GiB")
         for workers in (1, 3)
     }
@@ -435,7 +451,7 @@ def test_a_plan_of_a_distance_counts_the_tiles_that_workers_join() -> None:
     for limit in ("1 GiB", "8 GiB"):
         for field, plans in ((2048, joined), (0, own)):
             with og.config.set(field=field):
-                plan = og.plan("cost_distance", (16384, 16384), memory_limit=limit)
+                plan = og.cost_distance.plan(og.RasterSpec((16384, 16384)), memory_limit=limit)
                 plans[limit] = plan.memory_per_worker
     assert joined["1 GiB"] == own["1 GiB"]  # too little to join them
     assert joined["8 GiB"] == own["8 GiB"] + (2048**2 - 1024**2) * (40 + 2 * 4 - 16)
@@ -446,33 +462,23 @@ def test_components_take_on_disk_what_was_planned(tmp_path: Path) -> None:
     arrays = ("labels", "component_size", "component_box")
     found = og.connected_components(mask, connectivity=4, outputs=arrays, out=tmp_path / "labels")
     count = found.attrs["component_count"]
-    planned = og.plan("connected_components", mask, outputs=arrays, components=count)
+    planned = og.connected_components.plan(mask, outputs=arrays, components=count)
     assert planned.bytes_written == sum(found[name].nbytes for name in arrays)
     assert planned.bytes_read == mask.nbytes
-    unknown = og.plan("connected_components", mask.shape, outputs=arrays)
+    unknown = og.connected_components.plan(og.RasterSpec(mask.shape), outputs=arrays)
     assert unknown.bytes_written == pytest.approx(planned.bytes_written, rel=0.05)
     small = og.connected_components(mask, dtype="int32", out=tmp_path / "int32")
-    planned = og.plan("connected_components", mask, label_dtype="int32")
+    planned = og.connected_components.plan(mask, dtype="int32")
     assert planned.bytes_written == small["labels"].nbytes
 
 
-OPERATIONS: list[Any] = [
-    og.minimum_spanning_forest, og.cost_distance, og.hop_distance, og.connected_components,
-    og.st_connected, og.all_pairs,
-    og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
-]  # fmt: skip
-
-
-def test_an_operation_is_planned_by_its_name_or_by_itself() -> None:
-    shape = 300, 300
+def test_every_operation_on_rasters_is_planned() -> None:
     for operation in OPERATIONS:
-        planned = og.plan(operation, shape)
-        assert planned == og.plan(operation.__name__, shape)
-        assert planned.operation == operation.__name__
+        planned = operation.plan(og.RasterSpec((300, 300)))
+        assert planned.operation == operation.__qualname__
         assert str(planned)
-    for index in (og.DistanceIndex, og.DistanceIndex.build):
-        assert og.plan(index, shape) == og.plan("distance_index", shape)
-    assert {*ESTIMATES} == {*(operation.__name__ for operation in OPERATIONS), "distance_index"}
+    known = [thing for thing in map(og.__dict__.get, og.__all__) if isinstance(thing, og.Operation)]
+    assert {*known, og.DistanceIndex.build} == {*OPERATIONS, og.shortest_paths}
 
 
 # in a process that has compiled nothing yet, and has nothing in its cache
@@ -483,17 +489,19 @@ from numba.core import event
 from scipy import sparse
 from orograph.kernels.relax.edge_costs import exponential
 from orograph.kernels.relax.models import MODELS
-from orograph.planning.plan import ESTIMATES, ESTIMATES_OF_GRAPHS
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
 roads = og.read_graph(sparse.random_array((20, 20), density=0.2, rng=1), directed=True)
 with event.install_recorder("numba:compile") as compiled:
-    for operation in ESTIMATES:
-        og.plan(operation, cells)
+    operations = [og.DistanceIndex.build, *map(og.__getattr__, og.__all__)]
+    operations = [o for o in operations if isinstance(o, og.Operation)]
+    for operation in operations:
+        if operation.estimates[0] and operation is not og.all_pairs:
+            operation.plan(cells)
     for cost in MODELS:
-        og.plan("distance_index", cells, elevation=cells, cost=cost, cell_size=1)
-    for operation in ESTIMATES_OF_GRAPHS:
-        og.plan(operation, roads)
+        og.DistanceIndex.build.plan(cells, elevation=cells, cost=cost, cell_size=1)
+        if operation.estimates[1]:
+            operation.plan(roads)
     assert not compiled.buffer, [e.data["dispatcher"] for _, e in compiled.buffer]
     exponential(1.0)
     assert compiled.buffer
@@ -530,7 +538,7 @@ def test_all_pairs_have_the_tasks_that_were_planned(
         return compute(graph, *rest)
 
     monkeypatch.setattr(blocked, "compute", counted)
-    planned = og.plan(og.all_pairs, graph, **options)
+    planned = og.all_pairs.plan(graph, **options)
     result = og.all_pairs(graph, **options, out=tmp_path / "out")
     assert planned.tasks == sum(tasks)
     assert planned.shape == result["distance"].shape
@@ -540,12 +548,12 @@ def test_all_pairs_have_the_tasks_that_were_planned(
 
 def test_a_sparse_graph_is_planned_by_its_edges() -> None:
     graph = sparse.random_array((20_000, 20_000), density=1e-6, rng=1)
-    assert og.plan(og.all_pairs, graph).tasks == 79  # Dijkstra's, from 256 vertices each
-    assert og.plan(og.all_pairs, graph, method="floyd-warshall").tasks == 20**3 + 20
+    assert og.all_pairs.plan(graph).tasks == 79  # Dijkstra's, from 256 vertices each
+    assert og.all_pairs.plan(graph, method="floyd-warshall").tasks == 20**3 + 20
 
 
 def test_squaring_takes_no_more_tasks_than_planned() -> None:
-    planned = og.plan(og.all_pairs, (100, 100), tile=50, method="squaring")
+    planned = og.all_pairs.plan(og.RasterSpec((100, 100)), tile=50, method="squaring")
     assert planned.tasks == 7 * (2 * 2 + 1) + 2  # 2**7 is the first power above 99
 
 
@@ -554,7 +562,7 @@ def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path) -> None:
     lengths = rough((2048, 2048))
     np.save(tmp_path / "g.npy", lengths)
     options = {"tile": 1024, "predecessors": True}
-    planned = og.plan(og.all_pairs, lengths, **options)
+    planned = og.all_pairs.plan(lengths, **options)
     og.all_pairs(lengths[:9, :9], predecessors=True)  # compiles the kernels
     load = "import numpy; graph = numpy.load(raster)"
     work = f"{load}; og.all_pairs(graph, out=out, client=client, **{options})"
@@ -567,59 +575,56 @@ def test_all_pairs_take_the_memory_that_was_planned(tmp_path: Path) -> None:
 
 def test_searches_between_more_pairs_begin_with_components() -> None:
     shape = 5000, 5000
-    one, many = (og.plan(og.st_connected, shape, pairs=n, workers=2) for n in (1, 100))
+    grid = og.RasterSpec(shape)
+    one, many = (og.st_connected.plan(grid, (0, 0), [(1, 1)] * n, workers=2) for n in (1, 100))
     assert one.bytes_written == many.bytes_written == 0
     assert many.bytes_read == 2 * one.bytes_read
-    assert many.tasks == og.plan("connected_components", shape).tasks + 8
-    small = og.plan(og.st_connected, shape, memory_limit="100 MiB")
+    assert many.tasks == og.connected_components.plan(og.RasterSpec(shape)).tasks + 8
+    small = og.st_connected.plan(og.RasterSpec(shape), memory_limit="100 MiB")
     assert small.memory_kept == 50 * 2**20
 
 
+SPEC = og.RasterSpec((9, 9))
+ROADS = og.read_graph(sparse.random_array((20, 20), density=0.2, rng=1), directed=True)
 REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
-    "an option of another operation": (
-        "cost_distance", (9, 9), {"block": 8},
-        "block: no option of a plan of cost_distance, which has memory_limit, cost,",
-    ),
-    "workers below none": ("hop_distance", (9, 9), {"workers": -1}, "workers: -1; it must be"),
-    "labels of 16 bits": (
-        "connected_components", (9, 9), {"label_dtype": "int16"}, "label_dtype: 'int16'",
-    ),
-    "outputs of another": ("cost_distance", (9, 9), {"outputs": "labels"}, "outputs: 'labels'"),
+    "workers below none": (og.hop_distance, SPEC, {"workers": -1}, "workers: -1; it must be"),
+    "labels of 16 bits": (og.connected_components, SPEC, {"dtype": "int16"}, "dtype: 'int16'"),
+    "outputs of another": (og.cost_distance, SPEC, {"outputs": "labels"}, "outputs: 'labels'"),
     "a limit below nothing": (
-        "cost_distance", (9, 9), {"memory_limit": 0}, "memory_limit: 0; give bytes, at least 1",
+        og.cost_distance, SPEC, {"memory_limit": 0}, "memory_limit: 0; give bytes, at least 1",
     ),
     "a limit in words": (
-        "hop_distance", (9, 9), {"memory_limit": "much"}, "memory_limit: 'much'; give bytes",
+        og.hop_distance, SPEC, {"memory_limit": "much"}, "memory_limit: 'much'; give bytes",
     ),
     "components by 16 neighbours": (
-        "connected_components", (9, 9), {"connectivity": 16}, "connectivity: 16 is unknown",
+        og.connected_components, SPEC, {"connectivity": 16}, "connectivity: 16 is unknown",
     ),
-    "no option at all": (
-        "connected_components", (9, 9), {"blocks": 8},
-        "blocks: no option of a plan of connected_components, which has components",
+    "an option that starts a run": (
+        og.connected_components, SPEC, {"out": "x.zarr"}, r"out: not for \.plan, .*use \.submit",
     ),
-    "an operation of another library": (
-        np.argsort, (9, 9), {}, "operation: .*argsort.* is unknown; use one of 'minimum_spanning",
+    "a graph that is no square": (
+        og.all_pairs, og.RasterSpec((9, 8)), {}, r"shape: \(9, 8\); a row and a column",
     ),
-    "what takes no run": (og.corridor, (9, 9), {}, "operation: 'corridor' is unknown"),
-    "no pair": ("st_connected", (9, 9), {"pairs": 0}, "pairs: 0; it must be a whole number"),
-    "a graph that is no square": ("all_pairs", (9, 8), {}, r"shape: \(9, 8\); a row and a column"),
-    "lengths of no type": ("all_pairs", (9, 9), {"dtype": "number"}, "dtype: 'number'"),
-    "a way unknown": ("all_pairs", (9, 9), {"method": "magic"}, "method: 'magic'"),
-    "an index cut into tiles": ("distance_index", (9, 9), {"tile": 4}, "tile: 4; .* block and lev"),
-    "large blocks": ("distance_index", (9, 9), {"block": 2048}, "block: 2048 with levels=1"),
-    "16 neighbours": ("distance_index", (9, 9), {"connectivity": 16}, "connectivity: 16"),
-    "no such dtype": ("distance_index", (9, 9), {"dtype": "int8"}, "dtype: 'int8'"),
-    "no dtype": ("distance_index", (9, 9), {"dtype": "number"}, "dtype: 'number'"),
-    "complex cells": ("hop_distance", (9, 9), {"dtype": complex}, "dtype: dtype complex128; cells"),
-    "cells of no type": ("hop_distance", (9, 9), {"dtype": "number"}, "dtype: 'number' is none"),
-    "tiles without cells": ("hop_distance", (9, 9), {"tile": 0}, "tile=0: it must be 1 to"),
-    "no cells": ("distance_index", (0, 9), {}, r"shape: \(0, 9\)"),
-    "no raster": ("distance_index", None, {}, "friction: None"),
-    "negative friction": ("distance_index", np.full((9, 9), -1.0), {}, r"-1.0 at row 0, column 0"),
-    "workers by halves": ("hop_distance", (9, 9), {"workers": 0.5}, "workers: 0.5"),
-    "fewer than none": ("connected_components", (9, 9), {"components": -1}, "components: -1"),
-    "more than cells": ("connected_components", (9, 9), {"components": 82}, "82; .* 0 to 81"),
+    "lengths of no type": (og.all_pairs, SPEC, {"dtype": "number"}, "dtype: 'number'"),
+    "a way unknown": (og.all_pairs, SPEC, {"method": "magic"}, "method: 'magic'"),
+    "large blocks": (og.DistanceIndex.build, SPEC, {"block": 2048}, "block: 2048 with levels=1"),
+    "16 neighbours": (og.DistanceIndex.build, SPEC, {"connectivity": 16}, "connectivity: 16"),
+    "no such dtype": (og.DistanceIndex.build, SPEC, {"dtype": "int8"}, "dtype: 'int8'"),
+    "no dtype": (og.DistanceIndex.build, SPEC, {"dtype": "number"}, "dtype: 'number'"),
+    "tiles without cells": (og.hop_distance, SPEC, {"tile": 0}, "tile=0: it must be 1 to"),
+    "no raster": (og.DistanceIndex.build, None, {}, "friction: None"),
+    "a graph of rasters": (og.fill_depressions, ROADS, {}, "elevation: expected a raster, got a G"),
+    "a raster of graphs": (og.shortest_paths, np.ones((3, 3)), {}, "graph: expected a Graph, got"),
+    "tiles of a graph": (og.hop_distance, ROADS, {"tile": 4}, "tile: 4; mask is not cut into"),
+    "pits of a graph": (
+        og.connected_components, ROADS, {"components": 4}, "components: not used by this plan",
+    ),
+    "negative friction": (
+        og.DistanceIndex.build, np.full((9, 9), -1.0), {}, r"-1.0 at row 0, column 0",
+    ),
+    "workers by halves": (og.hop_distance, SPEC, {"workers": 0.5}, "workers: 0.5"),
+    "fewer than none": (og.connected_components, SPEC, {"components": -1}, "components: -1"),
+    "more than cells": (og.connected_components, SPEC, {"components": 82}, "82; .* 0 to 81"),
 }  # fmt: skip
 
 
@@ -630,7 +635,22 @@ def test_what_cannot_be_planned_is_refused(
     operation: Any, raster: Any, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(og.InputError, match=says):
-        og.plan(operation, raster, **options)
+        operation.plan(raster, **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (((0, 9),), r"shape: \(0, 9\)"),
+        (((9, 9, 9),), r"shape: \(9, 9, 9\)"),
+        ((9,), "shape: 9"),
+        (((9, 9), complex), "dtype: dtype complex128; cells"),
+        (((9, 9), "number"), "dtype: 'number' is none"),
+    ],
+)
+def test_a_spec_of_no_raster_is_refused(given: Any, says: str) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.RasterSpec(*given)
 
 
 def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -650,7 +670,7 @@ def test_plans_from_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     limit = ["--memory-limit", "20 KiB"]
     assert main(["plan", "hop_distance", "--shape", "60", "50", *limit]) == 0
     assert "(10.0 KiB of it by choice)" in capsys.readouterr().out
-    alone = ["--workers", "0", "--outputs", "back_direction", "--cost-dtype", "float32"]
+    alone = ["--workers", "0", "--outputs", "back_direction", "--dtype", "float32"]
     assert main(["plan", "cost_distance", "--shape", "60", "50", *alone]) == 0
     assert "in this process" in capsys.readouterr().out
     for wrong in ([str(tmp_path / "f"), "--shape", "9", "9"], [], ["--components", "7"]):

@@ -232,13 +232,13 @@ def test_what_cannot_be_drawn_is_refused(dem: xr.DataArray) -> None:
 
 
 def test_notebooks_show_tables(dem: xr.DataArray, tmp_path: Any) -> None:
-    run = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"), wait=False)
+    run = og.cost_distance.submit(dem + 1, START, outputs=("cost", "back_direction"))
     (path,) = og.least_cost_path(run.result(), [(502_900, 4_998_100)])
     index = og.DistanceIndex.build(dem + 1, tmp_path / "i.zarr", block=8, levels=0)
     index.distance_matrix(START)
     says = {
         run: ("status", "finished", "<progress", "tile_visits"),
-        og.plan("cost_distance", (400, 300)): (
+        og.cost_distance.plan(og.RasterSpec((400, 300))): (
             "cost_distance of 400 x 300 cells",
             "memory",
             "task",

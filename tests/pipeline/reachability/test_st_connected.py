@@ -324,7 +324,7 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
     store = tmp_path / "plain.zarr"
     og.ingest(np.ones((80, 80), np.uint8), store, tile=8)
     ends = [(5, 5)] * pairs, [(70, 70)] * pairs
-    run = og.st_connected(store, *ends, wait=False)
+    run = og.st_connected.submit(store, *ends)
     assert isinstance(run, og.Run)
     reach: Any = run.result()
     assert reach.hops.tolist() == [65] * pairs
@@ -334,7 +334,7 @@ def test_a_search_in_the_background_can_be_watched_and_stopped(
 
     watched = WatchedRaster(store, tmp_path / "diary", gate=gate)
     with og.config.set(threads=2, scratch=str(tmp_path)):
-        run = called(gate, og.st_connected, watched, *ends, wait=False)
+        run = called(gate, og.st_connected.submit, watched, *ends)
         assert isinstance(run, og.Run)
         begun = gate.until(lambda: len(read_tiles(tmp_path / "diary")) >= 10)
         wait_until(begun, lambda: run.status == "running")

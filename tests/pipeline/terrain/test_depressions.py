@@ -203,8 +203,8 @@ def test_what_has_no_depressions_is_refused(options: dict[str, Any], says: str) 
 
 
 def test_a_plan_grows_with_the_number_of_pits() -> None:
-    few, many = (og.plan(og.depressions, (4096, 4096), pits=n) for n in (10, 10**6))
+    few, many = (og.depressions.plan(og.RasterSpec((4096, 4096)), pits=n) for n in (10, 10**6))
     assert many.memory_client - few.memory_client == many.memory_table - few.memory_table > 10**8
-    labelled = og.plan(og.depressions, (4096, 4096), pits=10, labels=True)
+    labelled = og.depressions.plan(og.RasterSpec((4096, 4096)), pits=10, labels=True)
     assert labelled.bytes_written - few.bytes_written == 8 * 4096**2
     assert labelled.memory_per_worker > few.memory_per_worker

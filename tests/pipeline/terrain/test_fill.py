@@ -167,12 +167,12 @@ def test_what_cannot_be_filled_is_refused(options: dict[str, Any], says: str) ->
 
 def test_a_plan_tells_what_is_written(tmp_path: Path) -> None:
     heights = fractal(256)
-    plan = og.plan(og.fill_depressions, heights, tile=32, outputs=ALL)
+    plan = og.fill_depressions.plan(heights, tile=32, outputs=ALL)
     assert plan.bytes_written == heights.size * 20
     assert plan.bytes_read == 2 * heights.nbytes
-    assert plan.memory_total > og.plan(og.fill_depressions, heights, pits=0).memory_total
-    run = og.fill_depressions(heights, tile=32, out=tmp_path / "f", wait=False)
+    assert plan.memory_total > og.fill_depressions.plan(heights, pits=0).memory_total
+    run = og.fill_depressions.submit(heights, tile=32, out=tmp_path / "f")
     run.result()
     assert run.progress().total == 2 * 1 + 0  # a shard: up and down
     with pytest.raises(og.InputError, match="pits: -1; it must be a whole number, 0 to 65536"):
-        og.plan(og.fill_depressions, heights, pits=-1)
+        og.fill_depressions.plan(heights, pits=-1)

@@ -46,7 +46,7 @@ def test_the_edge_as_source_gives_the_filling(tmp_path: Path) -> None:
     og.ingest(heights, tmp_path / "dem.zarr", tile=16)
     level = og.flood_level(tmp_path / "dem.zarr", edge, out=tmp_path / "level.zarr")["level"]
     np.testing.assert_array_equal(level, filled)
-    planned = og.plan(og.flood_level, tmp_path / "dem.zarr")
+    planned = og.flood_level.plan(tmp_path / "dem.zarr")
     assert planned.bytes_written == heights.nbytes
 
 

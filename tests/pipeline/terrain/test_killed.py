@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from distributed import Client
+from verbs import call
 from watched_raster import (
     SHARD,
     TILE,
@@ -32,13 +33,13 @@ import orograph as og
 
 PLACES = [(3, 4), (50, 20), (80, 60), (11, 66)]
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "filling": lambda dem, **o: og.fill_depressions(
-        dem, outputs=("filled", "depth", "depression"), **o
+    "filling": lambda dem, **o: call(
+        og.fill_depressions, dem, outputs=("filled", "depth", "depression"), **o
     ),
-    "flood": lambda dem, **o: og.flood_level(dem, PLACES[:2], **o),
-    "passes": lambda dem, **o: og.pass_elevation(dem, PLACES, paths=True, **o),
-    "peaks": lambda dem, **o: og.peaks(dem, min_prominence=3, **o),
-    "depressions": lambda dem, **o: og.depressions(dem, min_depth=3, labels=True, **o),
+    "flood": lambda dem, **o: call(og.flood_level, dem, PLACES[:2], **o),
+    "passes": lambda dem, **o: call(og.pass_elevation, dem, PLACES, paths=True, **o),
+    "peaks": lambda dem, **o: call(og.peaks, dem, min_prominence=3, **o),
+    "depressions": lambda dem, **o: call(og.depressions, dem, min_depth=3, labels=True, **o),
 }
 SHAPE = (70, 90)
 TILES = -(-SHAPE[0] // TILE) * -(-SHAPE[1] // TILE)
@@ -87,7 +88,7 @@ def test_a_killed_worker_is_made_up_for(
     expected = OPERATIONS[name](dem)
     gate.shut(after=after)
     raster = WatchedRaster(dem, tmp_path / "read.txt", gate=gate)
-    run = OPERATIONS[name](raster, out=tmp_path / "out", client=client, wait=False, **CUT)
+    run = OPERATIONS[name](raster, out=tmp_path / "out", client=client, verb="submit", **CUT)
     wait_until(gate.held, lambda: run.status == "running")
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     gate.open()

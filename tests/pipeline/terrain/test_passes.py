@@ -72,7 +72,7 @@ def test_many_points_of_a_stored_raster_with_coordinates(tmp_path: Path) -> None
     np.testing.assert_array_equal(found["elevation"][0], levels[tuple(cells.T)])
     at = raster.sel(y=found["pass_y"], x=found["pass_x"])
     np.testing.assert_array_equal(at, found["elevation"])
-    assert og.plan(og.pass_elevation, tmp_path / "dem.zarr").bytes_written == 0
+    assert og.pass_elevation.plan(tmp_path / "dem.zarr").bytes_written == 0
 
 
 def steps_between(start: Any, end: Any, cells: set[Any], connectivity: int) -> int:

@@ -98,6 +98,6 @@ def test_what_has_no_peaks_is_refused(options: dict[str, Any], says: str) -> Non
 
 
 def test_a_plan_grows_with_the_number_of_peaks() -> None:
-    few, many = (og.plan(og.peaks, (4096, 4096), pits=n) for n in (10, 10**6))
+    few, many = (og.peaks.plan(og.RasterSpec((4096, 4096)), pits=n) for n in (10, 10**6))
     assert many.memory_client - few.memory_client == many.memory_table - few.memory_table > 10**8
     assert many.bytes_written == 64 * 10**6

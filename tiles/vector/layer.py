@@ -305,13 +305,7 @@ def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
 
 
 def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
-    try:
-        from shapely.geometry import shape
-    except ImportError as error:
-        raise OrographError(
-            f"{name}: geometries need shapely; install it with pip install 'orograph[vector]'"
-        ) from error
-
+    shape = _shapely(name).geometry.shape
     features: Iterator[Mapping[str, Any]] | list[Mapping[str, Any]] = [spoken]
     if spoken["type"] == "FeatureCollection":
         features = list(spoken.get("features") or [])
@@ -327,11 +321,9 @@ def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
 
 
 def _read_file(path: str, name: str) -> VectorLayer:
-    from shapely import from_wkb
-
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
         raise InputError(f"{name}: {shown(path)} does not exist; is the path right?")
-    reader = _pyogrio(name)
+    from_wkb, reader = _shapely(name).from_wkb, _pyogrio(name)
     try:
         layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]
         if len(layers) > 1:
@@ -345,7 +337,27 @@ def _read_file(path: str, name: str) -> VectorLayer:
     if geometry is None:
         raise InputError(f"{name}: {path} is a table without geometries; give a layer")
     columns = {str(field): column for field, column in zip(meta["fields"], values)}
-    return VectorLayer(from_wkb(geometry), columns, meta["crs"])
+    made = from_wkb(geometry, on_invalid="ignore")
+    for number, (known, body) in enumerate(zip(made, geometry, strict=True)):
+        if known is None and body is not None:
+            try:
+                from_wkb(body)
+            except Exception as error:  # of GEOS, such as a ring that is not closed
+                raise InputError(
+                    f"{name}: {path}: geometry {number} is not valid ({error}); mend it, or leave "
+                    "it out"
+                ) from None
+    return VectorLayer(made, columns, meta["crs"])
+
+
+def _shapely(what: str) -> Any:
+    try:
+        import shapely.geometry
+    except ImportError as error:
+        raise OrographError(
+            f"{what}: geometries need shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+    return shapely
 
 
 def _pyogrio(what: str) -> Any:

@@ -39,6 +39,8 @@ MOST_WEIGHT = 2**59
 WEIGHTS_AT_ONCE = 2**24
 PART_ARCS = 2**25
 """Arcs of a part by default: some 600 MB."""
+VERTEX_BYTES, EDGE_BYTES = 48, 160
+"""What a vertex and an edge of a graph in memory take at most while it is made; measured."""
 JOINED_ARCS = 2**22
 """Arcs up to which operations join the parts of a graph: parts would not save their 100 MB."""
 
@@ -323,6 +325,25 @@ def _word(count: int) -> type[np.unsignedinteger[Any]] | type[np.int64]:
     return np.uint32 if count < 2**32 else np.int64
 
 
+def refuse_large_graph(n: int, m: int, argument: str = "source") -> None:
+    """Refuse a graph whose making takes more memory than there is, before any is taken.
+
+    Raises
+    ------
+    InputError
+        It names the numbers of vertices and edges, and the bytes.
+    """
+    import psutil
+
+    needed, free = VERTEX_BYTES * n + EDGE_BYTES * m, psutil.virtual_memory().available
+    if needed > free:
+        few = "; leave out vertices without edges, or number the others anew" if n > 4 * m else ""
+        raise InputError(
+            f"{argument}: a graph of {n} vertices and {m} edges takes {needed} bytes, and {free} "
+            f"are free{few or '; use a machine with more memory'}"
+        )
+
+
 def make_graph(
     tail: Integers,
     head: Integers,
@@ -353,9 +374,12 @@ def make_graph(
     Raises
     ------
     InputError
-        If a weight is not finite, or an integer one is not below 2**59 in magnitude.
+        If there are no vertices, a weight is not finite, or an integer one is not below 2**59 in
+        magnitude.
     """
     n, m = ids.size, tail.size
+    if not n:
+        raise InputError("source: it has no vertices; a graph has one vertex at least")
     weight = _checked_weights(weight, tail, head, ids)
     position = storage_order(n, tail, head, coordinates)
     stored = inverse(position)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import refuse_large_graph
+from orograph.tiles.graph.sparse import entries_of
 
 Array = npt.NDArray[Any]
 
@@ -32,7 +35,8 @@ def from_sparse(matrix: Any) -> Edges:
         raise InputError(
             f"source: shape {matrix.shape}; a matrix of weights has a row and a column a vertex"
         )
-    entries = matrix.tocoo()
+    refuse_large_graph(matrix.shape[0], matrix.nnz)
+    entries = entries_of(matrix, "source")
     tail, head = (np.asarray(axis, np.int64) for axis in (entries.row, entries.col))
     return Edges(tail, head, entries.data, np.arange(matrix.shape[0]), None)
 
@@ -47,6 +51,13 @@ def from_table(table: Any) -> Edges:
             "'source' and 'target', and that of the weight 'weight'"
         )
     weights = [name for name in WEIGHT_NAMES if name in columns]
+    twice = next((name for name in (*pair, *weights[:1]) if columns.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"source: {columns.count(twice)} columns are called {twice!r}; leave one of them"
+        )
+    if not len(table):
+        raise InputError("source: the table has no rows; a graph has one vertex at least")
     labels = [np.asarray(table[name]) for name in pair]
     for name, column in zip(pair, labels, strict=True):
         missing = np.flatnonzero([value is None or value != value for value in column.tolist()])
@@ -56,7 +67,7 @@ def from_table(table: Any) -> Edges:
                 f"source: row {row}: {name} is {column[row]}; vertices are integers or strings"
             )
     try:
-        ids, ends = np.unique(np.concatenate(labels), return_inverse=True)
+        ids, ends = np.unique(_joined(labels), return_inverse=True)
     except TypeError:
         raise InputError(
             f"source: {pair[0]} and {pair[1]} hold values that cannot be ordered, such as strings "
@@ -65,6 +76,26 @@ def from_table(table: Any) -> Edges:
     tail, head = np.split(ends.astype(np.int64), 2)
     weight = np.asarray(table[weights[0]]) if weights else np.ones(tail.size, np.int32)
     return Edges(tail, head, weight, ids, None)
+
+
+def _joined(labels: list[Array]) -> Array:
+    """Return two columns of labels one after the other, integers as integers.
+
+    NumPy makes float64 of int64 and uint64 together, in which large ids become equal.
+    """
+    kinds = {column.dtype.kind for column in labels}
+    if kinds == {"i", "u"}:
+        return _as_integers([label for column in labels for label in column.tolist()])
+    return np.concatenate(labels)
+
+
+def _as_integers(labels: list[int]) -> Array:
+    """Return labels as int64 or uint64, or as Python's integers where neither holds them all."""
+    least, greatest = min(labels), max(labels)
+    for dtype in (np.int64, np.uint64):
+        if np.iinfo(dtype).min <= least and greatest <= np.iinfo(dtype).max:
+            return np.array(labels, dtype)
+    return np.array(labels, object)
 
 
 def from_networkx(graph: Any) -> Edges:
@@ -82,12 +113,20 @@ def from_networkx(graph: Any) -> Edges:
         weights.append(1 if name is None else data[name])
     ids = np.empty(len(nodes), object)
     ids[:] = list(nodes)
-    if all(isinstance(label, int) for label in nodes):
-        ids = ids.astype(np.int64)
+    if nodes and all(isinstance(label, int) for label in nodes):
+        ids = _as_integers(list(nodes))
     tail, head = (np.array([places[edge[i]] for edge in edges], np.int64) for i in (0, 1))
     coordinates = None
     if nodes and all("x" in data and "y" in data for data in nodes.values()):
         x, y = (np.array([data[axis] for data in nodes.values()], np.float64) for axis in "xy")
         coordinates = x, y
     weight = np.array(weights) if weights else np.empty(0, np.int32)
+    if weight.dtype.kind == "f":
+        for (u, v, _), given in zip(edges, weights, strict=True):
+            if isinstance(given, Integral) and float(given) != given:
+                raise InputError(
+                    f"source: edge {u} to {v} has weight {given}, which would be rounded to "
+                    "float64, since other weights are not whole; give whole numbers alone, or "
+                    "weights up to 2**53"
+                )
     return Edges(tail, head, weight, ids, bool(graph.is_directed()), coordinates)

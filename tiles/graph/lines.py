@@ -1,0 +1,192 @@
+"""Lines of numbers in text files, plain or compressed: read in blocks, within stated bounds.
+
+Of a file one block is held as text at a time, and the numbers of all that came before it, 8 bytes
+each. Decompression stops after the number of lines that the file itself declares, which is refused
+beforehand if a graph of so many edges does not fit into memory, and after `MOST_TEXT` characters.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+
+Array = npt.NDArray[Any]
+
+PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+MOST_TEXT = 2**36
+"""Characters of decompressed text after which reading stops."""
+BLOCK = 2**22
+"""Characters of a block."""
+LONGEST_LINE = 2**12
+"""Characters of a line that goes beyond a block."""
+
+
+class Line(NamedTuple):
+    """A line of a file."""
+
+    number: int
+    """From 1."""
+    text: str
+
+
+class Block(NamedTuple):
+    """Some lines of a file, one after the other."""
+
+    first: int
+    """The number of the first."""
+    lines: list[str]
+
+
+Blocks = Iterator[Block]
+Keep = Callable[[str], bool]
+
+
+def read_blocks(path: Path) -> Blocks:
+    """Yield the lines of a text file, plain or compressed, a block at a time.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, is not text, or has a line or a length that no graph has.
+    """
+    size, first, rest = 0, 1, ""
+    try:
+        with PACKED.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8") as file:
+            while text := file.read(BLOCK):
+                size += len(text)
+                lines = (rest + text).split("\n")
+                rest = lines.pop()
+                yield Block(first, lines)
+                first += len(lines)
+                if len(rest) > LONGEST_LINE:
+                    raise InputError(
+                        f"{path}, line {first}: {rest[:20]!r}... has more than {LONGEST_LINE} "
+                        "characters; lines of a graph are shorter: is it another file?"
+                    )
+                if size > MOST_TEXT:
+                    raise InputError(
+                        f"{path}: line {first} lies beyond {MOST_TEXT} characters of text, at "
+                        "which reading stops; write so large a graph as a Parquet file of edges"
+                    )
+            yield Block(first, [rest] if rest else [])
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"{path}: its compressed data end too early or are damaged ({error}); get it again"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is no text; is it compressed?") from None
+
+
+def split_first(blocks: Blocks, keep: Keep) -> tuple[Line | None, Blocks]:
+    """Return the first line that is kept, None if there is none, and what follows it."""
+    for first, lines in blocks:
+        for i, text in enumerate(lines):
+            if keep(text):
+                return Line(first + i, text), chain([Block(first + i + 1, lines[i + 1 :])], blocks)
+    return None, iter(())
+
+
+class Numbers(NamedTuple):
+    """The numbers of some lines."""
+
+    table: Array
+    """A row for each line: int64 if all numbers are whole, else float64."""
+    lines: npt.NDArray[np.int64]
+    """The number of each line."""
+
+
+def read_numbers(
+    path: Path, blocks: Blocks, keep: Keep, letter: str, columns: Sequence[str], most: int
+) -> Numbers:
+    """Return the numbers of the lines that are kept, each of which begins with a letter or none.
+
+    Reading stops once there are more lines than ``most``.
+
+    Raises
+    ------
+    InputError
+        If a line has other numbers than ``columns``, or a whole number that float64 would round
+        where others are not whole.
+    """
+    tables, numbers = [np.empty((0, len(columns)), np.int64)], [np.empty(0, np.int64)]
+    rounded: Line | None = None
+    for first, lines in blocks:
+        where = [i for i, text in enumerate(lines) if keep(text)]
+        odd = next((i for i in where if not lines[i].startswith(letter)), None)
+        if odd is not None:
+            raise InputError(
+                f"{path}, line {first + odd}: {lines[odd]!r}; lines begin with 'a', 'c' or 'p'"
+            )
+        if not where:
+            continue
+        kept = [Line(first + i, lines[i][len(letter) :]) for i in where]
+        table = _numbers_of(path, kept, letter, columns)
+        rounded = rounded or _first_rounded(kept, table)
+        tables.append(table)
+        numbers.append(np.array(where) + first)
+        if sum(len(part) for part in numbers) > most:
+            break
+    if rounded is not None and any(table.dtype.kind == "f" for table in tables):
+        raise InputError(
+            f"{path}, line {rounded.number}: {rounded.text} would be rounded to float64, since "
+            "numbers of the file are not whole or need more than 64 bits; give whole numbers "
+            "alone, or numbers up to 2**53"
+        )
+    return Numbers(np.concatenate(tables), np.concatenate(numbers))
+
+
+def _numbers_of(path: Path, lines: list[Line], letter: str, columns: Sequence[str]) -> Array:
+    """Return the numbers of some lines, int64 if all are whole, else float64."""
+    texts = [line.text for line in lines]
+    for dtype in (np.int64, np.float64):
+        try:
+            table: Array = np.loadtxt(texts, dtype, comments=None, ndmin=2)
+        except (ValueError, OverflowError):
+            continue
+        if table.shape == (len(lines), len(columns)):
+            return table
+    for line in lines:
+        words = line.text.split()
+        if len(words) != len(columns) or not all(map(_is_number, words)):
+            raise InputError(
+                f"{path}, line {line.number}: {letter + line.text!r}; it must have {len(columns)} "
+                f"numbers, {', '.join(columns)}"
+                + ("; is the file cut short?" if line is lines[-1] else "")
+            )
+    raise InputError(
+        f"{path}, lines {lines[0].number} to {lines[-1].number}: a number there cannot be read; "
+        "write numbers as digits, such as 12 or 1.5e3"
+    )
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _first_rounded(lines: list[Line], table: Array) -> Line | None:
+    """Return the number of a line, and the first whole number there that float64 cannot hold."""
+    for row in np.flatnonzero((table >= 2**53).any(1) | (table <= -(2**53)).any(1)).tolist():
+        for word in lines[row].text.split():
+            # Python converts no more than 4300 digits
+            if word.lstrip("+-").isdigit() and (len(word) > 400 or float(word) != int(word)):
+                return Line(lines[row].number, word[:40])
+    return None
+
+
+def is_count(word: str) -> bool:
+    """Return whether a word is a whole number of at most 18 digits, 0 to 9."""
+    return word.isascii() and word.isdigit() and len(word) <= 18

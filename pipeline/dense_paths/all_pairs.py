@@ -168,6 +168,8 @@ def all_pairs(
         rows = RowsOfPairs(graph, labels, dtype, no_edge, predecessors, method, negative_cycles)
         return rows.job(sources, spec)
     matrix = open_edges(graph, dtype, no_edge)
+    if stays_in_memory((), spec):
+        refuse_large_table(matrix, predecessors)
     masked = None
     if negative_cycles == "mask":
         if not stays_in_memory((), spec):
@@ -179,8 +181,6 @@ def all_pairs(
     stage = DIJKSTRA if method == DIJKSTRA else "minplus"
     chosen = choose_backend(stage, (), spec)
     shape = matrix.n, matrix.n
-    if stays_in_memory((), spec):
-        refuse_large_table(matrix, predecessors)
     layout = Layout(side, side)
     kept = matrix, method, predecessors, labels, masked
     return MatrixJob((), shape, layout, chosen, *kept, spec=spec)

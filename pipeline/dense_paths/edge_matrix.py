@@ -19,12 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 from scipy import sparse
 
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.settings import thread_count
 from orograph.tiles.arguments import as_plain, check_path, is_number, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import refuse_large_graph
+from orograph.tiles.graph.sparse import entries_of
+from orograph.tiles.raster.array import is_cupy
 
 Array = npt.NDArray[Any]
 
@@ -167,6 +171,14 @@ class EdgeMatrix:
     def as_sparse(self) -> sparse.csr_array:
         """Return the edges without loops, with those of length 0."""
         if not sparse.issparse(self.values):
+            needed = self.n**2 * (2 * self.dtype.itemsize + 2)
+            free = psutil.virtual_memory().available
+            if needed > free:
+                raise InputError(
+                    f"graph: to search a dense matrix of {self.n} x {self.n} lengths from single "
+                    f"vertices takes {needed} bytes, and {free} are free; pass its edges as a "
+                    "SciPy sparse array, or use method='floyd-warshall' with out="
+                )
             block = self.block(slice(0, self.n), slice(0, self.n))
             rows, columns = np.nonzero(self.reach(block) & ~np.eye(self.n, dtype=bool))
             data = block[rows, columns]
@@ -201,9 +213,16 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     if isinstance(values, (str, os.PathLike)):
         values = _open_array(values)
     if sparse.issparse(values):
-        values = _shortest_of_parallel(values)
+        if len(values.shape) == 2:
+            refuse_large_graph(max(values.shape), values.nnz, "graph")
+            values = _shortest_of_parallel(values)
     else:
         values = getattr(values, "data", values) if hasattr(values, "dims") else values
+        if is_cupy(values):
+            raise InputError(
+                "graph: an array of CuPy, which all_pairs does not read; pass graph.get(), and "
+                "backend='cuda' to work on the GPU"
+            )
         values = values if hasattr(values, "shape") else _as_array(values)
     if len(values.shape) != 2 or values.shape[0] != values.shape[1] or values.shape[0] == 0:
         raise InputError(
@@ -245,7 +264,7 @@ def _open_array(path: str | os.PathLike[str]) -> Any:
 
 def _shortest_of_parallel(graph: Any) -> sparse.csr_array:
     """Return a CSR array with the least of several entries for one edge."""
-    coo = graph.tocoo()
+    coo = entries_of(graph, "graph")
     order = np.lexsort((coo.data, coo.col, coo.row))
     rows, columns, data = coo.row[order], coo.col[order], coo.data[order]
     first = np.ones(data.size, bool)

@@ -118,10 +118,42 @@ def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(og.InputError, match=message):
             call()
-    little: Any = type("Memory", (), {"available": 1000})
+    little: Any = type("Memory", (), {"available": 12_000})
     monkeypatch.setattr(psutil, "virtual_memory", lambda: little)
-    with pytest.raises(og.InputError, match=r"12800 bytes .* 1000 bytes are free"):
+    with pytest.raises(og.InputError, match=r"12800 bytes .* 12000 bytes are free"):
         og.all_pairs(matrix)
+
+
+class Declared:
+    """A dense matrix that nobody has: to look at its lengths is an error."""
+
+    dtype, ndim = np.dtype("f8"), 2
+
+    def __init__(self, n: int) -> None:
+        self.shape = n, n
+
+    def __getitem__(self, key: Any) -> Any:
+        raise AssertionError("no length is looked at")
+
+
+def test_a_declared_matrix_is_refused_before_its_lengths_are_read() -> None:
+    for options, message in (
+        ({}, r"the table of 1000000 x 1000000 pairs has 8000000000000 bytes"),
+        ({"sources": 0}, r"to search a dense matrix of 1000000 x 1000000 lengths .* takes"),
+    ):
+        with pytest.raises(og.InputError, match=message):
+            og.all_pairs(Declared(10**6), **options)
+
+
+def test_an_array_of_cupy_is_refused() -> None:
+    def on_host(self: Any, *arguments: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+    kind = type("ndarray", (Declared,), {"__module__": "cupy", "__array__": on_host})
+    with pytest.raises(
+        og.InputError, match=r"an array of CuPy.*; pass graph.get\(\), and backend="
+    ):
+        og.all_pairs(kind(3))
 
 
 def test_a_frame_keeps_working() -> None:

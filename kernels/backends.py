@@ -1,8 +1,6 @@
-"""The backends, which compute tiles: their memory and their kernels. The one place that chooses.
+"""The backends, which compute tiles: their devices and their memory. The one place that chooses.
 
-Beside kernels a backend says where the arrays of tiles lie, so nothing in `orograph.engines` or in
-a problem asks which backend it is. A backend's kernels are imported when they are first called, so
-CuPy is never needed on a machine without a GPU.
+Their kernels are those of `orograph.kernels.stages`.
 """
 
 from __future__ import annotations
@@ -11,26 +9,21 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.device import Device, current_device, memory_reported
+from orograph.kernels.stages import STAGES
 from orograph.tiles.errors import BackendError, InputError
 from orograph.tiles.memory import use_allocator
 
-if TYPE_CHECKING:
-    from orograph.kernels.device import Device
-    from orograph.kernels.relax.resident import ResidentTile
-    from orograph.kernels.relax.tile import TileState
-
 BACKENDS = ("auto", "numba", "cuda")
-NUMBA_ONLY = frozenset({"dijkstra", "bidirectional_search", "near_far", "graph_parts"})
-"""Stages that no other backend does."""
 
 
 class Backend(Protocol):
-    """What computes tiles: its memory, and its kernels."""
+    """What computes tiles: its devices and its memory."""
 
     @property
     def name(self) -> str:
@@ -52,64 +45,9 @@ class Backend(Protocol):
     def to_host(self, array: Any) -> npt.NDArray[Any]:
         """Return an array of the backend's memory in that of this process."""
 
-    def open_tile(self, state: TileState) -> ResidentTile:
-        """Return a tile of a shortest-path problem that stays in the backend's memory."""
-
     @property
     def graph_method(self) -> str:
         """The quickest method of `shortest_paths` for weights that are not negative."""
-
-    @property
-    def pad_costs(self) -> Callable[..., Any]:
-        """As `orograph.kernels.relax.pad.pad_costs`, in the backend's memory."""
-
-    @property
-    def tile_forest(self) -> Callable[..., Any]:
-        """As `orograph.kernels.forest.tile.tile_forest`."""
-
-    @property
-    def tile_basins(self) -> Callable[..., Any]:
-        """As `orograph.kernels.terrain.basins.tile_basins`."""
-
-    @property
-    def raise_cells(self) -> Callable[..., Any]:
-        """As `orograph.kernels.terrain.basins.raise_cells`."""
-
-    @property
-    def find_components(self) -> Callable[..., Any]:
-        """As `orograph.kernels.label.tile.find_components`."""
-
-    @property
-    def solve_blocks(self) -> Callable[..., Any]:
-        """As `orograph.kernels.boundary.blocks.solve_blocks`."""
-
-    @property
-    def minplus(self) -> Callable[..., Any]:
-        """As `orograph.kernels.minplus.product.minplus`."""
-
-    @property
-    def floyd_warshall_block(self) -> Callable[..., Any]:
-        """As `orograph.kernels.minplus.closure.floyd_warshall_block`."""
-
-    @property
-    def spread(self) -> Callable[..., Any]:
-        """As `orograph.kernels.graph.spread.spread`."""
-
-    @property
-    def graph_hops(self) -> Callable[..., Any]:
-        """As `orograph.kernels.graph.hops.graph_hops`."""
-
-    @property
-    def graph_components(self) -> Callable[..., Any]:
-        """As `orograph.kernels.graph.components.graph_components`."""
-
-    @property
-    def graph_forest(self) -> Callable[..., Any]:
-        """As `orograph.kernels.graph.forest.spanning_forest`; the arcs may come in any order."""
-
-    @property
-    def edge_components(self) -> Callable[..., Any]:
-        """As `orograph.kernels.label.union_find.components`."""
 
 
 class NumbaBackend:
@@ -135,103 +73,6 @@ class NumbaBackend:
         """Return the array itself."""
         return np.asarray(array)
 
-    def open_tile(self, state: TileState) -> ResidentTile:
-        """Return a tile in this process's memory."""
-        from orograph.kernels.relax.resident import HostTile
-
-        return HostTile(state)
-
-    @property
-    def pad_costs(self) -> Callable[..., Any]:
-        """Pad costs."""
-        from orograph.kernels.relax.pad import pad_costs
-
-        return pad_costs
-
-    @property
-    def tile_forest(self) -> Callable[..., Any]:
-        """Span a tile."""
-        from orograph.kernels.forest.tile import tile_forest
-
-        return tile_forest
-
-    @property
-    def tile_basins(self) -> Callable[..., Any]:
-        """Find the basins of a tile."""
-        from orograph.kernels.terrain.basins import tile_basins
-
-        return tile_basins
-
-    @property
-    def raise_cells(self) -> Callable[..., Any]:
-        """Raise a tile to the levels of its basins."""
-        from orograph.kernels.terrain.basins import raise_cells
-
-        return raise_cells
-
-    @property
-    def find_components(self) -> Callable[..., Any]:
-        """Find the components of a tile."""
-        from orograph.kernels.label.tile import find_components
-
-        return find_components
-
-    @property
-    def solve_blocks(self) -> Callable[..., Any]:
-        """Make the boundary matrices of blocks."""
-        from orograph.kernels.boundary.blocks import solve_blocks
-
-        return solve_blocks
-
-    @property
-    def minplus(self) -> Callable[..., Any]:
-        """Multiply matrices, taking the least of sums."""
-        from orograph.kernels.minplus.product import minplus
-
-        return minplus
-
-    @property
-    def floyd_warshall_block(self) -> Callable[..., Any]:
-        """Close a matrix."""
-        from orograph.kernels.minplus.closure import floyd_warshall_block
-
-        return floyd_warshall_block
-
-    @property
-    def spread(self) -> Callable[..., Any]:
-        """Lower costs along the edges of a graph."""
-        from orograph.kernels.graph.spread import spread
-
-        return spread
-
-    @property
-    def graph_hops(self) -> Callable[..., Any]:
-        """Search a graph breadth first."""
-        from orograph.kernels.graph.hops import graph_hops
-
-        return graph_hops
-
-    @property
-    def graph_components(self) -> Callable[..., Any]:
-        """Join the vertices of a graph."""
-        from orograph.kernels.graph.components import graph_components
-
-        return graph_components
-
-    @property
-    def graph_forest(self) -> Callable[..., Any]:
-        """Span a graph."""
-        from orograph.kernels.graph.forest import spanning_forest
-
-        return spanning_forest
-
-    @property
-    def edge_components(self) -> Callable[..., Any]:
-        """Join the ends of edges."""
-        from orograph.kernels.label.union_find import components
-
-        return components
-
 
 class CudaBackend:
     """CUDA kernels on this process's GPU."""
@@ -243,15 +84,11 @@ class CudaBackend:
     @contextmanager
     def array_memory(self) -> Iterator[None]:
         """Let arrays lie in page-locked memory; raise `BackendError` where the GPU's is full."""
-        from orograph.kernels.device import current_device, memory_reported
-
         with memory_reported(), use_allocator(current_device().host_array):
             yield
 
     def devices(self) -> list[Device]:
         """Return the GPUs of this process."""
-        from orograph.kernels.device import current_device
-
         device = current_device()
         return [device, *device.peers()]
 
@@ -263,107 +100,8 @@ class CudaBackend:
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:
         """Return a copy of a device's array, or an array of this process as it is."""
-        from orograph.kernels.device import current_device
-
         device = current_device()
         return device.download(array) if isinstance(array, device.array_module.ndarray) else array
-
-    def open_tile(self, state: TileState) -> ResidentTile:
-        """Return a tile in the GPU's memory."""
-        from orograph.kernels.relax.cuda import DeviceTile
-
-        return DeviceTile(state)
-
-    @property
-    def pad_costs(self) -> Callable[..., Any]:
-        """Pad costs."""
-        from orograph.kernels.relax.pad_cuda import pad_costs
-
-        return pad_costs
-
-    @property
-    def tile_forest(self) -> Callable[..., Any]:
-        """Span a tile."""
-        from orograph.kernels.forest.cuda import tile_forest
-
-        return tile_forest
-
-    @property
-    def tile_basins(self) -> Callable[..., Any]:
-        """Find the basins of a tile."""
-        from orograph.kernels.terrain.cuda import tile_basins
-
-        return tile_basins
-
-    @property
-    def raise_cells(self) -> Callable[..., Any]:
-        """Raise a tile to the levels of its basins."""
-        from orograph.kernels.terrain.cuda import raise_cells
-
-        return raise_cells
-
-    @property
-    def find_components(self) -> Callable[..., Any]:
-        """Find the components of a tile."""
-        from orograph.kernels.label.cuda import find_components
-
-        return find_components
-
-    @property
-    def solve_blocks(self) -> Callable[..., Any]:
-        """Make the boundary matrices of blocks."""
-        from orograph.kernels.boundary.cuda import solve_blocks
-
-        return solve_blocks
-
-    @property
-    def minplus(self) -> Callable[..., Any]:
-        """Multiply matrices, taking the least of sums."""
-        from orograph.kernels.minplus.cuda import minplus
-
-        return minplus
-
-    @property
-    def floyd_warshall_block(self) -> Callable[..., Any]:
-        """Close a matrix."""
-        from orograph.kernels.minplus.closure_cuda import floyd_warshall_block
-
-        return floyd_warshall_block
-
-    @property
-    def spread(self) -> Callable[..., Any]:
-        """Lower costs along the edges of a graph."""
-        from orograph.kernels.graph.spread_cuda import spread
-
-        return spread
-
-    @property
-    def graph_hops(self) -> Callable[..., Any]:
-        """Search a graph breadth first."""
-        from orograph.kernels.graph.spread_cuda import graph_hops
-
-        return graph_hops
-
-    @property
-    def graph_components(self) -> Callable[..., Any]:
-        """Join the vertices of a graph."""
-        from orograph.kernels.graph.components_cuda import graph_components
-
-        return graph_components
-
-    @property
-    def graph_forest(self) -> Callable[..., Any]:
-        """Span a graph."""
-        from orograph.kernels.graph.forest_cuda import spanning_forest
-
-        return spanning_forest
-
-    @property
-    def edge_components(self) -> Callable[..., Any]:
-        """Join the ends of edges."""
-        from orograph.kernels.label.union_find_cuda import components
-
-        return components
 
 
 _BACKENDS: dict[str, Backend] = {"numba": NumbaBackend(), "cuda": CudaBackend()}
@@ -395,7 +133,7 @@ def resolve_backend(
     Parameters
     ----------
     stage : str
-        What a `Backend` has, or one of ``NUMBA_ONLY``.
+        One of `orograph.kernels.stages.STAGES`.
     backend : str
         One of ``BACKENDS``.
     ask_workers : callable
@@ -414,10 +152,10 @@ def resolve_backend(
     """
     if backend not in BACKENDS:
         raise InputError(f"backend: {backend!r} is unknown; use one of {', '.join(BACKENDS)}")
-    if stage in NUMBA_ONLY:
-        lacking = stage
-    elif not hasattr(CudaBackend, stage):
+    if stage not in STAGES:
         raise ValueError(f"stage: no backend has {stage!r}")
+    if STAGES[stage].cuda is None:
+        lacking = stage
     if backend == "numba" or (backend == "auto" and lacking):
         return "numba"
     if lacking:

@@ -33,11 +33,12 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
 from orograph.execution.job import raster_job
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.backends import get_backend, may_use_numba
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.label import renumber
 from orograph.kernels.label import tile as label
 from orograph.kernels.label.labels import CellLabels, RunLabels
 from orograph.kernels.label.union_find import rem_components
+from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, refuse_arguments
 from orograph.tiles.errors import InputError
@@ -185,7 +186,7 @@ class Components:
         (classes,) = cells
         window, grid_width = place.window, place.grid[1]
         measure = self.min_size > 1 or not COLUMNS.keys().isdisjoint(self.output_names)
-        tile = get_backend(self.backend).find_components(
+        tile = kernel("find_components", self.backend)(
             classes, self.nodata, self.connectivity, measure=measure
         )
         border = border_cells(*window.shape, place.sides)

@@ -25,12 +25,13 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.backends import get_backend, may_use_numba
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
+from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, refuse_arguments
@@ -139,7 +140,7 @@ class Forest:
     def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
         """Return the forest of a tile, with undecided edges contracted to its border."""
         sides = place.sides
-        tile = get_backend(self.backend).tile_forest(
+        tile = kernel("tile_forest", self.backend)(
             cells,
             self.nodata,
             (sides.north, sides.south, sides.west, sides.east),

@@ -36,6 +36,7 @@ from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row
 from orograph.kernels.minplus.product import NO_VERTEX
+from orograph.kernels.stages import kernel
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
@@ -141,7 +142,7 @@ class Blocks:
 
     def lower(self, c: Tile, a: Tile, b: Tile) -> None:
         """Lower a tile by the product of two others."""
-        minplus = get_backend(self.backend).minplus
+        minplus = kernel("minplus", self.backend)
         minplus(a[0], b[0], c[0], before_b=b[1], before=c[1], signed=self.signed)
 
     # -- tasks -------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class Blocks:
         if self.has(phase + 1, phase, phase):
             return None
         tile = self.tile(phase, phase, phase)
-        close = get_backend(self.backend).floyd_warshall_block
+        close = kernel("floyd_warshall_block", self.backend)
         bad: int | None = close(tile[0], before=tile[1], tolerance=self.tolerance)
         if bad is not None:
             return phase * self.side + bad

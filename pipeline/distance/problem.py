@@ -30,6 +30,7 @@ from orograph.kernels.relax.resident import (
 )
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.second_process import compiled_beside
+from orograph.kernels.stages import kernel
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, Place, Sides
@@ -159,7 +160,7 @@ class Distance:
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
             rows, columns = self._on_passable(surface, rows, columns)
-        tile = get_backend(self.backend).open_tile(surface)
+        tile = kernel("open_tile", self.backend)(surface)
         tile.seed(rows, columns, costs)
         links = None if self.links is None else TileLinks(self.links, place.window)
         return State(place, tile, links)
@@ -217,7 +218,7 @@ class Distance:
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
         corner = frame.y - window.y + halo, frame.x - window.x + halo
-        pad = get_backend(self.backend).pad_costs
+        pad = kernel("pad_costs", self.backend)
         return pad(cells, nodata, shape, corner, self.dtype, self.by_mask)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:

@@ -10,8 +10,8 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
 from orograph.graphs.components_sweep import GraphComponents
 from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job, vertex_columns
-from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.components import number_components
+from orograph.kernels.stages import kernel
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -48,9 +48,9 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         if method == "auto":
-            root = get_backend(backend).graph_components(graph.rows)
+            root = kernel("graph_components", backend)(graph.rows)
         else:
-            root = get_backend(backend).edge_components(
+            root = kernel("edge_components", backend)(
                 graph.vertex_count, graph.tails, graph.rows.indices, _OF_EDGE_LISTS[method]
             )
         return number(graph, root)

@@ -11,9 +11,9 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
 from orograph.graphs.forest_sweep import GraphForest
 from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job
-from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import mark_edges
+from orograph.kernels.stages import kernel
 from orograph.tiles.graph.graph import Graph
 
 
@@ -31,7 +31,7 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
         return sweep_job(graph.with_both_ways(), problem, {}, spec)
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-        arcs = get_backend(backend).graph_forest(*graph.rows, graph.edge_both_ways)
+        arcs = kernel("graph_forest", backend)(*graph.rows, graph.edge_both_ways)
         in_forest = np.zeros(graph.edge_count, np.bool_)
         mark_edges(graph.edge_both_ways, arcs, in_forest)
         total = total_weight(graph.rows.weight.take(arcs))

@@ -12,8 +12,8 @@ from orograph.execution.options import RunSpec
 from orograph.graphs.job import Columns, GraphJob, graph_job, method_on, parts_job, vertex_columns
 from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
-from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.hops import between, level_predecessors
+from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 
@@ -27,7 +27,7 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
     parameters = {"sources": starts.tolist(), "max_hops": limit, "predecessors": bool(traced)}
 
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
-        found = get_backend(backend).graph_hops(graph.rows, starts, limit)
+        found = kernel("graph_hops", backend)(graph.rows, starts, limit)
         hops = np.take(found, graph.stored, mode="clip")  # without a copy
         columns: Columns = {**vertex_columns(graph), "hops": (("vertex",), hops)}
         if traced:

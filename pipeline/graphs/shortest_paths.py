@@ -23,12 +23,12 @@ from orograph.graphs.job import (
 )
 from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
-from orograph.kernels.backends import get_backend
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
+from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.errors import InputError, NegativeCycle
@@ -257,7 +257,7 @@ class PathSearch:
     def _bellman_ford(self, starts: Array, cost: Array, backend: str) -> None:
         """Lower the costs to the least; refuse a negative cycle."""
         graph = self.graph
-        spread = get_backend(backend).spread
+        spread = kernel("spread", backend)
         rows = graph.rows if self.strategy == "active" else graph.incoming
         signed = graph.weight_range[0] < 0
         rounds = min(ROUNDS, cost.size) if signed else cost.size

@@ -40,6 +40,7 @@ from orograph.kernels.boundary.propagate import (
     visit,
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
+from orograph.kernels.stages import kernel
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -94,7 +95,7 @@ class Build:
         parts = [Rectangle(p.y - window.y, p.x - window.x, p.height, p.width) for p in places]
         costs = costs_of(self.problem, cells, window, frame, form.shape)
         self.context.stop_if_cancelled()
-        for i, matrix in get_backend(self.backend).solve_blocks(costs, parts, form.block):
+        for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
             own = costs_of(self.problem, cells, places[i], frame, form.shape)
             self.store.write(todo[i], matrix, leaving_costs(own))
             self.context.stop_if_cancelled()

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import order_keys
+from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
@@ -137,7 +137,7 @@ class BasinTree:
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Return the tree of a tile's basins; those that reach its border are open."""
         values, *others = cells
-        find = get_backend(self.backend).tile_basins
+        find = kernel("tile_basins", self.backend)
         tile = find(values, self.nodata, self.connectivity, self.upside_down)
         flat, labels, window = values.ravel(), tile.labels, place.window
         ends = self.terminals(place, labels, others)

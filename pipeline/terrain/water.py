@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.sources import Sources, is_source
-from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import decode_keys
+from orograph.kernels.stages import kernel
 from orograph.kernels.terrain import merge_tree
 from orograph.terrain.basin_tree import (
     OUTSIDE,
@@ -120,7 +120,7 @@ class WaterLevel(BasinTree):
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
         levels = np.full(count + 1, lowest, dtype)
         levels[1:][wet] = height[wet]
-        filled = get_backend(self.backend).raise_cells(heights, labels, levels)
+        filled = kernel("raise_cells", self.backend)(heights, labels, levels)
         names = {variable.name for variable in self.outputs}
         arrays = {}
         if "depth" in names:

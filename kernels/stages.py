@@ -1,0 +1,60 @@
+"""The stages of work and the modules that do them: a row for each stage, a column a backend.
+
+A module is imported when its stage is first done, so CuPy is never needed on a machine without a
+GPU. The two functions of a row have the same parameters and results, to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from orograph.kernels.device import memory_reported
+
+
+class Stage(NamedTuple):
+    """Where each backend has the function of a stage, which bears its name unless one is given.
+
+    Modules are named from ``orograph.kernels`` on.
+    """
+
+    numba: str
+    cuda: str | None
+    """None: there is no CUDA kernel."""
+
+
+STAGES = {
+    "open_tile": Stage("relax.resident:HostTile", "relax.cuda:DeviceTile"),
+    "pad_costs": Stage("relax.pad", "relax.pad_cuda"),
+    "tile_forest": Stage("forest.tile", "forest.cuda"),
+    "tile_basins": Stage("terrain.basins", "terrain.cuda"),
+    "raise_cells": Stage("terrain.basins", "terrain.cuda"),
+    "find_components": Stage("label.tile", "label.cuda"),
+    "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),
+    "solve_blocks": Stage("boundary.blocks", "boundary.cuda"),
+    "minplus": Stage("minplus.product", "minplus.cuda"),
+    "floyd_warshall_block": Stage("minplus.closure", "minplus.closure_cuda"),
+    "spread": Stage("graph.spread", "graph.spread_cuda"),
+    "graph_hops": Stage("graph.hops", "graph.spread_cuda"),
+    "graph_components": Stage("graph.components", "graph.components_cuda"),
+    # arcs may come in any order
+    "graph_forest": Stage("graph.forest:spanning_forest", "graph.forest_cuda:spanning_forest"),
+    "graph_parts": Stage("forest.contract:contract", None),
+    "dijkstra": Stage("graph.dijkstra", None),
+    "near_far": Stage("graph.near_far", None),
+    "bidirectional_search": Stage("relax.backtrack:descend", None),
+}
+
+
+def kernel(stage: str, backend: str) -> Callable[..., Any]:
+    """Return the function of a stage for the backend ``"numba"`` or ``"cuda"``.
+
+    One for CUDA raises `BackendError` where the memory of the GPU is full.
+    """
+    place: str = getattr(STAGES[stage], backend)
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(
+        import_module(f"orograph.kernels.{module}"), name or stage
+    )
+    return memory_reported()(function) if backend == "cuda" else function

@@ -25,11 +25,11 @@ TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "int64": 0.0}
 def rasters(
     rng: np.random.Generator, shape: tuple[int, int], dtype: str, gaps: float
 ) -> tuple[Array, Array]:
-    """Friction and elevation, float64, NaN where there is no cell."""
+    """Friction and elevation, float64, NaN where there is no cell; even friction for integers."""
     friction = rng.integers(1, 200, shape) / 8.0
     elevation = rng.integers(0, 100, shape) / 4.0
     if dtype == "int64":
-        friction, elevation = np.ceil(friction), np.ceil(elevation)
+        friction, elevation = 2 * np.ceil(friction), np.ceil(elevation)
     gone = rng.random(shape) < gaps
     friction[gone] = np.nan
     elevation[gone] = np.nan
@@ -45,6 +45,7 @@ def padded(raster: Array, dtype: str) -> Array:
 
 def costs_of(friction: Array, elevation: Array, dtype: str, model: str, four: bool) -> BlockCosts:
     lengths = edge_lengths(friction.shape[0] + 2)
+    friction = friction / 2 if dtype == "int64" else friction  # tiles of integers hold the half
     return block_costs(
         None if model == "absolute_difference" else padded(friction, dtype),
         None if model == "friction" else padded(elevation, dtype),

@@ -112,7 +112,7 @@ def list_steps(
     """Every step between passable cells, in the direction that leads away from the sources.
 
     A nodata cell is a barrier, to a knight's move that would pass it too. ``float32`` computes
-    in float32 throughout; ``int64`` counts frictions twice.
+    in float32 throughout; the weights of ``int64`` must be whole.
     """
     lengths = planar((1, 1)) if lengths is None else lengths
     valid = valid_cells(friction, elevation)
@@ -140,9 +140,8 @@ def list_steps(
         rise = None if z is None else z[end] - z[start]
         weight = price(cost, mean, rise, length, coefficients or {})
         assert weight.dtype == real
-        if dtype == "int64" and cost == "friction":
-            weight = weight * 2  # half cells are no integers
-            assert (weight == np.floor(weight)).all(), "lengths must be whole"
+        if dtype == "int64":
+            assert (weight == np.floor(weight)).all(), "frictions and lengths must be whole"
         found.append(Steps(code, tail, head, weight))
     return found
 

@@ -67,7 +67,8 @@ def check_number(
 ) -> float:
     """Return a number from ``least`` to ``most``, infinite only if a bound is; never NaN.
 
-    ``step`` is the next step, for the message.
+    It is a float, or a whole number that no float64 is equal to. ``step`` is the next step, for the
+    message.
     """
     ends = [f"at least {least:g}" if least > -math.inf else ""]
     ends.append(f"at most {most:g}" if most < math.inf else "")
@@ -83,7 +84,7 @@ def check_number(
             ) from None
     if not least <= number <= most:
         raise InputError(f"{name}: {shown(value)}; {bound}")
-    return number
+    return int(value) if isinstance(value, Integral) and int(value) != number else number
 
 
 def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:

@@ -10,7 +10,8 @@ taken.
 
 - ``friction``: (f[u] + f[v]) * (length / 2). A knight's move counts the two cells it passes
   between as well, as GRASS r.cost does: ((f[m] + f[n]) + (f[u] + f[v])) * (length / 4). In
-  integers the factor is the length itself: twice (four times) the cost, so that it stays whole.
+  integers f is a multiple of `friction_unit`, and its share, f / unit, is what tiles hold: the
+  factor is then the length (16 neighbours: twice the length, but for a knight's move).
 - ``absolute_difference``: |z[v] - z[u]|, whatever the length; a knight's move is barred where one
   of the two cells it passes between is.
 - ``tobler``: seconds for metres; length * pace * exp(3.5 * |slope + 0.05|) * mean friction, slope
@@ -166,7 +167,7 @@ class Rules(NamedTuple):
     limit: Any
     """Greatest distance of interest."""
     factors: Any
-    """(5, padded rows): lengths, or their half (knight's moves: quarter) for ``friction``."""
+    """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
 
 
@@ -251,8 +252,10 @@ def cost_rules(
     if row.code == FRICTION and not integer:
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)
+    elif row.code == FRICTION and connectivity == 16:
+        factors[:TWO_ROWS] *= 2  # tiles hold quarters of friction, of which these steps add two
     limit = dtype.type(min(max_cost, BARRIER - 1) if integer else max_cost)
-    if float(limit) > max_cost:  # rounded up
+    if not integer and float(limit) > max_cost:  # rounded up
         limit = np.nextafter(limit, dtype.type(-np.inf))
     return Rules(
         model=row.code,
@@ -270,6 +273,17 @@ def cost_rules(
         factors=factors,
         coefficients=np.array(coefficients, np.float64),
     )
+
+
+def friction_unit(model: str, dtype: np.dtype[Any], connectivity: int) -> int:
+    """Return what frictions must be multiples of, so that the costs of steps are whole numbers.
+
+    A step costs the mean friction of two cells, a knight's move that of four. 1 where costs are
+    floats or do not come from friction.
+    """
+    if dtype.kind != "i" or model != "friction":
+        return 1
+    return 4 if connectivity == 16 else 2
 
 
 def model_table() -> str:

@@ -36,9 +36,10 @@ template <class T> __device__ __forceinline__ bool finite(T value) {
 
 // Lay costs into a halo of barriers. A cell is a barrier if it is not finite, if it is nodata
 // (``stated``: there is such a value), and, of a mask, if it is 0; other cells of a mask cost 1.
+// Whole costs, which are multiples of ``unit``, are divided by it.
 extern "C" __global__ void pad_costs(
     const CELL* cells, VALUE* padded, int height, int width, int rows, int columns, int top,
-    int left, CELL nodata, int stated, int mask, VALUE barrier) {
+    int left, CELL nodata, int stated, int mask, VALUE barrier, int unit) {
   const int place = blockIdx.x * blockDim.x + threadIdx.x;
   if (place >= rows * columns) return;
   const int y = place / columns - top, x = place % columns - left;
@@ -47,6 +48,9 @@ extern "C" __global__ void pad_costs(
     const CELL cell = cells[y * width + x];
     const bool known = finite(cell) && !(stated && cell == nodata) && !(mask && cell == 0);
     if (known) cost = mask ? VALUE(1) : VALUE(cell);
+#if INTEGER
+    if (known) cost /= unit;
+#endif
   }
   padded[place] = cost;
 }

@@ -54,6 +54,7 @@ def pad_costs(
     corner: tuple[int, int],
     dtype: np.dtype[Any],
     mask: bool = False,
+    unit: int = 1,
 ) -> Array:
     """Costs with their halo.
 
@@ -69,6 +70,8 @@ def pad_costs(
     dtype : float64, float32 or int64
     mask : bool
         Cells only say whether one may pass: a barrier where they are 0, else a cost of one.
+    unit : int
+        Integer costs, which are multiples of it, are divided by it; see `friction_unit`.
 
     Returns
     -------
@@ -91,6 +94,8 @@ def pad_costs(
             if mask:
                 there &= known != 0
             costs: Array = there.astype(dtype) if mask else known.astype(dtype)
+            if unit > 1:
+                costs //= unit
             if not there.all():
                 _blank_out(costs, there, barrier)
             inside[band] = costs

@@ -36,6 +36,7 @@ def pad_costs(
     corner: tuple[int, int],
     dtype: np.dtype[Any],
     mask: bool = False,
+    unit: int = 1,
     *,
     device: Device | None = None,
 ) -> Buffer:
@@ -52,7 +53,7 @@ def pad_costs(
         (THREADS,),
         (
             *(there, padded, *map(np.int32, (*there.shape, *shape, *corner))),
-            *(mark, np.int32(stated), np.int32(mask), barrier_of(dtype)),
+            *(mark, np.int32(stated), np.int32(mask), barrier_of(dtype), np.int32(unit)),
         ),
         defines=_types(dtype, there.dtype),
     )

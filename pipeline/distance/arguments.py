@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.checks import check_friction
+from orograph.distance.checks import check_friction, check_heights
 from orograph.distance.sources import check_same_grid
 from orograph.kernels.relax.models import BARRIER, MODELS
 from orograph.tiles.arguments import as_plain, check_choice, check_number, shown
@@ -43,12 +43,14 @@ class Surface:
     def first(self) -> Raster:
         return self.rasters[0]
 
-    def check(self, dtype: np.dtype[Any], longest: float) -> None:
-        """Refuse friction in memory that cannot be walked on; tiles check what is stored."""
+    def check(self, dtype: np.dtype[Any], longest: float, unit: int) -> None:
+        """Refuse rasters in memory that cannot be walked on; tiles check what is stored."""
+        whole = Window(0, 0, *self.first.shape)
         if isinstance(self.friction, ArrayRaster):
-            whole = Window(0, 0, *self.friction.shape)
             cells = self.friction.read(whole)
-            check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest)
+            check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest, unit)
+        if isinstance(self.elevation, ArrayRaster):
+            check_heights(self.elevation.read(whole), self.elevation.nodata, whole, dtype)
 
 
 def open_surface(
@@ -126,8 +128,10 @@ def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float]
         for start in (initial_cost if several else [initial_cost])
     ]
     starts = np.array(checked)
-    if dtype.kind == "i" and (starts % 1).any():
-        raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
+    if dtype.kind == "i":
+        if (starts % 1).any():
+            raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
+        checked = [int(start) for start in checked]
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
     if (starts > most).any():
         raise InputError(f"initial_cost: {initial_cost}; in {dtype} it must be at most {most:g}")

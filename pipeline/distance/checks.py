@@ -29,14 +29,16 @@ def check_friction(
     dtype: np.dtype[Any],
     count: int,
     longest: float,
+    unit: int,
 ) -> None:
     """Refuse friction that is negative, infinite or too large to be summed, saying where.
+
+    Refuse too, where distances are integers, what is not a multiple of ``unit``.
 
     ``count`` is the number of cells of the grid: no path has more; ``longest`` is the length of
     its longest step.
     """
     if dtype.kind == "i":
-        check_whole(cells, nodata, frame, "friction")
         # the friction of four cells times the length of a step stays below
         most: float = BARRIER // (8 * math.ceil(longest))
     else:
@@ -53,6 +55,8 @@ def check_friction(
             f"it must be 0 or more and finite, at most {most:g} in {dtype} where steps are up to "
             f"{longest:g} long: mark barriers as nodata (NaN)",
         )
+    if dtype.kind == "i":
+        check_multiples(cells, nodata, frame, "friction", unit)
 
 
 def check_heights(
@@ -60,34 +64,43 @@ def check_heights(
 ) -> None:
     """Refuse heights whose differences the dtype of distances does not hold, saying where."""
     if dtype.kind == "i":
-        check_whole(cells, nodata, frame, "elevation")
+        check_multiples(cells, nodata, frame, "elevation", 1)
         most: float = BARRIER // 8
     else:
         most = float(np.finfo(dtype).max) / 8
     limits = np.iinfo(cells.dtype) if cells.dtype.kind in "iu" else np.finfo(cells.dtype)
     if max(-float(limits.min), float(limits.max)) <= most:
         return
+    if -most <= np.fmin.reduce(cells, None) and np.fmax.reduce(cells, None) <= most:
+        return  # no temporary array in the usual case
     bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
     if bad.any():
         must = f"it must be {-most:g} to {most:g} in {dtype}: mark what is no height as nodata"
         _refuse(int(bad.argmax()), cells, frame, "elevation", must)
 
 
-def check_whole(cells: Array, nodata: float | int | None, frame: Window, name: str) -> None:
-    """Refuse fractions where distances are integers."""
-    if cells.dtype.kind == "f":
+def check_multiples(
+    cells: Array, nodata: float | int | None, frame: Window, name: str, unit: int
+) -> None:
+    """Refuse cells that are not multiples of a unit, a power of two; 1: that are not whole."""
+    if cells.dtype.kind != "f":
+        if not int(np.bitwise_or.reduce(cells, axis=None)) & (unit - 1):
+            return  # no temporary array in the usual case
+        bad = cells & cells.dtype.type(unit - 1) != 0
+    else:
         with np.errstate(invalid="ignore"):
-            bad = np.isfinite(cells) & (cells != np.rint(cells))
-        if nodata is not None and not math.isnan(nodata):
-            bad &= cells != cells.dtype.type(nodata)
-        if bad.any():
-            _refuse(
-                int(bad.argmax()),
-                cells,
-                frame,
-                name,
-                "with dtype='int64' it must be whole: use a float dtype",
+            units = cells / cells.dtype.type(unit)  # exact: a power of two
+            bad = np.isfinite(cells) & (units != np.rint(units))
+    if nodata is not None and not math.isnan(nodata):
+        bad &= cells != cells.dtype.type(nodata)
+    if bad.any():
+        must = "whole: use a float dtype"
+        if unit > 1:
+            must = (
+                f"a multiple of {unit}, so that the mean of {unit} cells is whole: multiply whole "
+                f"frictions by {unit}, and with them all costs, or use a float dtype"
             )
+        _refuse(int(bad.argmax()), cells, frame, name, f"with dtype='int64' it must be {must}")
 
 
 def _refuse(index: int, cells: Array, frame: Window, name: str, must: str) -> None:

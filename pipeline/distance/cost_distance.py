@@ -36,7 +36,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.job import raster_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_cuda, may_use_numba
-from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
+from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lacking_on_gpu
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.graph.graph import Graph
@@ -136,10 +136,10 @@ def cost_distance(
         cells, or a number of cells.
     dtype : {"float64", "float32", "int64"}
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
-        exact. With ``"friction"`` they count twice the cost (four times with 16 neighbours), since
-        half cells are no integers, and so do ``max_cost`` and ``initial_cost``; weights of links
-        are doubled. Steps must have whole lengths, so ``cell_size=1`` and 4 neighbours are usual.
-        Costs end at 2**60.
+        exact, so all that makes a cost must be whole: frictions multiples of 2 (of 4 with 16
+        neighbours), since a step costs the mean of so many cells; heights, weights of links,
+        ``initial_cost`` and, with ``"friction"``, the lengths of steps, so that ``cell_size=1`` and
+        4 neighbours are usual. Costs end at 2**60.
     outputs : str or sequence of str
         Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
     nodata : float or int, optional
@@ -206,10 +206,11 @@ def cost_distance(
     surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
-    surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
     initial_cost = check_starts(initial_cost, np.dtype(dtype))
+    unit = friction_unit(cost, np.dtype(dtype), connectivity)
+    surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
     cells, source_raster, targets = parse_sources(
         sources, first, initial_cost, snap, target_values, label=label, all_touched=all_touched
     )
@@ -219,9 +220,8 @@ def cost_distance(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         labels = source_labels(values, rows, columns, whole)
-    per_unit = (4 if connectivity == 16 else 2) if dtype == "int64" and cost == "friction" else 1
     reverse = direction == "to"
-    joined = parse_links(links, surface.rasters, np.dtype(dtype), per_unit, reverse, snap)
+    joined = parse_links(links, surface.rasters, np.dtype(dtype), reverse, snap)
     named = dict(surface.named)
     if source_raster is not None:
         named["sources"] = source_raster

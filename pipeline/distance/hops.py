@@ -21,7 +21,7 @@ from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]
 
-# the friction model in integers counts the friction of both ends: two for a step
+# a tile of a mask holds ones, of which a step adds those of both ends
 PER_HOP = 2
 
 

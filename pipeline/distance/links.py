@@ -47,7 +47,6 @@ def parse_links(
     graph: Any,
     rasters: tuple[Raster, ...],
     dtype: np.dtype[Any],
-    per_unit: int,
     reverse: bool,
     snap: bool | int,
 ) -> Links | None:
@@ -60,8 +59,6 @@ def parse_links(
         in row-major order.
     rasters
         What is walked on; the ends of links are valid in all of them.
-    per_unit : int
-        What a weight of 1 counts.
     reverse : bool
         Whether directed links are followed from head to tail.
     snap : bool or int
@@ -84,7 +81,7 @@ def parse_links(
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
     cells[used] = _cells(graph, used, rasters, snap_cells(snap))
-    cost = _costs(graph, tail, head, dtype, per_unit)
+    cost = _costs(graph, tail, head, dtype)
     if reverse:
         tail, head = head, tail
     order = np.lexsort((graph.edge, cells[tail, 0]))
@@ -118,17 +115,13 @@ def _cells(graph: Graph, used: Integers, rasters: tuple[Raster, ...], snap: int)
     return np.stack([rows, columns], axis=1)
 
 
-def _costs(
-    graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any], per_unit: int
-) -> Array:
+def _costs(graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any]) -> Array:
     """Return the costs of arcs, in the dtype of distances."""
     weight = graph.rows.weight
-    # integers are below 2**59, so four times as much fits
-    cost = weight.astype(np.int64 if weight.dtype.kind == "i" else np.float64) * per_unit
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
-    wrong, must = ~((weight >= 0) & (cost <= most)), f"must be 0 or more, and at most {most:g}"
+    wrong, must = ~((weight >= 0) & (weight <= most)), f"must be 0 or more, and at most {most:g}"
     if dtype.kind == "i" and not wrong.any():
-        wrong, must = cost != np.rint(cost), f"times {per_unit} must be whole: use a float dtype"
+        wrong, must = weight != np.rint(weight), "must be whole: use a float dtype"
     if wrong.any():
         arc = int(np.flatnonzero(wrong)[graph.edge[wrong].argmin()])
         ends = graph.ids[tail[arc]], graph.ids[head[arc]]
@@ -136,7 +129,7 @@ def _costs(
             f"links: edge {graph.edge[arc]} ({ends[0]} to {ends[1]}) has weight {weight[arc]}; in "
             f"{dtype} it {must}"
         )
-    return cost.astype(dtype)
+    return weight.astype(dtype)
 
 
 class TileLinks:

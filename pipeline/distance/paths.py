@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class LeastCostPath:
     coordinates
         Map coordinates (x, y) of their centres, shape (n, 2).
     cost
-        Cost at the point.
+        Cost at the point, an int where costs are integers.
     crs
         Coordinate reference system of the coordinates in well-known text, None if there is none.
 
@@ -256,7 +257,7 @@ def least_cost_path(
         cells = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-        paths.append(LeastCostPath(cells, coordinates, float(cost), place.map_crs))
+        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs))
     return paths
 
 
@@ -358,8 +359,8 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     Returns
     -------
     xarray.DataArray
-        The sum of the two costs, shape (y, x): least along the least-cost path, NaN where either
-        has not reached. Lazy if they are. Sums of integers are float64, exact up to 2**53.
+        The sum of the two costs, shape (y, x): least along the least-cost path, NaN (integers: -1)
+        where either has not reached. Lazy if they are.
 
     Raises
     ------
@@ -399,10 +400,15 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
             f"cost={a.attrs['cost_model']!r} compute one with direction='from', from where ways "
             "begin, and the other with direction='to'"
         )
-    # NaN or -1 where unreached; the data alone, as coordinates may differ in the last bit
-    known = [cost.where(cost >= 0).data for cost in (first, second)]
-    attrs = {"long_name": "least cost of a way through the cell"}
-    return xr.DataArray(known[0] + known[1], first.coords, first.dims, "corridor", attrs)
+    # the data alone, as coordinates may differ in the last bit
+    one, other = first.data, second.data
+    attrs: dict[str, Any] = {"long_name": "least cost of a way through the cell"}
+    both = (one >= 0) & (other >= 0)
+    nothing: Any = math.nan
+    if one.dtype.kind == other.dtype.kind == "i":
+        nothing = attrs["_FillValue"] = -1
+    total = xr.where(both, one + other, nothing)
+    return xr.DataArray(total, first.coords, first.dims, "corridor", attrs)
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from orograph.engines.frontier.links import LinkBorder, Links
 from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
-from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
+from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
 from orograph.kernels.relax.resident import (
     LATER,
     ResidentTile,
@@ -145,7 +145,8 @@ class Distance:
             nodata = self.nodata[name]
             if name == "friction":
                 longest = longest_step(self.lengths, self.connectivity)
-                check_friction(raster, nodata, frame, self.dtype, self.cells, longest)
+                unit = self._unit(name)
+                check_friction(raster, nodata, frame, self.dtype, self.cells, longest, unit)
             else:
                 check_heights(raster, nodata, frame, self.dtype)
 
@@ -169,7 +170,7 @@ class Distance:
         """Return the costs of a tile that nothing has reached, in the backend's memory."""
         window = place.window
         rasters: dict[str, Any] = {
-            name: self._padded(raster, self.nodata[name], window, frame)
+            name: self._padded(raster, self.nodata[name], window, frame, self._unit(name))
             for name, raster in self._costs(cells).items()
         }
         self._bar_unknown_heights(rasters)
@@ -213,13 +214,21 @@ class Distance:
         named = zip(self.nodata, cells, strict=True)
         return {name: raster for name, raster in named if name != "sources"}
 
-    def _padded(self, cells: Any, nodata: float | int | None, window: Window, frame: Window) -> Any:
+    def _unit(self, name: str) -> int:
+        """Return what the cells of a raster are multiples of."""
+        if name != "friction" or self.by_mask:
+            return 1
+        return friction_unit(self.model.name, self.dtype, self.connectivity)
+
+    def _padded(
+        self, cells: Any, nodata: float | int | None, window: Window, frame: Window, unit: int
+    ) -> Any:
         """Return a tile and its halo in the memory of the backend, with barriers outside."""
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
         corner = frame.y - window.y + halo, frame.x - window.x + halo
         pad = kernel("pad_costs", self.backend)
-        return pad(cells, nodata, shape, corner, self.dtype, self.by_mask)
+        return pad(cells, nodata, shape, corner, self.dtype, self.by_mask, unit)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
         rows = window.height + 2 * self.halo_width
@@ -432,7 +441,7 @@ def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = Fa
     side = 4 + problem.halo_width
     frame = Window(0, 0, side, side) if neighbours else window
     place = Place(Node(0, 0), window, Sides(False, False, False, False), frame.shape)
-    cells = [np.ones(frame.shape, dtype) for dtype in dtypes]
+    cells = [np.full(frame.shape, 4, dtype) for dtype in dtypes]  # whole costs, of any step
     problem.check(cells, frame)
     state = problem.open(place, cells, frame)
     nothing: Border = [None] * len(NEIGHBOURS)

@@ -34,7 +34,8 @@ class Sources:
 
     rows: npt.NDArray[np.int64]
     columns: npt.NDArray[np.int64]
-    costs: npt.NDArray[np.float64]
+    costs: Array
+    """float64, or int64 where distances are integers."""
     labels: npt.NDArray[np.int64]
 
 
@@ -147,7 +148,8 @@ def parse_sources(
     ``barriers`` says what the cells are on which no source may lie, and ``name`` what the argument
     is called, for the message.
     """
-    starts = np.asarray(initial_cost, np.float64)
+    starts = np.asarray(initial_cost)
+    starts = starts if starts.dtype.kind == "i" else starts.astype(np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
     targets = parse_targets(target_values)

@@ -17,7 +17,7 @@ from orograph.distance.arguments import (
 from orograph.distance.checks import longest_step
 from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
-from orograph.kernels.relax.models import MODELS, CostModel
+from orograph.kernels.relax.models import MODELS, CostModel, friction_unit
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag, check_integer
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
@@ -90,9 +90,10 @@ def wanted_index(
     surface = open_surface(friction, elevation, cost, nodata, band, variable)
     first, rasters = surface.first, surface.rasters
     lengths = step_lengths(first.georeference, first.shape, cell_size)
-    surface.check(np.dtype(dtype), longest_step(lengths, connectivity))
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
+    unit = friction_unit(cost, np.dtype(dtype), connectivity)
+    surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
     model = CostModel(cost, False, model_coefficients(cost, coefficients))
     problem = Distance.on_rasters(surface.named, model, np.dtype(dtype), connectivity, lengths)
     form = Form(

@@ -251,7 +251,7 @@ def test_an_index_built_on_a_gpu_is_that_of_numba(
     cost: str, dtype: str, emulated_gpu: Emulator, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(2)
-    friction = rng.integers(1, 9, (45, 70)).astype(np.float64)
+    friction = 2.0 * rng.integers(1, 9, (45, 70))
     friction[rng.random(friction.shape) < 0.1] = np.nan
     elevation = None if cost == "friction" else rng.uniform(0, 5, friction.shape)
     for backend in ("numba", "cuda"):

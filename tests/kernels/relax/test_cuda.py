@@ -406,7 +406,7 @@ def test_a_run_on_a_gpu_has_the_bits_of_one_without(
     friction = random_friction((90, 72), 4)
     friction[np.random.default_rng(5).random(friction.shape) < 0.2] = np.nan
     if options.get("dtype") == "int64":
-        friction = np.rint(friction)
+        friction = 2 * np.rint(friction)
     arguments = {"sources": [(3, 5), (60, 80)], "cell_size": 1, "tile": 32, "snap": True, **options}
     expected = og.cost_distance(friction, backend="numba", **arguments)
     launches = emulated_gpu.launches

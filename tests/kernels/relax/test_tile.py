@@ -369,7 +369,7 @@ def test_absolute_difference_with_flat_ground(connectivity: int, dtype: Any) -> 
 
 
 @pytest.mark.parametrize("connectivity", [4, 16])
-def test_integer_friction_counts_in_halves_and_quarters(connectivity: int) -> None:
+def test_tiles_of_integers_hold_the_half_or_the_quarter_of_friction(connectivity: int) -> None:
     friction = np.random.default_rng(0).integers(0, 2**45, (40, 50))
     friction[5:35, 20] = BARRIER
     lengths = np.ones((5, 40 + 2 * reach_of(connectivity)))
@@ -382,6 +382,7 @@ def test_integer_friction_counts_in_halves_and_quarters(connectivity: int) -> No
         lengths=lengths,
         connectivity=connectivity,
     )
+    unit = 4 if connectivity == 16 else 2
 
     def cost(y: int, x: int, dy: int, dx: int) -> int:
         cells = {(y, x), (y + dy, x + dx)}
@@ -391,7 +392,8 @@ def test_integer_friction_counts_in_halves_and_quarters(connectivity: int) -> No
             cells |= {(y, x + dx // 2), (y + dy, x + dx // 2)}
         if any(friction[c] == BARRIER for c in cells):
             return BARRIER
-        return sum(int(friction[c]) for c in cells) * (3 if len(cells) == 4 else 1)
+        mean = sum(unit * int(friction[c]) for c in cells) // len(cells)
+        return mean * (3 if len(cells) == 4 else 1)
 
     # each value must be the least over its neighbours: the fixpoint, in Python's integers
     for (y, x), value in np.ndenumerate(found):

@@ -28,7 +28,7 @@ SHAPE = 66, 60
 def surface() -> Any:
     """Plains of cost zero, ties, and walls."""
     rng = np.random.default_rng(3)
-    friction = rng.integers(0, 4, SHAPE).astype(float)
+    friction = 2.0 * rng.integers(0, 4, SHAPE)
     friction[25:50, 20:55] = 0
     friction[10:62, 33] = np.nan
     friction[30, :33] = np.nan
@@ -59,7 +59,7 @@ POINTS = [(3, 5), (50, 64), (51, 64), (58, 2), (35, 45)]
 
 CASES: dict[str, dict[str, Any]] = {
     "plains and ties": {},
-    "knights in float32 to a limit": {"connectivity": 16, "dtype": "float32", "max_cost": 25.0},
+    "knights in float32 to a limit": {"connectivity": 16, "dtype": "float32", "max_cost": 50.0},
     "whole numbers": {"connectivity": 4, "dtype": "int64", "max_cost": 60},
     "walking to the sources": {
         "cost": "walk",

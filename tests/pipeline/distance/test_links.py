@@ -43,11 +43,10 @@ def union(
 ) -> list[oracle.Steps]:
     """The steps of the grid and along links: of several between two cells the cheapest."""
     steps = oracle.list_steps(friction, **given)
-    scale = 2 if given.get("dtype") == "int64" else 1
     if given.get("direction") == "to":
         edges = edges[:, ::-1]
     ways = edges if directed else np.concatenate([edges, edges[:, ::-1]])
-    costs = np.resize(weight * scale, len(ways)).astype(steps[0].weight.dtype)
+    costs = np.resize(weight, len(ways)).astype(steps[0].weight.dtype)
     steps.append(oracle.Steps(BY_LINK, *ways.T, costs))
     tail, head, weight = (
         np.concatenate([getattr(s, name) for s in steps]) for name in ("tail", "head", "weight")
@@ -105,9 +104,9 @@ def assert_same(result: xr.Dataset, other: xr.Dataset) -> None:
 def cases(draw: st.DrawFn) -> dict[str, Any]:
     shape = draw(st.tuples(st.integers(1, 14), st.integers(2, 14)))
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
-    friction = rng.integers(0, 8, shape).astype(float)
+    friction = 2.0 * rng.integers(0, 8, shape)
     friction[rng.random(shape) < draw(st.sampled_from([0.0, 0.3, 0.6]))] = np.nan
-    friction.flat[rng.integers(friction.size)] = 1
+    friction.flat[rng.integers(friction.size)] = 2
     valid = np.flatnonzero(np.isfinite(friction))
     edges = rng.choice(valid, (draw(st.integers(1, 25)), 2))
     weight = rng.integers(0, draw(st.sampled_from([2, 30])), len(edges))
@@ -362,10 +361,10 @@ def test_ends_on_nodata_are_snapped_as_points_are() -> None:
     np.testing.assert_array_equal(result["cost"].values, [[0, np.nan, np.nan, 5]])
 
 
-def test_integers_count_weights_twice_as_costs() -> None:
-    friction = np.ones((1, 4))
+def test_weights_are_costs_in_integers_too() -> None:
+    friction = np.full((1, 4), 2)
     how = {"dtype": "int64", "connectivity": 4}
-    graph = graph_of([[0, 3]], [1.5], 4, False)
+    graph = graph_of([[0, 3]], [3], 4, False)
     result = og.cost_distance(friction, [(0, 0)], links=graph, **how)
     assert result["cost"].values.tolist() == [[0, 2, 4, 3]]
 
@@ -373,7 +372,7 @@ def test_integers_count_weights_twice_as_costs() -> None:
 BAD: dict[str, tuple[Any, Any, str, str]] = {
     "a cell beyond the raster": ([[0, 9]], [1], "float64", "vertex 9 is no cell.*0 to 3"),
     "a negative weight": ([[0, 1], [2, 1]], [1, -2], "float64", r"edge 1 \(2 to 1\).*weight -2"),
-    "half of a half": ([[0, 1]], [0.25], "int64", "weight 0.25.*times 2 must be whole"),
+    "a half": ([[0, 1]], [1.5], "int64", "weight 1.5.*must be whole"),
     "more than float32": ([[0, 1]], [1e300], "float32", "weight 1e.300.*at most"),
     "more than int64": ([[0, 1]], [2.0**61], "int64", "weight.*at most"),
 }
@@ -384,28 +383,28 @@ def test_links_that_are_refused(case: str) -> None:
     edges, weight, dtype, says = BAD[case]
     graph = graph_of(edges, weight, max(4, int(np.max(edges)) + 1), True)
     with pytest.raises(og.InputError, match=re.compile(says, re.DOTALL)) as caught:
-        og.cost_distance(np.ones((1, 4)), [(0, 0)], links=graph, dtype=dtype, connectivity=4)
+        og.cost_distance(np.full((1, 4), 2), [(0, 0)], links=graph, dtype=dtype, connectivity=4)
     assert str(caught.value).startswith("links: ")
 
 
 @pytest.mark.parametrize("tile", [2, 7])
-@pytest.mark.parametrize(("dtype", "weight"), [("int64", 3 * 2**56), ("float32", 1.6e38)])
+@pytest.mark.parametrize(("dtype", "weight"), [("int64", 3 * 2**57), ("float32", 1.6e38)])
 def test_a_cost_that_its_dtype_does_not_hold_is_refused(
     dtype: str, weight: float, tile: int
 ) -> None:
     """Four islands in a row, each a tile or all in one: the fourth is too far by links alone."""
     ground = np.full((1, 14), np.nan)
-    ground[0, ::4] = 1
+    ground[0, ::4] = 2
     ends, how = [[0, 4], [4, 8], [8, 12]], {"dtype": dtype, "connectivity": 4, "tile": tile}
-    far, units = graph_of(ends, [weight] * 3, 14, True), 2 if dtype == "int64" else 1
+    far = graph_of(ends, [weight] * 3, 14, True)
     with og.config.set(field=0):
         with pytest.raises(og.RunError, match=r"row 0, column 12 .*link of edge 2; give smaller"):
             og.cost_distance(ground, [(0, 0)], links=far, **how)
-        bounded = og.cost_distance(ground, [(0, 0)], links=far, max_cost=2 * units * weight, **how)
+        bounded = og.cost_distance(ground, [(0, 0)], links=far, max_cost=2 * weight, **how)
         assert bounded.attrs["reached_cells"] == 3
         another = graph_of([*ends, [0, 12]], [weight] * 4, 14, True)
         both = og.cost_distance(ground, [(0, 0)], links=another, **how)
-        expected = np.array([0, weight, 2 * weight, weight]) * units
+        expected = np.array([0, weight, 2 * weight, weight])
         np.testing.assert_array_equal(both["cost"].values[0, ::4], expected.astype(dtype))
 
 

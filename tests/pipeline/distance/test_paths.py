@@ -210,9 +210,12 @@ def test_unreached_cells_of_integers_are_not_added() -> None:
     one["cost"][0, 0] = -1
     one["cost"][1, 1] = other["cost"][1, 1] = -1
     other["cost"][2, 2] = -1
-    summed = og.corridor(one, other).values
-    assert np.argwhere(np.isnan(summed)).tolist() == [[0, 0], [1, 1], [2, 2]]
-    assert np.nanmin(summed) == 2
+    summed = og.corridor(one, other)
+    assert (summed.dtype, summed.attrs["_FillValue"]) == (np.int64, -1)
+    assert np.argwhere(summed.values == -1).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert summed.values[summed.values >= 0].min() == 2
+    one["cost"][0, 1] = 2**53 + 1
+    assert og.corridor(one, other).values[0, 1] == 2**53 + 2
 
 
 def test_a_tobler_corridor_is_what_the_path_costs() -> None:

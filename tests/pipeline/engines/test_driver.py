@@ -60,7 +60,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_shards_that_are_final_are_written_while_the_front_goes_on(
     client: Client | None, stages: list[str], tmp_path: Path, dtype: str, barriers: bool
 ) -> None:
-    strip = STRIP.round().astype(np.int16) if dtype == "int64" else STRIP.copy()
+    strip = 2 * STRIP.round().astype(np.int16) if dtype == "int64" else STRIP.copy()
     if barriers:
         strip[1:15:2, ::4] = strip[1:, 15] = -9
     options = {"nodata": -9, "dtype": dtype, "connectivity": 4, "cell_size": 1}

@@ -159,8 +159,7 @@ def case(seed: int) -> tuple[np.ndarray, list[tuple[float, float]], dict[str, An
     count = rng.integers(1, 4)
     sources = np.column_stack([rng.integers(0, n, count) for n in shape[::-1]])
     barriers[tuple(sources.T[::-1])] = False
-    if dtype != "int64":
-        friction *= rng.uniform(0.5, 1.5, shape)
+    friction *= 2 if dtype == "int64" else rng.uniform(0.5, 1.5, shape)
     friction[barriers] = -9
     friction = friction.astype(np.int16 if dtype == "int64" else np.float32)
     connectivity = 4 if dtype == "int64" else int(rng.choice([4, 8, 16]))

@@ -43,7 +43,7 @@ def rasters(
     seed: int = 0, shape: tuple[int, int] = SHAPE, gaps: float = 0.2
 ) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
-    friction = rng.integers(1, 11, shape).astype(float)
+    friction = 2.0 * rng.integers(1, 11, shape)
     elevation = rng.integers(0, 40, shape) / 4.0
     gone = rng.random(shape) < gaps
     friction[gone] = elevation[gone] = np.nan
@@ -201,7 +201,7 @@ def test_what_is_left_out_changes_no_bit(case: tuple[str, str, int], tmp_path: P
     whole = DistanceIndex.build(friction, tmp_path / "whole", **options)
     sparse = DistanceIndex.build(friction, tmp_path / "sparse", sparsify=True, **options)
     points = some_points(friction, 16)
-    changed = np.where(np.isfinite(friction), friction + 1, np.nan)
+    changed = np.where(np.isfinite(friction), friction + 2, np.nan)
     heights = {} if cost == "friction" else {"elevation": elevation[10:30, 5:50] * 2}
     if cost == "absolute_difference":
         new: Any = None
@@ -242,7 +242,7 @@ def test_many_points_in_several_groups(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
 def test_parts_that_nothing_joins(dtype: str, tmp_path: Path) -> None:
-    friction = np.ones((30, 30))
+    friction = np.full((30, 30), 2.0)
     friction[:, 14] = np.nan
     options: dict[str, Any] = {"block": 8, "dtype": dtype, "connectivity": 4}
     index = DistanceIndex.build(friction, tmp_path / "i", **options)
@@ -346,7 +346,7 @@ def test_update_is_a_fresh_build_to_the_bit(tmp_path: Path) -> None:
         changed = friction.copy()
         for window, blocks in (((10, 20, 3, 2), 1), ((8, 24, 1, 1), 4), ((0, 0, *SHAPE), 48)):
             y, x, height, width = window
-            new = np.random.default_rng(y).integers(1, 9, (height, width)).astype(float)
+            new = 2.0 * np.random.default_rng(y).integers(1, 9, (height, width))
             new[0, 0] = np.nan
             changed[y : y + height, x : x + width] = new
             index.distance_matrix(some_points(changed, 8, 3))

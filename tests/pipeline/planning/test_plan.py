@@ -85,7 +85,7 @@ FORMS: dict[str, tuple[tuple[int, int], dict[str, Any]]] = {
 def test_an_index_has_the_numbers_that_were_planned(cost: str, form: str, tmp_path: Path) -> None:
     shape, options = FORMS[form]
     heights = None if cost == "friction" else np.floor(fractal(shape))
-    friction = None if cost == "absolute_difference" else np.floor(rough(shape))
+    friction = None if cost == "absolute_difference" else 2 * np.floor(rough(shape))
     index = DistanceIndex.build(
         friction, tmp_path / "i", elevation=heights, cost=cost, cell_size=1, **options
     )
@@ -119,7 +119,7 @@ RASTERS: dict[str, tuple[Array, dict[str, Any]]] = {
         steep((512, 512)).astype(np.float32), {"block": 64, "dtype": "float32"}
     ),
     "slopes, whole numbers": (
-        np.floor(steep((500, 500))), {"block": 32, "dtype": "int64", "connectivity": 4}
+        2 * np.floor(steep((500, 500))), {"block": 32, "dtype": "int64", "connectivity": 4}
     ),
     "slopes, small blocks": (steep((300, 300)), {"block": 8, "levels": 0}),
     "independent friction": (rough((600, 500)), {"block": 128, "levels": 0}),
@@ -131,7 +131,7 @@ RASTERS: dict[str, tuple[Array, dict[str, Any]]] = {
         np.floor(steep((500, 500))), {"block": 64, "sparsify": True}
     ),
     "whole numbers, sums left out": (
-        np.floor(steep((500, 500))),
+        2 * np.floor(steep((500, 500))),
         {"block": 64, "sparsify": True, "dtype": "int64", "connectivity": 4},
     ),
     "one small block": (rough((20, 30)), {}),

@@ -21,6 +21,9 @@ from orograph.tiles.store.storage import Location, open_storage
 class CheckpointStore(Protocol):
     """A place for entries, named by their kind and a node of the quadtree."""
 
+    lasting: bool
+    """Whether entries outlive the process."""
+
     def save(self, kind: str, node: Node, entry: Any) -> None:
         """Keep ``entry``; an older one of the same name is replaced."""
 
@@ -48,6 +51,8 @@ class CheckpointStore(Protocol):
 
 class MemoryCheckpoints:
     """A checkpoint store for runs inside one process."""
+
+    lasting = False
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, Node], Any] = {}
@@ -82,6 +87,8 @@ class StoredCheckpoints:
 
     ``prefix`` is made of the names of the parts of the run, each followed by ``/``.
     """
+
+    lasting = True
 
     def __init__(self, place: Location, prefix: str = "") -> None:
         self.storage = open_storage(place)

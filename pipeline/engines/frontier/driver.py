@@ -19,7 +19,6 @@ U. Meyer, P. Sanders, "Delta-stepping: a parallelizable shortest path algorithm"
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,9 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.executors import Executor, executor
+from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.journal import Journal
 from orograph.engines.frontier.links import LinkBoard
-from orograph.engines.frontier.protocol import Border, Request, Table, Tabulated, Visit
+from orograph.engines.frontier.protocol import Request, Table, Tabulated, Visit
 from orograph.engines.frontier.queues import Shares
 from orograph.engines.frontier.tile_keys import TileKeys, owner_of_shard
 from orograph.engines.frontier.worker import (
@@ -41,19 +42,18 @@ from orograph.engines.frontier.worker import (
     FrontierTasks,
     finish_shard,
     visit_tiles,
+    written_counts,
 )
 from orograph.engines.tile_states import Tile, forget
 from orograph.execution.run import Progress
 from orograph.tiles.errors import InputError, RunError
-from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
+from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Array = npt.NDArray[Any]
-
-SECONDS_BETWEEN_CHECKPOINTS = 10.0
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,19 @@ class Frontier(FrontierTasks):
         return {name: value for name, value in self.__dict__.items() if name != "_driver"}
 
 
+@dataclass(frozen=True)
+class _Task:
+    """A task under way."""
+
+    worker: Any
+    part: int
+    """Of the tiles; see `Executor.part`."""
+    tiles: list[Tile]
+    """Those that it may visit."""
+    shard: Tile | None
+    """The one that it writes."""
+
+
 class _Driver:
     """The keys and borders of all tiles, and what is under way."""
 
@@ -135,60 +148,69 @@ class _Driver:
         self.keys, self.away = self.tiles.keys, self.tiles.away
         self.reached = np.zeros((rows, columns), np.int64)
         self.sums: dict[str, float] = {}
-        self.borders: dict[Tile, Border] = {}
+        self.borders = Borders(self.tiles)
         links = self.problem.links
         self.links = (
             None if links is None else LinkBoard(links, self.problem.link_blank, self.tree.tile)
         )
         self.window = run.bucket_width
         self.settled = self.visits = 0
-        self._pending: dict[Any, tuple[Any, list[Tile]]] = {}
+        self._journal: Journal | None = None
+        self._done: list[Tile] = []  # shards written since the last entry
+        self._pending: dict[Any, _Task] = {}
         self._load: Counter[Any] = Counter()
+        self._writing: Counter[int] = Counter()
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
         """Empty the queue."""
-        saved = self.context.checkpoints.load("frontier", self.tree.root)
-        if saved is not None:
-            keys, self.reached, self.borders, self.window, self.settled = saved[:5]
-            self.visits, values = saved[5:]
-            if self.links is not None:
-                self.links.values = values
-            for i, j in np.argwhere(np.isfinite(keys)).tolist():
-                self.tiles.lower((i, j), float(keys[i, j]))
-        elif (starts := self.problem.starts(self.tree.tile)) is None:
-            self._look_everywhere(workers, handle, cancelled)
-            if not np.isfinite(self.keys).any():
+        if self.context.checkpoints.lasting:
+            self._journal = Journal(self.context.checkpoints, self.tree.root)
+        try:
+            self._start(workers, handle, cancelled)
+            while self._pending or self.tiles.front() < math.inf:
+                self._give_work(workers, handle)
+                if not self._pending and workers.idle():
+                    raise RunError(f"{self.problem.name}: there is work, but none was taken up")
+                for ticket, found in workers.next_done(cancelled):
+                    self._take_result(workers, ticket, found)
+                self.window.adapt()
+                if self._journal is not None and self._journal.due():
+                    self._save()
+            self._save()
+        finally:
+            if self._journal is not None:
+                self._journal.close()
+
+    def _start(self, workers: Executor, handle: Any, cancelled: Event) -> None:
+        """Find out which tiles are to be visited first."""
+        if not self._resume(workers, handle, cancelled):
+            starts = self.problem.starts(self.tree.tile)
+            if starts is None:
+                self._look_everywhere(workers, handle, cancelled)
+            for tile, key in (starts or {}).items():
+                self.tiles.lower(tile, key)
+            if starts is None and self.tiles.front() == math.inf:
                 raise InputError(
                     f"sources: {self.problem.name} starts nowhere: no cell of the raster of "
                     "sources is a source on a passable cell; check its values, nodata and "
                     "target_values"
                 )
-        else:
-            for tile, key in starts.items():
-                self.tiles.lower(tile, key)
         if self.keys.size == 1:
             self.window.bucket_width = math.inf
-        last_save = time.monotonic()
-        while True:
-            self._give_work(workers, handle)
-            if not self._pending:
-                if self.tiles.front() == math.inf:
-                    self._save()
-                    return
-                if workers.idle():
-                    raise RunError(f"{self.problem.name}: there is work, but none was taken up")
-            for ticket, found in workers.next_done(cancelled):
-                worker, tiles = self._pending.pop(ticket)
-                self._load[worker] -= 1
-                self.tiles.awake.add(self._part_of(workers, worker))
-                for tile in tiles:
-                    self._take_back(tile, found.get(tile))
-                if not tiles:
-                    self._add(found)
-            self.window.adapt()
-            if time.monotonic() - last_save > SECONDS_BETWEEN_CHECKPOINTS:
-                self._save()
-                last_save = time.monotonic()
+
+    def _take_result(self, workers: Executor, ticket: Any, found: Any) -> None:
+        """Take note of what a task has found."""
+        task = self._pending.pop(ticket)
+        self._load[task.worker] -= 1
+        self.tiles.awake.add(self._part_of(workers, task.worker))
+        for tile in task.tiles:
+            self._take_back(tile, found.get(tile))
+        if task.shard is not None:
+            self._writing[task.part] -= 1
+            self._add(found)
+            self._done.append(task.shard)
+            self.tiles.done[task.shard] = True
+            self.borders.forget(task.shard)
 
     def _give_work(self, workers: Executor, handle: Any) -> None:
         """Give tasks to the workers that can take one, where there may be one for them."""
@@ -207,19 +229,27 @@ class _Driver:
         self, workers: Executor, worker: Any, part: int, bound: float, handle: Any
     ) -> bool:
         """Give a task to a worker; return whether there is one."""
-        tiles, waiting = self._choose(workers, worker, part, bound)
+        tiles: list[Tile] = []
+        shard, alone = None, not self._load[worker]
+        if not self._writing[part] and (workers.shared or not alone):
+            # the front does not wait for this worker
+            shard = self.tiles.final[part].pop()
+        if shard is None:
+            tiles, waiting = self._choose(workers, worker, part, bound)
         if tiles:
             tiles += self._beside(tiles, workers)
             requests = self._take_out(tiles)
             threads = workers.threads(len(self._pending) + 1 + waiting)
             ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
             self.window.tasks += not workers.shared
-        elif not self._pending or self._load[worker]:
+        elif shard is None and (not self._pending or not alone):
             return False
         else:
-            self.window.starved += self.tiles.front() < math.inf
-            if (shard := self.tiles.final[part].pop()) is not None:
+            self.window.starved += shard is None and self.tiles.front() < math.inf
+            shard = shard or self.tiles.final[part].pop()
+            if shard is not None:
                 ticket = self._write(workers, worker, handle, shard)
+                self._writing[part] += 1
             elif (tile := self.tiles.unread[part].pop()) is not None:
                 # its first visit need not wait for its cells when the front comes there
                 tiles = [tile]
@@ -227,7 +257,7 @@ class _Driver:
                 ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
             else:
                 return False
-        self._pending[ticket] = worker, tiles
+        self._pending[ticket] = _Task(worker, part, tiles, shard)
         self._load[worker] += 1
         return True
 
@@ -344,14 +374,8 @@ class _Driver:
 
     def _request(self, tile: Tile, key: float) -> Request:
         """Return what a worker must know of a tile to visit it."""
-        i, j = tile
-        halo = [
-            None if (border := self.borders.get((i + di, j + dj))) is None else border[OPPOSITE[k]]
-            for k, (di, dj) in enumerate(NEIGHBOURS)
-        ]
-        sent = list(self.borders.get(tile, [None] * 8))
         links = None if self.links is None else self.links.border(tile)
-        return Request(tile, key, halo, sent, links)
+        return Request(tile, key, self.borders.around(tile), self.borders.of(tile), links)
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
         """Take note of a tile that has come back from a task, visited or not."""
@@ -365,11 +389,9 @@ class _Driver:
         self.settled += visit.settled
         self.reached[tile], self.tiles.final_at[tile] = visit.reached, visit.final_at
         self.tiles.opened[tile] = True
-        border = self.borders.setdefault(tile, [None] * 8)
+        self.borders.take(tile, visit.border)
         rows, columns = self.keys.shape
         for k, (di, dj) in enumerate(NEIGHBOURS):
-            if visit.border[k] is not None:
-                border[k] = visit.border[k]
             i, j = tile[0] + di, tile[1] + dj
             # what the visit did not know of a final tile, it may take for improvable
             inside = 0 <= i < rows and 0 <= j < columns
@@ -381,7 +403,75 @@ class _Driver:
         self.tiles.put_back(tile, visit.pending)
 
     def _save(self) -> None:
-        keys = np.minimum(self.keys, self.tiles.flying)
-        entry: tuple[Any, ...] = keys, self.reached, self.borders, self.window
-        entry += self.settled, self.visits, None if self.links is None else self.links.values
-        self.context.checkpoints.save("frontier", self.tree.root, entry)
+        """Begin to save what has changed since the last time."""
+        if self._journal is None:
+            return
+        tiles, keys = self.tiles, np.minimum(self.keys, self.tiles.flying)
+        first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
+        places, done = (
+            np.array(list(c), np.int64).reshape(-1, 2) for c in (tiles.changed, self._done)
+        )
+        if first:
+            places = np.argwhere((self.reached > 0) | (keys < math.inf))
+            done = np.argwhere(tiles.done)
+        where = tuple(places.T)
+        entry: dict[str, Any] = {
+            "tiles": places,
+            "tables": [keys[where], self.reached[where], tiles.final_at[where]],
+            "done": done,
+            "borders": self.borders.pack(changed=not first),
+            "window": replace(self.window),
+            "counts": [self.settled, self.visits],
+            "links": None if self.links is None else [v.copy() for v in self.links.values],
+        }
+        self._journal.write(entry, first=first)
+        tiles.changed.clear()
+        self.borders.changed.clear()
+        self._done.clear()
+
+    def _resume(self, workers: Executor, handle: Any, cancelled: Event) -> bool:
+        """Take up what an earlier session has saved; return whether there is anything of use.
+
+        Borders in the midst of written shards are gone. So nothing is of use if one of these is
+        damaged now.
+        """
+        entries = [] if self._journal is None else list(self._journal.entries())
+        done = {(i, j) for entry in entries for i, j in entry["done"].tolist()}
+        if not entries or not self._count_written(sorted(done), workers, handle, cancelled):
+            return False
+        tiles = self.tiles
+        for shard in done:
+            tiles.written[shard] = tiles.done[shard] = True
+        keys = np.full_like(self.keys, math.inf)
+        for entry in entries:
+            where = tuple(entry["tiles"].T)
+            keys[where], self.reached[where], tiles.final_at[where] = entry["tables"]
+            self.borders.unpack(entry["borders"])
+        self.window, (self.settled, self.visits) = entries[-1]["window"], entries[-1]["counts"]
+        if self.links is not None:
+            self.links.values = entries[-1]["links"]
+        for i, j in np.argwhere(keys < math.inf).tolist():
+            tiles.lower((i, j), float(keys[i, j]))
+        for shard in {tiles.shard_of((i, j)) for i, j in np.argwhere(self.reached > 0).tolist()}:
+            tiles.close(shard)
+        return True
+
+    def _count_written(
+        self, shards: list[Tile], workers: Executor, handle: Any, cancelled: Event
+    ) -> bool:
+        """Add the counts of shards that an earlier session has written; are all of them intact?"""
+        todo, under_way, found = Shares(owner_of_shard, shards), 0, []
+        while todo or under_way:
+            for worker in workers.idle() if todo else ():
+                for shard in todo.take(*workers.part(worker), 1, of_others=True):
+                    node = Node(self.tiles.level, morton_encode(*shard))
+                    workers.submit(worker, "check", written_counts, handle, node)
+                    under_way += 1
+            for _, counts in workers.next_done(cancelled):
+                under_way -= 1
+                found.append(counts)
+        intact = [counts for counts in found if counts is not None]
+        if len(intact) == len(shards):
+            for counts in intact:
+                self._add(counts)
+        return len(intact) == len(shards)

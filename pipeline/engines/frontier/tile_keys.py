@@ -43,6 +43,8 @@ class TileKeys:
         """Tiles that were visited in this session."""
         self.written = np.zeros([-(-n // (1 << level)) for n in shape], bool)
         """Shards that are written, or being written."""
+        self.done = np.zeros_like(self.written)
+        """Shards of which it is known that they are written."""
         self._open = TileQueue(lambda key, tile: key in (self.keys[tile], self.flying[tile]))
         self.waiting = DividedQueue(self.owner_of_tile, self._waits)
         """Tiles that are not away."""
@@ -53,6 +55,8 @@ class TileKeys:
         self._converged = TileQueue(self._converges)
         self.final = DividedQueue(owner_of_shard, self._converges)
         """Shards that nothing can improve any more, and that are not written."""
+        self.changed: set[Tile] = set()
+        """Tiles of which this has changed since it was last cleared."""
         self.parts = 1
         self.awake = {0}
         """Parts for whose owners there may be something to do."""
@@ -80,6 +84,7 @@ class TileKeys:
         """Lower the key of a tile, if it is above ``key``."""
         if key < self.keys[tile]:
             self.keys[tile] = key
+            self.changed.add(tile)
             self._queue(tile, key)
 
     def take_out(self, tile: Tile) -> None:
@@ -90,11 +95,15 @@ class TileKeys:
     def put_back(self, tile: Tile, pending: float) -> None:
         """Take note that a tile is no longer visited; by ``pending`` it can still be improved."""
         self.flying[tile], self.away[tile] = math.inf, False
+        self.changed.add(tile)
         self.keys[tile] = key = min(float(self.keys[tile]), pending)
         if key < math.inf:
             self._queue(tile, key)
             return
-        shard = self.shard_of(tile)
+        self.close(self.shard_of(tile))
+
+    def close(self, shard: Tile) -> None:
+        """Take note of a shard if all its tiles have converged."""
         if not math.isnan(final_at := self._final_at(shard)):
             self._converged.push(final_at, shard)
 

@@ -94,6 +94,23 @@ def _visit_tiles(
     return done
 
 
+def written_counts(handle: Any, node: Node) -> dict[str, float] | None:
+    """Return the counts of a shard that was written; None if it was not, or is damaged."""
+    return _counts_of(load(handle), node)
+
+
+def _counts_of(run: FrontierTasks, node: Node) -> dict[str, float] | None:
+    context, problem = run.context, run.problem
+    counts: dict[str, float] | None = context.checkpoints.load("done", node)
+    if counts is None:
+        return None
+    if isinstance(problem, Tabulated) and context.checkpoints.load("rows", node) is None:
+        return None
+    shards = context.shards(node)
+    intact = all(context.sink.intact(v.name, s) for v in problem.outputs for s in shards)
+    return counts if intact else None
+
+
 def finish_shard(handle: Any, node: Node, requests: Sequence[Request]) -> dict[str, float]:
     """Write a shard whose tiles have all converged; return the sums of its tiles' counts."""
     run: FrontierTasks = load(handle)
@@ -103,17 +120,10 @@ def finish_shard(handle: Any, node: Node, requests: Sequence[Request]) -> dict[s
 
 def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
     problem, context, states = run.problem, run.context, run.states
-    shards = context.shards(node)
-    known: dict[str, float] | None = context.checkpoints.load("done", node)
-    outputs = problem.outputs
-    tabulated = problem if isinstance(problem, Tabulated) else None
-    there = tabulated is None or context.checkpoints.load("rows", node) is not None
-    if (
-        known is not None
-        and there
-        and all(context.sink.intact(v.name, shard) for v in outputs for shard in shards)
-    ):
+    if (known := _counts_of(run, node)) is not None:
         return known
+    shards, outputs = context.shards(node), problem.outputs
+    tabulated = problem if isinstance(problem, Tabulated) else None
     writers = {(v.name, n): context.sink.writer(v.name, n) for v in outputs for n in shards}
     counts: dict[str, float] = {}
     tables: list[Table] = []

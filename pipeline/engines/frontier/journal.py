@@ -1,0 +1,105 @@
+"""What the driver has learned, on disk, so that a run whose processes are killed goes on from it.
+
+A series of entries: the first holds all that is known, each other what has changed since the one
+before, in the state of one moment. A series that has grown large beside what is known is followed
+by another. Entries are written by a thread of their own, at most a `SHARE` of its time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from orograph.execution.checkpoints import CheckpointStore
+from orograph.tiles.grid.quadtree import Node
+
+SECONDS_BETWEEN_ENTRIES = 1.0
+SHARE = 0.05
+MOST_ENTRIES = 1000  # of a series
+
+
+class Journal:
+    """The entries of a run.
+
+    Parameters
+    ----------
+    checkpoints : CheckpointStore
+        Where they are kept.
+    root : Node
+        The root of the quadtree.
+    """
+
+    def __init__(self, checkpoints: CheckpointStore, root: Node) -> None:
+        self._checkpoints, self._root = checkpoints, root
+        self._series: int = checkpoints.load("journal", root) or 0
+        self._count = 0
+        self._begun = False
+        self._size = self._most = 0
+        self._writer = ThreadPoolExecutor(1, "orograph-journal")
+        self._writing: Future[float] | None = None
+        self._next = time.monotonic() + SECONDS_BETWEEN_ENTRIES
+
+    def entries(self) -> Iterator[Any]:
+        """Yield the entries of an earlier session, the oldest first."""
+        load, series = self._checkpoints.load, self._series
+        while (entry := load("front", Node(series, self._count))) is not None:
+            yield entry
+            self._count += 1
+
+    def due(self) -> bool:
+        """Return whether it is time for an entry."""
+        if self._writing is not None and self._writing.done():
+            self.wait()
+        return self._writing is None and time.monotonic() >= self._next
+
+    def begins(self, changed: int, known: int) -> bool:
+        """Return whether the next entry must hold all that is known.
+
+        Parameters
+        ----------
+        changed, known : int
+            Strips of borders that have changed since the last entry, and all that are known.
+        """
+        self._size += changed
+        if self._begun and self._count < MOST_ENTRIES and self._size <= self._most:
+            return False
+        self._begun, self._size, self._most = True, 0, 2 * known
+        return True
+
+    def write(self, entry: Any, *, first: bool) -> None:
+        """Begin to write an entry, the first of a series or the next."""
+        self.wait()
+        if first:
+            before = range(self._count)
+            self._series, self._count = self._series + 1, 1
+            self._writing = self._writer.submit(self._begin, self._series, entry, before)
+        else:
+            node = Node(self._series, self._count)
+            self._count += 1
+            self._writing = self._writer.submit(self._write, node, entry)
+
+    def wait(self) -> None:
+        """Return when the last entry is written; raise if that failed."""
+        if self._writing is not None:
+            seconds, self._writing = self._writing.result(), None
+            self._next = time.monotonic() + max(SECONDS_BETWEEN_ENTRIES, seconds / SHARE)
+
+    def close(self) -> None:
+        """Wait for the thread."""
+        self._writer.shutdown()
+
+    def _write(self, node: Node, entry: Any) -> float:
+        """Write an entry; return how many seconds it took."""
+        begin = time.monotonic()
+        self._checkpoints.save("front", node, entry)
+        return time.monotonic() - begin
+
+    def _begin(self, series: int, entry: Any, before: range) -> float:
+        """Write the first entry of a series, and drop the series before it."""
+        seconds = self._write(Node(series, 0), entry)
+        self._checkpoints.save("journal", self._root, series)
+        for number in before:
+            self._checkpoints.drop("front", Node(series - 1, number))
+        return seconds

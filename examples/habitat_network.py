@@ -47,7 +47,7 @@ def main() -> None:
     paths.to_file(options.network, overwrite=True)
 
     axes = og.plot(options.resistances)
-    for layer in (cores.to_crs(paths[0].crs), paths):
+    for layer in (cores, paths):
         og.plot(layer, ax=axes)
     axes.set_title("Least-cost network of the cores")
     axes.figure.savefig(options.picture, dpi=120)

@@ -200,11 +200,12 @@ class DatasetJob(Job[xr.Dataset]):
         result = result.load()
         result.close()
         # the store, which is about to be removed
-        parts: list[Any] = [result, *result.variables.values()]
-        for array in parts:
-            array.encoding.pop("source", None)
+        for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
+            encoding.pop("source", None)
         for variable in self.outputs:  # as in `dataset`
-            result[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
+            result.variables[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
+        for variable in self.outputs:  # as in `dataset`
+            result.variables[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
         return result
 
 

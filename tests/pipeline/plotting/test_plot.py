@@ -196,12 +196,16 @@ def test_over_a_picture_of_others(dem: xr.DataArray, axes: Any) -> None:
     assert bars(axes) == ["500 m"]
 
 
-@pytest.mark.parametrize("out", [None, "cost.zarr", "cost.tif"])
+@pytest.mark.parametrize(
+    ("stored", "out"), [(False, None), (True, None), (False, "cost.zarr"), (False, "cost.tif")]
+)
 def test_units_are_those_of_the_result_alone(
-    out: str | None, dem: xr.DataArray, tmp_path: Path
+    stored: bool, out: str | None, dem: xr.DataArray, tmp_path: Path
 ) -> None:
     place = None if out is None else tmp_path / out
-    cost = og.cost_distance(None, START, elevation=dem, cost="tobler", out=place)["cost"]
+    og.ingest(dem, tmp_path / "dem.zarr")
+    source = tmp_path / "dem.zarr" if stored else dem
+    cost = og.cost_distance(None, START, elevation=source, cost="tobler", out=place)["cost"]
     same = [cost, cost.isel(x=slice(20)), cost.compute(), cost.to_dataset()]
     for array in same if out != "cost.zarr" else [*same, place]:
         assert "cost [s]" in texts(og.plot(array))

@@ -403,12 +403,11 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     # the data alone, as coordinates may differ in the last bit
     one, other = first.data, second.data
     attrs: dict[str, Any] = {"long_name": "least cost of a way through the cell"}
-    both = (one >= 0) & (other >= 0)
     nothing: Any = math.nan
     if one.dtype.kind == other.dtype.kind == "i":
         nothing = attrs["_FillValue"] = -1
-    total = xr.where(both, one + other, nothing)
-    return xr.DataArray(total, first.coords, first.dims, "corridor", attrs)
+    total = xr.DataArray(one + other, first.coords, first.dims, "corridor", attrs)
+    return total.where(total.copy(data=(one >= 0) & (other >= 0)), nothing)
 
 
 def _plain(value: Any) -> Any:

@@ -118,9 +118,8 @@ class TileStates:
         ).clip(self.context.quadtree.shape)
         try:
             cells = self._read(window, frame)
-        except InputError:
-            self._check_from_the_first_row(frame)
-            raise
+        except InputError as error:
+            raise self._first_refusal(frame) or error from None
         state = self.problem.open(place, cells, frame)
         packed = self.context.checkpoints.load("state", place.node)
         if packed is not None:
@@ -156,13 +155,17 @@ class TileStates:
     def _spill(self, tile: Tile, state: Any) -> None:
         self.context.checkpoints.save("state", self.place(tile).node, self.problem.pack(state))
 
-    def _check_from_the_first_row(self, frame: Window) -> None:
-        """Raise for the first cell of the grid: which tile finds a fault is chance."""
+    def _first_refusal(self, frame: Window) -> InputError | None:
+        """Return the error of the first cell of the grid: which tile finds a fault is chance."""
         shape = self.context.quadtree.shape
         rows = max(1, CELLS_A_BAND // shape[1])
         for y in range(0, frame.y + frame.height, rows):
             band = Window(y, 0, rows, shape[1]).clip(shape)
-            self.problem.check([raster.read(band) for raster in self.rasters], band)
+            try:
+                self.problem.check([raster.read(band) for raster in self.rasters], band)
+            except InputError as error:
+                return error
+        return None
 
 
 _caches: dict[str, StateCache] = {}

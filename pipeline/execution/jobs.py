@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from orograph.execution.run import cluster_failures
-from orograph.execution.workers import Witness, make_look
+from orograph.execution.workers import Witness, keep_log_short, make_look
 from orograph.tiles.errors import RunError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def _ask(name: str) -> Any:
     from distributed.utils import sync
 
     worker = get_worker()
+    keep_log_short()
 
     def ask(key: str) -> Any:
         return sync(worker.loop, worker.scheduler.get_metadata, keys=[key], default=None)

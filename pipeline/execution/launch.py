@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -290,8 +290,14 @@ def _on_disk(
         )
         engine = job.engine(_reachable(job, space, client), context, backend)
         engines.append(engine)
-        with jobs.shared(engine, client, witness) as handle:
-            return engine, engine.run(client, handle, cancelled)
+        try:
+            with jobs.shared(engine, client, witness) as handle:
+                return engine, engine.run(client, handle, cancelled)
+        except InputError:
+            with suppress(RunError):  # whoever has taken the place of this run has its folder too
+                space.check()
+                space.clear()  # no run with this input can be finished, so none can go on from here
+            raise
 
     def do() -> T:
         if space.finished:

@@ -1,12 +1,17 @@
-"""Check of a cluster's workers before a run: they have this orograph, and see the run's folder."""
+"""The workers of a cluster: their check before a run, and what they log of its errors.
+
+Before a run they must have this orograph and see the run's folder.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from orograph import __version__
-from orograph.tiles.errors import RunError
+from orograph.tiles import errors
+from orograph.tiles.errors import OrographError, RunError
 from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
@@ -104,3 +109,31 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
             + (f"; and {more} more" if more > 0 else "")
             + "; nothing has been started"
         )
+
+
+def keep_log_short() -> None:
+    """Keep errors that the run itself raises, and the end of its cluster, out of a worker's log.
+
+    Dask logs the traceback of each task that fails. An error of ours says in one sentence all that
+    is to be said, and is raised where the run is waited for.
+    """
+    logging.getLogger("distributed.worker").addFilter(_is_news)
+    logging.getLogger("distributed.worker.state_machine").addFilter(_is_news)
+
+
+_OWN = tuple(
+    f"{name}("
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, OrographError)
+)
+
+
+# what a worker says that is stopped at work, or whose scheduler has ended
+_OF_AN_END = "Async instruction for", "Failed to communicate with scheduler during heartbeat"
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record of a worker's log says what the run does not say itself."""
+    if str(record.msg).startswith("Compute Failed"):
+        return not any(str(part).startswith(_OWN) for part in record.args or ())
+    return not str(record.msg).startswith(_OF_AN_END)

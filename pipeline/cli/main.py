@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,13 +36,15 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
+SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status: 2 for arguments that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
         status: int = options.command(options) or 0
-    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun
+    except (og.InputError, og.StoreExistsError) as error:  # nothing has begun, or nothing is left
         print(_line(error, options.parser), file=sys.stderr)
         return 2
     except (og.OrographError, OSError) as error:
@@ -357,14 +361,28 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
     if options.scheduler is None:
         return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
     from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
+    from distributed.comm.core import connect
+    from distributed.security import Security
+
+    async def shake_hands() -> None:
+        arguments = Security().get_connection_args("client")
+        answer = connect(options.scheduler, **arguments)
+        comm = await asyncio.wait_for(answer, SECONDS_TO_ANSWER)
+        await comm.close()
 
     try:
+        # a client that gets no answer tries for long, and longer still to close itself
+        address = get_address_host_port(options.scheduler)
+        socket.create_connection(address, SECONDS_TO_CONNECT).close()
+        asyncio.run(shake_hands())
         # not the default: one that cannot be reached would stay it
         client: Client = stack.enter_context(Client(options.scheduler, set_as_default=False))
         return client
-    except (OSError, ValueError, TypeError) as error:
+    except Exception as error:  # whoever answers may be no scheduler
+        reason = str(error) or f"no answer for {SECONDS_TO_ANSWER} s"
         raise og.InputError(
-            f"--scheduler: {options.scheduler!r} cannot be reached ({error}); give the address of "
+            f"--scheduler: {options.scheduler!r} cannot be reached ({reason}); give the address of "
             "a running Dask scheduler, such as tcp://127.0.0.1:8786"
         ) from None
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import logging
 import multiprocessing
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -78,7 +82,13 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
         def close(self, *args: Any, **kwargs: Any) -> None:
             super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
-            local.close()
+            log = logging.getLogger("distributed.nanny")
+            level = log.level
+            log.setLevel(logging.ERROR)  # that a worker at work has to be killed is no news
+            try:
+                local.close()
+            finally:
+                log.setLevel(level)
 
     kind: Any = LocalCluster
     own: dict[str, Any] = {"threads_per_worker": 1, "processes": True}
@@ -94,7 +104,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     if options.get("processes", True):
         _check_script()
     try:
-        with config.set(STEALING), warnings.catch_warnings():
+        with config.set(STEALING), warnings.catch_warnings(), _interrupts_for_this_process():
             if "dashboard_address" not in given:  # any port will do: the client's link names it
                 warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
             local = kind(n_workers=n_workers, **options)
@@ -138,6 +148,24 @@ def _check_gpus(n_workers: int | None, visible: Any) -> None:
             f"n_workers: {n_workers}; each worker has a GPU of its own, and {count} are visible; "
             f"pass {count} or fewer, or leave it out"
         )
+
+
+@contextmanager
+def _interrupts_for_this_process() -> Iterator[None]:
+    """Block interrupts in the threads and processes that are started within the context.
+
+    Ctrl-C is sent to all processes of a terminal. Workers would each print where it met them, while
+    this process stops them anyway.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # it lifts the block where it is started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check_options(kind: type, options: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import threading
@@ -237,9 +238,19 @@ def _open_cached(path: str) -> Any:
     if path in cache and cache[path][0] == version:
         return cache[path][1]
     if len(cache) >= _MOST_OPEN:
-        for _, dataset in cache.values():
-            dataset.close()
-        cache.clear()
+        _close_cached()
     dataset = open_quietly(path, open_options(path))
     cache[path] = version, dataset
     return dataset
+
+
+def _close_cached() -> None:
+    """Close the datasets that this thread has opened."""
+    cache = _local.__dict__.get("cache", {})
+    for _, dataset in cache.values():
+        dataset.close()
+    cache.clear()
+
+
+# those of the main thread, which would be closed when what rasterio needs for it is gone
+atexit.register(_close_cached)

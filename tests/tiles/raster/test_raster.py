@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -527,6 +529,31 @@ def test_ascii_numbers_of_every_form(tmp_path: Path) -> None:
     cells = open_raster(tmp_path / "a.asc").read(Window(0, 0, 3, 4))
     expected = [[1, -2.5, 3, 0.5], [1000, -0.01, np.nan, 8], [9, 10, 11, 12]]
     np.testing.assert_allclose(cells, expected, rtol=1e-6)
+
+
+AT_EXIT = """
+import atexit, gc, sys
+
+@atexit.register  # before all others, so that it is called last
+def show():
+    print([one.name for one in gc.get_objects() if isinstance(one, rasterio.DatasetReader)])
+
+import rasterio
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+print(open_raster(sys.argv[1]).read(Window(0, 0, 1, 1)).shape)
+show()
+"""
+
+
+def test_no_file_is_open_when_python_ends(tmp_path: Path) -> None:
+    """Closed later, when modules are gone, it can end in "Error in sys.excepthook"."""
+    path = write_tiff(tmp_path / "dem.tif")
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["(1, 1)", str([str(path)]), "[]"]
+    assert done.stderr == ""
 
 
 def test_real_files_read_as_by_rasterio(shared_data: Path) -> None:

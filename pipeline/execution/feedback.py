@@ -6,11 +6,14 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from threading import Event, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from orograph.plotting import html
 from orograph.settings import setting
+
+if TYPE_CHECKING:
+    from orograph.execution.run import Progress
 
 SECONDS_OF_SILENCE = 2.0
 REFRESH_SECONDS = 0.25
@@ -80,16 +83,14 @@ def in_notebook() -> bool:
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
-def show_progress(
-    progress: Callable[[], Any], ended: Event, name: str = "orograph", leave: bool = False
-) -> None:
+def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
     """Show a bar until a run has ended; ``progress`` tells how far it is."""
+    if in_notebook():
+        show_live(lambda: _line(progress()), ended, REFRESH_SECONDS, wait=True)
+        return
     from tqdm import tqdm
 
-    kind: Any = tqdm
-    if in_notebook() and find_spec("ipywidgets") is not None:
-        kind = import_module("tqdm.notebook").tqdm
-    with kind(desc=name, unit="task", leave=leave) as bar:
+    with tqdm(desc="orograph", unit="task", leave=False) as bar:
         going = True
         while going:
             going = not ended.wait(REFRESH_SECONDS)
@@ -100,16 +101,29 @@ def show_progress(
             bar.refresh()
 
 
-def show_live(html: Callable[[], str], ended: Event, seconds: float = 1.0) -> None:
-    """Show HTML in a notebook, and keep it up to date until a run has ended."""
+def _line(progress: Progress) -> str:
+    """Return what a notebook shows of a call that is waited for."""
+    return f"orograph {html.bar(progress.done, progress.total)} {html.escape(progress.waiting)}"
+
+
+def show_live(
+    text: Callable[[], str], ended: Event, seconds: float = 1.0, *, wait: bool = False
+) -> None:
+    """Show HTML in a notebook, and keep it up to date until a run has ended.
+
+    It is one output, which is replaced, so that a saved notebook has the last alone. With ``wait``
+    the call returns when the run has ended.
+    """
     shown = import_module("IPython.display")
-    handle = shown.display(shown.HTML(html()), display_id=True)
+    handle = shown.display(shown.HTML(text()), display_id=True)
 
     def keep() -> None:
         going = True
         while going:
             going = not ended.wait(seconds)
-            handle.update(shown.HTML(html()))
+            handle.update(shown.HTML(text()))
 
-    if not ended.is_set():
+    if wait:
+        keep()
+    elif not ended.is_set():
         Thread(target=keep, name="orograph-display", daemon=True).start()

@@ -228,7 +228,11 @@ class Run(Generic[T]):
             rows["tasks a second"] = f"{progress.done / seconds:.3g}"
         rows |= self.statistics()
         address = self.dashboard_link
-        above = html.bar(progress.done, progress.total) + (html.link(address) if address else "")
+        above = (
+            "<br>"
+            + html.bar(progress.done, progress.total)
+            + (html.link(address) if address else "")
+        )
         return html.table("Run", rows, above)
 
 

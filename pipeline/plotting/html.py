@@ -25,7 +25,7 @@ def table(title: str, rows: Mapping[str, Any], above: str = "") -> str:
 def bar(done: int, total: int) -> str:
     """Return a bar of progress."""
     share = f" value='{done}' max='{total}'" if total else ""
-    return f"<br><progress{share} style='width:20em'></progress> {done} / {total or '?'}"
+    return f"<progress{share} style='width:20em'></progress> {done} / {total or '?'}"
 
 
 def link(address: str) -> str:

@@ -80,29 +80,54 @@ def test_no_bar_where_nobody_watches_or_all_is_quick(
     assert screen.getvalue() == ""
 
 
-def test_a_run_is_live_in_a_notebook(slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
+@pytest.fixture
+def outputs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What a notebook that runs this process shows: its outputs, each with what it has shown."""
+    outputs: list[list[str]] = []
 
     class ZMQInteractiveShell:
         pass
 
     class Handle:
+        def __init__(self, html: str) -> None:
+            self.shown = [html]
+            outputs.append(self.shown)
+
         def update(self, html: str) -> None:
-            shown.append(html)
+            self.shown.append(html)
 
     def display(html: str, display_id: bool) -> Handle:
         assert display_id
-        shown.append(html)
-        return Handle()
+        return Handle(html)
 
     fake, displays = ModuleType("IPython"), ModuleType("IPython.display")
     fake.get_ipython = ZMQInteractiveShell  # type: ignore[attr-defined]
     displays.display, displays.HTML = display, str  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setitem(sys.modules, "IPython.display", displays)
+    return outputs
+
+
+def test_a_call_is_one_output_in_a_notebook(
+    slow: Slow, outputs: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr("orograph.execution.run.SECONDS_OF_SILENCE", 0.2)
+    threading.Timer(1.2, slow.end.set).start()
+    assert run_of(slow).result() == "done"
+    (shown,) = outputs
+    assert len(shown) >= 2
+    assert "value='3' max='6'" in shown[0]
+    assert not any(text.count("\n") or "<br>" in text for text in shown)
+    assert screen.getvalue() == ""
+
+
+def test_a_run_is_live_in_a_notebook(slow: Slow, outputs: list[list[str]]) -> None:
     run = run_of(slow)
     assert feedback.shows_progress()
     run._ipython_display_()
+    (shown,) = outputs
     assert "running" in shown[0]
     assert "value='3' max='6'" in shown[0]
     slow.end.set()

@@ -15,10 +15,10 @@ import pytest
 from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from distributed.utils import get_mp_context
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 from programs import IMPORTED
 from watched_raster import Gate
 
-from orograph.kernels import compiled
 from orograph.settings import config
 from orograph.tiles import patience
 
@@ -94,7 +94,7 @@ def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Let a kernel that one process of xdist compiles be waited for by the others, and loaded."""
     folder = tmp_path_factory.getbasetemp().parent / "compiling"
     folder.mkdir(exist_ok=True)
-    compile_here = compiled._Dispatcher.compile
+    compile_here = CPUDispatcher.compile
 
     def wait_and_compile(dispatcher: Any, signature: Any) -> Any:
         function = dispatcher.py_func
@@ -106,7 +106,7 @@ def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             return compile_here(dispatcher, signature)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled._Dispatcher, "compile", wait_and_compile)
+        patch.setattr(CPUDispatcher, "compile", wait_and_compile)
         yield
 
 

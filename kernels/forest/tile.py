@@ -53,7 +53,6 @@ from orograph.kernels.forest.first_round import (
 )
 from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
 from orograph.kernels.forest.order import WEIGHTS
-from orograph.kernels.second_process import compiled_beside
 from orograph.tiles.errors import InputError
 
 MAX_CELLS = 2**29
@@ -244,31 +243,4 @@ def tile_forest(
 def compile_kernels(dtype: Any, weight: str = "max", connectivity: int = 8) -> None:
     """Compile, or load from the cache, the functions for tiles of this dtype and weight."""
     tile = np.arange(16).reshape(4, 4) % 5
-    arguments = np.dtype(dtype).str, weight
-    with compiled_beside(LAST, compile_last, arguments):
-        tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight, connectivity)
-
-
-LAST = hook_rounds, mark_edges, pick_edges, sum_highest, sum_rows
-
-
-def compile_last(dtype: str, weight: str) -> None:
-    """Compile those functions of `LAST` that `compile_kernels` needs, the longest first."""
-    h, w, stride = 1, 1, 8
-    mask, sums, bins = (
-        np.zeros((h, w), np.uint8),
-        np.zeros(4, np.int64),
-        np.zeros((2, 2, 2048), int),
-    )
-    low = np.empty(0, np.uint64)
-    if weight == "max":
-        made = make_keys(native_values(np.zeros((h, w), dtype), None)[0], None, stride)
-        rows, values = np.zeros((3, w + 2), np.uint8), np.zeros(w)
-        key = made.kind, made.bias, made.gap
-        sum_highest(made.keys, mask, *key, 1.0, sums, bins, rows, values)
-    else:
-        sum_rows(np.full((h + 2, stride), np.inf), mask, weight == "mean", 1.0, sums, bins)
-    pair, tag, best, scratch = low, np.empty(0, np.int32), low, np.empty((3, 0), np.int32)
-    hook_rounds(pair, low, low, tag, 0, 0, tag, best, scratch)
-    pick_edges(tag, tag, stride, mask, np.empty(0, np.int64))
-    mark_edges(tag, stride, mask)
+    tile_forest(tile.astype(dtype), 3, (True, False, True, False), weight, connectivity)

@@ -72,9 +72,6 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
                 x = width - reach
 
 
-PROBING = (_probe,)
-
-
 def probe_border(
     state: TileState, sent: list[npt.NDArray[Any]], passable: tuple[bool, ...] | None = None
 ) -> npt.NDArray[np.float64]:

@@ -182,9 +182,6 @@ def _blank_out_unreached(
     return reached, cut_off, barriers
 
 
-READING_OUT = (_blank_out_unreached,)
-
-
 def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
     """Yield the rows of a raster, some at a time."""
     rows = max(CELLS_A_BAND // max(shape[1], 1), 1)

@@ -192,8 +192,7 @@ def visit_blocks(rasters, fresh, queue, workspace, block, rules, bound, tally):
         w = min(block, width - left)
         tally[0] += 1
         changed_rows, changed_columns = solve_block(
-            *(workspace, (b, kept), rasters, (top, left, h, w)),
-            *(new_block[b], rules, found, tally),
+            workspace, (b, kept), rasters, (top, left, h, w), new_block[b], rules, found, tally
         )
         new_block[b] = 0
         border = (np.int64(1) << rules.reach) - 1

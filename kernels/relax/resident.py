@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.relax.border import (
-    PROBING,
     Border,
     facing,
     halo_strips,
@@ -25,16 +24,11 @@ from orograph.kernels.relax.border import (
     probe_border,
     set_halo,
 )
-from orograph.kernels.relax.pad import READING_OUT, ReadOut, read_out
-from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
-from orograph.kernels.relax.sweeps import PREPARING, make_workspace
+from orograph.kernels.relax.pad import ReadOut, read_out
 from orograph.kernels.relax.tile import (
-    WAKING,
     TileState,
-    limit_of,
     relax,
     seed,
-    tile_state,
     wake,
 )
 
@@ -178,38 +172,3 @@ def next_above(bound: float, dtype: np.dtype[Any]) -> float:
         return math.floor(bound) + 1
     with np.errstate(over="ignore"):
         return float(np.nextafter(dtype.type(bound), dtype.type(np.inf)))
-
-
-LATER = (*PREPARING, *WAKING, *PROBING, *READING_OUT)
-"""What `compile_later` compiles; what visits blocks takes longer than all of them."""
-
-
-def compile_visits(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, what visits blocks of tiles of such distances."""
-    state = _small_tile(dtype)
-    empty = np.empty(0, np.int64)
-    queue = empty, empty, state.keys.reshape(-1)[:0], np.zeros(COUNTS, np.int64)
-    workspace = np.empty(0, dtype), np.empty(0), empty
-    task = state.fresh, queue, workspace, state.block, state.rules, limit_of(math.inf, state)
-    surface = state.dist, state.friction, state.elevation
-    visit_blocks(surface, *task, np.zeros(6, np.int64))
-
-
-def compile_later(dtype: str, neighbours: int) -> None:
-    """Compile the other functions that a tile of such distances needs, and those for borders."""
-    state = _small_tile(np.dtype(dtype))
-    make_workspace(state.dist, state.rules)
-    places = np.empty((2, state.keys.size), np.int64)
-    queue = *places, state.keys.reshape(-1), np.zeros(COUNTS, np.int64)
-    fill(queue, limit_of(math.inf, state))
-    read_out(state, state.dist.dtype, -1)
-    if neighbours:
-        wake(state)
-        own = facing(inner_of(state.dist, state.rules.reach), state.rules.reach)
-        probe_border(state, last_sent([None] * len(own), own, state.unreached)[:4])
-
-
-def _small_tile(dtype: np.dtype[Any]) -> TileState:
-    """Return a tile of four cells a side, of cost one."""
-    costs = np.ones((6, 6), dtype)
-    return tile_state(costs.copy(), friction=costs, lengths=np.ones((5, 6)))

@@ -93,9 +93,6 @@ def _lay_out(buffer, rules):
     return ws
 
 
-PREPARING = is_quick, _lay_out
-
-
 @compiled
 def _load(ws, plane, raster, top, left, height, width, reach, nothing):
     """Copy a block and its halo into a plane and its transposed one; elsewhere ``nothing``.
@@ -337,7 +334,7 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
     return rows, lanes, ready, again
 
 
-@compiled
+@compiled(single_call=True)
 def _sweep_block(ws, mean, top, height, width, kept, weighed, fresh, rules, tally):
     """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
     place = (top + rules.reach, width, kept)
@@ -405,7 +402,7 @@ def _probe_border(ws, changed_rows, changed_columns, height, width, kept, rules,
         keys[EAST] = _probe_side(ws, YES, YES, width, kept, rules)
 
 
-@compiled
+@compiled(single_call=True)
 def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
     """Bring a block to its fixpoint; keys[0:8]: by what that can lower the blocks around it.
 

@@ -84,9 +84,6 @@ def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
                         keys[by, bx] = min(keys[by, bx], value)
 
 
-WAKING = _wake, fill
-
-
 @compiled(error_model="numpy")
 def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
     """Lower the cells of a line from its first to its last, and back; all with the halo."""

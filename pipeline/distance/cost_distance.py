@@ -28,7 +28,7 @@ from orograph.distance.arguments import (
 )
 from orograph.distance.checks import longest_step
 from orograph.distance.links import parse_links
-from orograph.distance.problem import Distance, compile_kernels, warm_up
+from orograph.distance.problem import Distance, warm_up
 from orograph.distance.sources import is_source, parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
@@ -259,15 +259,13 @@ def cost_distance(
         problem,
         rasters,
         parameters,
-        partial(compile_kernels, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
+        partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
         spec,
         least_tile=problem.halo_width,
     )
     job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
     if max(job.shape) > job.layout.tile and job.compile_kernels is not None:
-        job = replace(
-            job, compile_kernels=partial(compile_kernels, on_cpu, dtypes, neighbours=True)
-        )
+        job = replace(job, compile_kernels=partial(warm_up, on_cpu, dtypes, neighbours=True))
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
         on_gpu = None

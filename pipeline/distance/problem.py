@@ -22,14 +22,8 @@ from orograph.engines.frontier.protocol import Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
-from orograph.kernels.relax.resident import (
-    LATER,
-    ResidentTile,
-    compile_later,
-    compile_visits,
-)
+from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
-from orograph.kernels.second_process import compiled_beside
 from orograph.kernels.stages import kernel
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -419,16 +413,6 @@ class Distance:
             **({} if self.links is None else {"links": self.links.edge.size}),
             **{name: int(count) for name, count in counts.items()},
         }
-
-
-def compile_kernels(
-    problem: Distance, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False
-) -> None:
-    """Compile what `warm_up` does, in a second process all but what visits blocks."""
-    arguments = problem.dtype.str, int(neighbours)
-    with compiled_beside(LATER, compile_later, arguments):
-        compile_visits(problem.dtype)
-        warm_up(problem, dtypes, neighbours)
 
 
 def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False) -> None:

@@ -13,7 +13,8 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba_cache
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all lint types pytest wheel docs site kernels races bench bench-docs demo format clean
+OLDEST := build/oldest
+.PHONY: help test test-all test-oldest lint types pytest wheel docs site kernels races bench bench-docs demo format clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -24,6 +25,14 @@ test: $(INSTALLED) ## lint, types and tests: what must pass before a merge
 
 test-all: export LONG := -m ""
 test-all: test ## the same with the long proofs, those marked `long`
+
+# What depends on Numba and LLVM. SciPy 1.14's `johnson`, an oracle, refuses the indices it is given.
+test-oldest: $(OLDEST)/.installed ## a part of the tests, on the oldest versions pyproject.toml names
+	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/python -m pytest $(PYTEST) \
+	--deselect tests/kernels/minplus/test_product.py::test_closure_equals_johnson \
+	tests/kernels/test_compiled.py tests/kernels/forest/test_tile.py \
+	tests/kernels/label/test_tile.py tests/kernels/minplus/test_product.py \
+	tests/kernels/relax/test_models.py tests/pipeline/execution/test_feedback.py
 
 lint: $(INSTALLED) ## ruff: mistakes, imports, layout
 	$(BIN)/ruff check
@@ -91,6 +100,14 @@ $(INSTALLED): pyproject.toml
 	$(PYTHON) -m venv .venv
 	-$(BIN)/python -m pip install --quiet --no-compile --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]'
+	touch $@
+
+$(OLDEST)/.installed: pyproject.toml .ci/oldest.py
+	$(PYTHON) -m venv $(OLDEST)
+	-$(OLDEST)/bin/python -m pip install --quiet --no-compile --upgrade pip
+	$(PYTHON) .ci/oldest.py > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-compile --constraint $(OLDEST)/constraints.txt \
+	--editable . hypothesis networkx pytest pytest-timeout scikit-image
 	touch $@
 
 # Bytecode of all that the tests import, and of them: made by one process, not by each of pytest's.

@@ -135,7 +135,7 @@ class _Collection(event.Listener):
             gc.enable()
 
 
-event.register("numba:compile", _Collection())  # type: ignore[no-untyped-call]
+event.register("numba:compile", _Collection())
 
 
 @overload
@@ -176,14 +176,15 @@ def compiled(
     """
 
     def decorate(function: Any) -> Any:
-        dispatcher: Any = numba.njit(
-            nogil=True,
-            error_model=error_model,
-            no_cfunc_wrapper=True,
-            boundscheck=None,
-            forceinline=inline,
-            inline="always" if single_call else "never",
-        )(function)
+        options: dict[str, Any] = {  # not all of them are in Numba's types
+            "nogil": True,
+            "error_model": error_model,
+            "no_cfunc_wrapper": True,
+            "boundscheck": None,
+            "forceinline": inline,
+            "inline": "always" if single_call else "never",
+        }
+        dispatcher: Any = numba.njit(**options)(function)
         with suppress(RuntimeError):  # no folder is writable
             dispatcher._cache = _Cache(function)
         return dispatcher

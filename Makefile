@@ -26,10 +26,9 @@ test: $(INSTALLED) ## lint, types and tests: what must pass before a merge
 test-all: export LONG := -m ""
 test-all: test ## the same with the long proofs, those marked `long`
 
-# What depends on Numba and LLVM. SciPy 1.14's `johnson`, an oracle, refuses the indices it is given.
+# What depends on Numba and LLVM.
 test-oldest: $(OLDEST)/.installed ## a part of the tests, on the oldest versions pyproject.toml names
 	NUMBA_CACHE_DIR=$(CURDIR)/$(OLDEST)/kernels $(OLDEST)/bin/python -m pytest $(PYTEST) \
-	--deselect tests/kernels/minplus/test_product.py::test_closure_equals_johnson \
 	tests/kernels/test_compiled.py tests/kernels/forest/test_tile.py \
 	tests/kernels/label/test_tile.py tests/kernels/minplus/test_product.py \
 	tests/kernels/relax/test_models.py tests/pipeline/execution/test_feedback.py

@@ -134,7 +134,8 @@ def random_graph(rng: np.random.Generator, n: int, dtype: str, *, signed: bool) 
 def as_graph(matrix: Array) -> csr_array:
     """For SciPy: explicit zeros, so that edges of length 0 are kept."""
     none = nothing(matrix.dtype.name)
-    rows, columns = np.nonzero((matrix < none) & ~np.eye(len(matrix), dtype=bool))
+    places = np.nonzero((matrix < none) & ~np.eye(len(matrix), dtype=bool))
+    rows, columns = (place.astype(np.int32) for place in places)  # all that SciPy 1.14 takes
     values = matrix[rows, columns].astype(np.float64)
     return csr_array((values, (rows, columns)), shape=matrix.shape)
 

@@ -28,9 +28,17 @@ GPU_THREADS = 4
 REPLACE_SECONDS = 1.0
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 1024  # processes of one machine
-# Messages of the downward sweep come from one worker, to which Dask gives all that they lead to;
-# idle workers take their share at this interval, which is 1 s by default
-STEALING = {"distributed.scheduler.work-stealing-interval": "100ms"}
+CONFIG = {
+    # Messages of the downward sweep come from one worker, to which Dask gives all that they lead
+    # to; idle workers take their share at this interval, which is 1 s by default
+    "distributed.scheduler.work-stealing-interval": "100ms",
+    # How many messages, transitions and seconds of profiles Dask keeps, and how many lines of logs:
+    # by default 1000 and 10000, with which a session grows for a quarter of an hour
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.log-length": 1000,
+}
+SPANS = "spans"
+"""Extension of Dask that keeps each group of tasks for ever, and is switched off."""
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
@@ -99,17 +107,17 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
         kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
     # else it would be heard on all addresses of this machine
     given = dict(options)
-    options = {**own, "dashboard_address": f"{LOOPBACK}:8787", **options}
+    options = {**own, "dashboard_address": f"{LOOPBACK}:8787", **_extensions(), **options}
     _check_options(kind, options)
     if options.get("processes", True):
         _check_script()
     try:
-        with config.set(STEALING), warnings.catch_warnings(), _interrupts_for_this_process():
+        with config.set(CONFIG), warnings.catch_warnings(), _interrupts_for_this_process():
             if "dashboard_address" not in given:  # any port will do: the client's link names it
                 warnings.filterwarnings("ignore", r"\s*Port \d+ is already in use", UserWarning)
             local = kind(n_workers=n_workers, **options)
-        local.loop.add_callback(_replace_lost_workers, local)
-        return OwningClient(local)  # type: ignore[no-untyped-call]
+            local.loop.add_callback(_replace_lost_workers, local)
+            return OwningClient(local)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError) as error:
         raise InputError(f"{', '.join(given)}: {shown(given)}; {error}") from error
     except (RuntimeError, TimeoutError) as error:
@@ -133,6 +141,17 @@ def _replace_lost_workers(cluster: Any) -> None:
     if cluster.worker_spec.keys() - cluster.workers.keys():
         cluster.scale(len(cluster.worker_spec))
     cluster.loop.call_later(REPLACE_SECONDS, _replace_lost_workers, cluster)
+
+
+def _extensions() -> dict[str, Any]:
+    """Return options by which scheduler and workers have all extensions but `SPANS`."""
+    from distributed import scheduler, worker
+
+    of_scheduler, of_worker = (
+        {name: kind for name, kind in module.DEFAULT_EXTENSIONS.items() if name != SPANS}
+        for module in (scheduler, worker)
+    )
+    return {"scheduler_kwargs": {"extensions": of_scheduler}, "extensions": of_worker}
 
 
 def _check_gpus(n_workers: int | None, visible: Any) -> None:

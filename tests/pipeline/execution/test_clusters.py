@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import signal
@@ -18,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 from distributed import LocalCluster
+from distributed.scheduler import TaskGroup
 
 import orograph as og
 from orograph.cli.main import main
@@ -49,6 +51,18 @@ def test_an_idle_worker_soon_takes_work_from_others() -> None:
     with og.cluster(1, processes=False, dashboard_address=None) as client:
         scheduler = client.cluster.scheduler  # type: ignore[union-attr]
         assert scheduler.periodic_callbacks["stealing"].callback_time == 100
+
+
+def test_a_cluster_forgets_the_groups_of_tasks_that_are_done() -> None:
+    """All but those of the last hundred computations, which Dask shows."""
+    with og.cluster(1, processes=False, dashboard_address=None) as client:
+        for number in range(250):
+            client.submit(int, 3, key=(f"name-{number}", 0)).result()
+        while client.cluster.scheduler.tasks:  # type: ignore[union-attr]
+            time.sleep(0.001)
+        gc.collect()
+        kept = [one for one in gc.get_objects() if isinstance(one, TaskGroup)]
+        assert len({group.name for group in kept if group.name.startswith("name-")}) <= 110
 
 
 def test_nothing_listens_beyond_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -434,11 +434,11 @@ def test_a_run_on_a_cluster_leaves_nothing_that_a_worker_would_run(
 
 def test_a_run_of_another_format_is_not_resumed(dem: Path, interrupted: Path) -> None:
     said = json.loads((partial(interrupted) / "run.json").read_text())
-    for found in ({}, {"format": 1}, {"format": 2}):
-        sent = {name: said[name] for name in ("identity", "token")} | found
+    for found in (0, 2):
+        sent = {name: said[name] for name in ("identity", "token")} | {"format": found}
         (partial(interrupted) / "run.json").write_text(json.dumps(sent))
         before = digest(partial(interrupted))
-        with pytest.raises(og.InputError, match=r"checkpoints of format [12].*overwrite=True"):
+        with pytest.raises(og.InputError, match=r"checkpoints of format [02].*overwrite=True"):
             forest(dem, interrupted, resume=True)
         assert digest(partial(interrupted)) == before
     forest(dem, interrupted, overwrite=True)

@@ -165,7 +165,7 @@ class Workspace:
             found: dict[str, Any] = json.loads(self.folder.get(IDENTITY))
             identity, token = dict(found["identity"]), str(found["token"])
             if is_token(token):  # else it might lead out of the folder
-                return {"identity": identity, "token": token, "format": found.get("format", 1)}
+                return {"identity": identity, "token": token, "format": found["format"]}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             pass
         if not (self.folder.is_tree() and all(map(is_token, self.folder.names()))):

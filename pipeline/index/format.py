@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,7 @@ from orograph.tiles.store.create import Layout
 
 Array = npt.NDArray[Any]
 
-FORMAT = 2
-READABLE = (1, FORMAT)  # 1 had no ``sparsify``
+FORMAT = 1
 MOST_CELLS_A_SIDE = 1024  # of a stored block
 DTYPES = ("float64", "float32", "int64")
 
@@ -52,7 +51,7 @@ class Form:
     fingerprint: str
     """Name of the input's cells."""
     format: int = FORMAT
-    sparsify: bool = False
+    sparsify: bool = field(kw_only=True)
     """Whether entries that are sums of two others are left out."""
 
     @property

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.index.format import (
-    READABLE,
+    FORMAT,
     Form,
     decode_record,
     encode_block,
@@ -362,7 +362,7 @@ def _form(storage: Storage, key: str, stated: Any) -> Form:
     try:
         fields = json.loads(stated)
         found = fields.get("format") if isinstance(fields, dict) else None
-        check_format(f"the distance index {storage}", found, READABLE, "build it again")
+        check_format(f"the distance index {storage}", found, FORMAT, "build it again")
         return parse_form(fields)
     except InputError:
         raise

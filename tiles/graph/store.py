@@ -31,7 +31,7 @@ from orograph.tiles.store.publish import staged_store
 from orograph.tiles.store.storage import Location, open_storage
 
 KEY = "orograph_graph"
-FORMAT = 2
+FORMAT = 1
 """Version of the format of stored graphs; in version 1 there were no checksums."""
 MOST = 2**62
 _LENGTHS = {
@@ -101,7 +101,7 @@ def open_graph(place: Location) -> Graph:
             f"{storage}: no graph is stored there; write one with read_graph(..., store=...)"
         )
     found = stated.get("format") if isinstance(stated, dict) else None
-    check_format(f"the graph {storage}", found, (FORMAT,), "read its source again")
+    check_format(f"the graph {storage}", found, FORMAT, "read its source again")
     metadata = read_metadata(storage)
     try:
         about = field(metadata.attributes, KEY, dict)

@@ -32,8 +32,8 @@ from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 MARK = "orograph"
 """Name of the group's attribute that belongs to orograph."""
-FORMAT = 2
-"""Version of the format of stores; in version 1 there was no checksum of the metadata."""
+FORMAT = 1
+"""Version of the format of stores."""
 
 GROUP = "zarr.json"
 PARTIAL = ".partial"
@@ -157,7 +157,7 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
         raise ValueError("it is nested too deeply") from None
 
 
-def check_format(what: str, found: Any, readable: tuple[int, ...], again: str) -> None:
+def check_format(what: str, found: Any, readable: int, again: str) -> None:
     """Refuse what another version of orograph has written in a format that this one cannot read.
 
     Raises
@@ -165,12 +165,11 @@ def check_format(what: str, found: Any, readable: tuple[int, ...], again: str) -
     InputError
         It tells whether to update orograph, or to do ``again``.
     """
-    if type(found) is int and found in readable:
+    if type(found) is int and found == readable:
         return
-    newer = isinstance(found, int) and found > max(readable)
+    newer = isinstance(found, int) and found > readable
     raise InputError(
-        f"{what} has format {reprlib.repr(found)}, this version of orograph reads "
-        f"{' and '.join(map(str, readable))}; "
+        f"{what} has format {reprlib.repr(found)}, this version of orograph reads {readable}; "
         + (f"a newer one wrote it: update orograph, or {again}" if newer
            else f"an older one wrote it: {again}")
     )  # fmt: skip
@@ -353,7 +352,7 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
     document = read_document(storage, GROUP)
     mark = document["attributes"][MARK]
     stated = mark.get("format") if isinstance(mark, dict) else None
-    check_format(f"the store {storage}", stated, (FORMAT,), "make it again")
+    check_format(f"the store {storage}", stated, FORMAT, "make it again")
     if mark.get("checksum") != _validated(storage, GROUP, partial(checksum_of, document)):
         raise damaged(
             storage, GROUP, "its checksum does not match: damaged, or changed by another program"

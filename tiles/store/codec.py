@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 
 from orograph.tiles.memory import empty
 
-FORMAT = 3
-"""Version of the format of entries; version 1 was pickled, 2 had other names of entries."""
+FORMAT = 1
+"""Version of the format of entries."""
 
 SHUFFLE, BITSHUFFLE = 1, 2
 

@@ -33,7 +33,7 @@ def form_of(cost: str, dtype: str, height: int, width: int, connectivity: int) -
     return Form(
         shape=(height, width), block=8, levels=max(0, (max(height, width) - 1) // 8).bit_length(),
         cost=cost, coefficients=(), connectivity=connectivity, dtype=dtype, rasters=(),
-        fingerprint="",
+        fingerprint="", sparsify=False,
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def sealed(content: bytearray) -> bytearray:
 
 def forged(rest: bytes = b"", **head: Any) -> bytearray:
     """A file with any head, whose checksum is right."""
-    whole = {"format": 3, "name": "kind-0/0", "entry": None, "small": 0, "large": [], **head}
+    whole = {"format": 1, "name": "kind-0/0", "entry": None, "small": 0, "large": [], **head}
     text = json.dumps(whole).encode()
     return sealed(bytearray(struct.pack("<4sIQ", b"OROC", 0, len(text)) + text + rest))
 

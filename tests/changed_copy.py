@@ -29,9 +29,7 @@ def copy_with_changes(text: str, folder: Path) -> set[str]:
     """
     package = folder / "orograph"
     without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "pipeline", package, ignore=without)
-    for name in ("kernels", "tiles"):
-        shutil.copytree(ROOT / name, package / name, ignore=without)
+    shutil.copytree(ROOT / "src/orograph", package, ignore=without)
 
     changed = set()
     for name, code in NEW_FILE.findall(text):

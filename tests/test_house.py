@@ -184,6 +184,15 @@ def imported_at_once() -> dict[str, set[str]]:
     }
 
 
+def test_an_editor_finds_what_a_module_imports_below_src() -> None:
+    for path in MODULES.values():
+        for name in imports(path):
+            if name.split(".")[0] == "orograph":
+                place = ROOT / "src" / name.replace(".", "/")
+                found = place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+                assert found, f"{path} imports {name}, which is not below src/"
+
+
 def test_no_module_needs_itself_to_be_imported() -> None:
     order = list(TopologicalSorter(imported_at_once()).static_order())  # raises CycleError
     assert set(order) == MODULES.keys()

@@ -29,7 +29,7 @@ def shown(value: Any) -> str:
     """Return a value as a message shows it: on one line, and not too long."""
     try:
         return " ".join(_SHORT.repr(value).split())
-    except Exception:  # a repr of somebody else's
+    except Exception:  # the repr of another library's class
         return f"an object of type {type(value).__name__}"
 
 
@@ -101,7 +101,7 @@ def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
     """Return the name of a dtype, given by its name, as a type of NumPy's or a `numpy.dtype`."""
     given = None
     if isinstance(value, str | type | np.dtype):
-        # TypeError: a class of somebody else's, or no name; others where it looks like a structure
+        # TypeError: not a dtype's class or name; others where it looks like a structure
         with suppress(TypeError, ValueError, SyntaxError):
             given = np.dtype(value).name
     listed = ", ".join(repr(choice) for choice in known)

@@ -24,7 +24,7 @@ _TRANSIENT = {
 def patiently(
     do: Callable[[], T], mend: Callable[[], None] = lambda: None, *passing: type[Exception]
 ) -> T:
-    """Return what ``do`` returns; call it again, after `PAUSES`, while its errors may pass.
+    """Call ``do`` and return its result; call it again, after `PAUSES`, on errors that may pass.
 
     Parameters
     ----------

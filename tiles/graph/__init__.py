@@ -1,1 +1,1 @@
-"""Graphs that are no grids: what they hold, how they are read and stored."""
+"""Graphs: their arrays, reading them from files, and storing them."""

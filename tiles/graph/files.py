@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class EdgeList:
-    """What a file says: the ends and weights of edges; vertices count from 0."""
+    """Edges of a file: their ends, counted from 0, and their weights."""
 
     n: int
     tail: npt.NDArray[np.int64]

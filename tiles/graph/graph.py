@@ -130,7 +130,7 @@ class Graph:
 
     @cached_property
     def ids(self) -> Array:
-        """What the source calls its vertices, in its order."""
+        """Ids of the vertices, in the order of the source."""
         return np.asarray(self.arrays["ids"][:])
 
     @cached_property
@@ -193,7 +193,7 @@ class Graph:
         Raises
         ------
         InputError
-            If one of them is no vertex of the graph.
+            If one of them is not a vertex of the graph.
         """
         listed = [ids] if self._place(ids) is not None or _is_scalar(ids) else list(ids)
         if not listed:
@@ -211,7 +211,7 @@ class Graph:
         return self.stored[np.array(places, np.int64)]
 
     def _place(self, label: Any) -> int | None:
-        """Return the place of a vertex in the source; None if it is no vertex."""
+        """Return the place of a vertex in the source; None if it is not a vertex."""
         if isinstance(label, np.generic):
             label = label.item()
         if isinstance(label, bool) or not isinstance(label, Hashable):
@@ -315,7 +315,7 @@ def tails_of(rows: Rows) -> Array:
 
 
 def _starts(vertex: Array, n: int) -> Array:
-    """Return where the arcs of each of n vertices begin, once sorted by vertex."""
+    """Return the index of the first arc of each of n vertices, once sorted by vertex."""
     indptr = np.zeros(n + 1, _word(vertex.size + 1))
     np.cumsum(np.bincount(vertex, minlength=n), out=indptr[1:])
     return indptr

@@ -54,7 +54,7 @@ def read_graph(
         Whether edges lead one way only; by default as the format says. Sparse arrays and tables do
         not say it.
     parts : int, optional
-        Into how many parts the graph is cut; by default as many as memory asks for. No result
+        Number of parts into which the graph is cut; by default memory decides. No result
         depends on it. Operations join the parts of a graph of up to 2**22 arcs.
     store : path, optional
         Zarr group to write; the graph is then opened from there when it is needed.

@@ -54,7 +54,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
 
 
 def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:
-    """Return what describes a coordinate, and not how a file keeps it."""
+    """Return the attributes of a coordinate, without those of its encoding in a file."""
     kept = {"_FillValue", "missing_value", "scale_factor", "add_offset"}
     attrs = array.coords[name].attrs if name in array.coords else {}
     return {str(key): value for key, value in attrs.items() if key not in kept}

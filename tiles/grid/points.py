@@ -45,7 +45,7 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
     Raises
     ------
     InputError
-        If there are no points, geometries that are no points, coordinates that are not finite, or
+        If there are no points, geometries other than points, coordinates that are not finite, or
         if only one of layer and raster has a CRS.
     """
     layer = read_layer(points, name)
@@ -77,7 +77,7 @@ def is_point(geometry: Any) -> bool:
 
 
 def _points_of(layer: VectorLayer, name: str) -> Coordinates:
-    """Return the coordinates of a layer of points; raise InputError if a geometry is no point."""
+    """Return the coordinates of a layer of points; raise InputError for another geometry."""
     for number, geometry in enumerate(layer.geometry):
         if not is_point(geometry):
             raise InputError(
@@ -242,7 +242,7 @@ def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indi
 
 
 def _edges(ascending: Coordinates) -> tuple[float, float]:
-    """Return where the first of some cells begins and where the last ends, given their centres."""
+    """Return the outer edges of the first and the last of some cells, given their centres."""
     low = ascending[0] - (ascending[1] - ascending[0]) / 2
     high = ascending[-1] + (ascending[-1] - ascending[-2]) / 2
     return float(low), float(high)

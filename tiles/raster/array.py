@@ -70,7 +70,7 @@ class ArrayRaster:
     dtype : dtype
         Type of the cells that `read` returns.
     nodata : number or None
-        Value of cells that are no vertices.
+        Value of cells that are not vertices.
     georeference : Georeference
         Coordinates and CRS.
     name : str or None

@@ -75,7 +75,7 @@ def _looks_ascii(path: str) -> bool:
 
 
 _LONG_INTEGER = re.compile(rb"[0-9]{10}")
-# Eight significant digits: eight before the decimal point, or a last decimal that is no zero.
+# Eight significant digits: eight before the decimal point, or a last decimal other than zero.
 _LONG_DECIMAL = re.compile(rb"[1-9][0-9]{7}|[1-9][0-9.]{7,}[1-9]")
 _HEADER_LINE = re.compile(rb"\s*[A-Za-z]")
 _LONGEST_NUMBER = 64
@@ -114,10 +114,10 @@ _READ, _LONGEST_WORD = 2**20, 1024
 
 
 def check_ascii_grid(path: str, shape: tuple[int, int] | None = None) -> None:
-    """Raise InputError if an ASCII grid has words that are no numbers, or a wrong count of them.
+    """Raise InputError if an ASCII grid has words that are not numbers, or too many or few.
 
-    GDAL reads a word that is no number as 0, ignores cells beyond the declared rows, and interprets
-    a negative cell size as rows that go north.
+    GDAL reads a word that is not a number as 0, ignores cells beyond the declared rows, and takes a
+    negative cell size as rows that go north.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ class FileRaster:
     band : int, optional
         Number of the band, from 1; optional if there is only one.
     nodata : number, optional
-        Value of cells that are no vertices; overrides the file's.
+        Value of cells that are not vertices; overrides the file's.
 
     Raises
     ------

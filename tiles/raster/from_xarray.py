@@ -123,7 +123,7 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
     value = native_nodata(stated, dtype, what)
     place = Georeference.from_dataarray(source)
     place.check_shape((source.shape[0], source.shape[1]), what)
-    # xarray names an array of a Dask array by the key of that one, which is no name.
+    # xarray names an array of a Dask array by the key of that one, which is not a name.
     task_name = source.data.name if source.chunks else None
     name = None if source.name in (None, task_name) else str(source.name)
     attrs = {str(key): item for key, item in source.attrs.items() if key not in _STORAGE_ATTRIBUTES}

@@ -66,7 +66,7 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
     Raises
     ------
     InputError
-        If it is no number, or ``dtype`` cannot represent it.
+        If it is not a number, or ``dtype`` cannot represent it.
     """
     if value is None:
         return None

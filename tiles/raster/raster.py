@@ -52,7 +52,7 @@ class Raster(Protocol):
 
     @property
     def nodata(self) -> int | float | None:
-        """Value of cells that are no vertices; floats that are not finite are none either."""
+        """Nodata value: such cells, and floats that are not finite, are not vertices."""
 
     @property
     def georeference(self) -> Georeference:
@@ -104,8 +104,8 @@ def open_raster(
     band : int, optional
         Number of the band, from 1, if there are several.
     nodata : number, optional
-        Value of cells that are no vertices; overrides the source's. Floats that are not finite
-        are no vertices in any case.
+        Value of cells that are not vertices; overrides the source's. Floats that are not finite
+        are not vertices in any case.
     variable : str, optional
         Name of the variable, if there are several.
     argument : str

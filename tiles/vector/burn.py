@@ -1,4 +1,4 @@
-"""Which cells of a grid geometries cover, as spans of rows: the same for every window.
+"""Rasterize geometries as spans of rows, the same for every window of a grid.
 
 Coordinates are those of the grid's cells: cell (row, column) is the square from (column, row) to
 (column + 1, row + 1). A line takes every cell that it passes, joined by edges: no path of 4, 8 or
@@ -166,7 +166,7 @@ def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
 
 
 def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
-    """Return where segments begin, end and cross lines between cells, in order, as shares."""
+    """Return the shares of segments at which they begin, end and cross lines between cells."""
     segments = np.arange(len(start))
     number, share = [segments, segments], [np.zeros(len(start)), np.ones(len(start))]
     for axis in (0, 1):

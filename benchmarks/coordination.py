@@ -238,8 +238,11 @@ class Workers:
         return Visit(surface.key(tile, made + 1), outward, BORDER, settled, reached, 1, None, far)
 
     def _write(self, worker: int, arguments: Any) -> tuple[float, Any]:
-        self._shards += 1
-        return self.costs.write + sum(self._open(worker, r.tile) for r in arguments[2]), {}
+        work = 0.0
+        for _, requests in arguments[1]:
+            self._shards += 1
+            work += self.costs.write + sum(self._open(worker, r.tile) for r in requests)
+        return work, {}
 
 
 def bytes_of(entry: Any) -> float:

@@ -1,7 +1,8 @@
 """The tile-state cache: what a worker knows of tiles between visits, least recently used out first.
 
 A state that has to go is packed and spilled to the run's checkpoints; so a run needs no more memory
-than it is given, and less of it only means more reading.
+than it is given, and less of it only means more reading. Others are saved there now and then, so
+that not all is lost if all processes are killed.
 
 A state is no more than a cache. Values only ever improve and each is that of a real path, so any
 older state is a valid start, and a tile whose state is lost is rebuilt from its sources and its
@@ -12,8 +13,9 @@ fixpoint is the same to the bit.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -33,6 +35,8 @@ Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
 CELLS_A_BAND = 2**22
+SAVING = 0.05
+"""Part of the time of visits that may be taken to save states."""
 
 
 class TileProblem(Protocol):
@@ -76,6 +80,8 @@ class StateCache:
         self._states: OrderedDict[Tile, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
+        self._unsaved: Counter[Tile] = Counter()
+        self._seconds_left = 0.0
 
     def take(self, tile: Tile) -> Any:
         """Remove and return the state of a tile; None if it is not there."""
@@ -96,6 +102,46 @@ class StateCache:
                 out.append((oldest, other))
         for oldest, other in out:
             spill(oldest, other)
+
+    def save_some(
+        self,
+        settled: Mapping[Tile, int],
+        seconds: float,
+        least: Callable[[Tile], int],
+        save: Callable[[Tile, Any], None],
+    ) -> None:
+        """Save some of the states that were visited, at most `SAVING` of the time of all visits.
+
+        Those that have changed most come first.
+
+        Parameters
+        ----------
+        settled : mapping
+            Cells settled in each tile; nobody else visits these meanwhile.
+        seconds : float
+            Time that the visits took.
+        least : callable
+            Cells that must have been settled in a tile since it was saved.
+        save : callable
+            Saves a state.
+        """
+        with self._lock:
+            self._unsaved.update(settled)
+            self._seconds_left += SAVING * seconds
+            tiles = sorted(settled, key=lambda tile: -self._unsaved[tile])
+        for tile in tiles:
+            with self._lock:
+                if self._unsaved[tile] < least(tile) or self._seconds_left <= 0:
+                    return
+                state, size = self._states.pop(tile, (None, 0))
+                del self._unsaved[tile]
+            if state is None:
+                continue
+            begin = time.perf_counter()
+            save(tile, state)
+            with self._lock:
+                self._seconds_left -= time.perf_counter() - begin
+                self._states[tile] = state, size
 
 
 @dataclass(frozen=True)
@@ -142,6 +188,19 @@ class TileStates:
     def keep(self, tile: Tile, state: Any) -> None:
         """Put a state into the cache; those that have to go for it are spilled."""
         self.cache.put(tile, state, self.problem.size(state), self._spill)
+
+    def save_some(self, settled: Mapping[Tile, int], seconds: float) -> None:
+        """Save states of tiles after visits that took some seconds, at most `SAVING` of the time.
+
+        ``settled`` gives the cells that were settled in each. Nobody else may visit them meanwhile.
+        """
+        if self.context.checkpoints.lasting:
+            half = {tile: self.place(tile).window.size // 2 for tile in settled}
+            self.cache.save_some(settled, seconds, half.__getitem__, self._spill)
+
+    def drop(self, tile: Tile) -> None:
+        """Forget the saved state of a tile."""
+        self.context.checkpoints.drop("state", self.place(tile).node)
 
     def place(self, tile: Tile) -> Place:
         """Return where a tile lies."""

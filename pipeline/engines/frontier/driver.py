@@ -40,7 +40,7 @@ from orograph.engines.frontier.tile_keys import TileKeys, owner_of_shard
 from orograph.engines.frontier.worker import (
     TILES_A_TASK,
     FrontierTasks,
-    finish_shard,
+    finish_shards,
     visit_tiles,
     written_counts,
 )
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Array = npt.NDArray[Any]
+
+MOST_UNWRITTEN = 8
+"""Final shards of a worker that may wait until it has nothing else to do."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,8 @@ class _Task:
     """Of the tiles; see `Executor.part`."""
     tiles: list[Tile]
     """Those that it may visit."""
-    shard: Tile | None
-    """The one that it writes."""
+    shards: list[Tile]
+    """Those that it writes."""
 
 
 class _Driver:
@@ -205,12 +208,13 @@ class _Driver:
         self.tiles.awake.add(self._part_of(workers, task.worker))
         for tile in task.tiles:
             self._take_back(tile, found.get(tile))
-        if task.shard is not None:
+        if task.shards:
             self._writing[task.part] -= 1
             self._add(found)
-            self._done.append(task.shard)
-            self.tiles.done[task.shard] = True
-            self.borders.forget(task.shard)
+            self._done += task.shards
+        for shard in task.shards:
+            self.tiles.done[shard] = True
+            self.borders.forget(shard)
 
     def _give_work(self, workers: Executor, handle: Any) -> None:
         """Give tasks to the workers that can take one, where there may be one for them."""
@@ -230,11 +234,9 @@ class _Driver:
     ) -> bool:
         """Give a task to a worker; return whether there is one."""
         tiles: list[Tile] = []
-        shard, alone = None, not self._load[worker]
-        if not self._writing[part] and (workers.shared or not alone):
-            # the front does not wait for this worker
-            shard = self.tiles.final[part].pop()
-        if shard is None:
+        alone = not self._load[worker]
+        shards = self._final_shards(workers, part, alone)
+        if not shards:
             tiles, waiting = self._choose(workers, worker, part, bound)
         if tiles:
             tiles += self._beside(tiles, workers)
@@ -242,13 +244,14 @@ class _Driver:
             threads = workers.threads(len(self._pending) + 1 + waiting)
             ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
             self.window.tasks += not workers.shared
-        elif shard is None and (not self._pending or not alone):
+        elif not shards and (not self._pending or not alone):
             return False
         else:
-            self.window.starved += shard is None and self.tiles.front() < math.inf
-            shard = shard or self.tiles.final[part].pop()
-            if shard is not None:
-                ticket = self._write(workers, worker, handle, shard)
+            self.window.starved += not shards and self.tiles.front() < math.inf
+            if not shards and (shard := self.tiles.final[part].pop()) is not None:
+                shards = [shard]
+            if shards:
+                ticket = self._write(workers, worker, handle, shards)
                 self._writing[part] += 1
             elif (tile := self.tiles.unread[part].pop()) is not None:
                 # its first visit need not wait for its cells when the front comes there
@@ -257,9 +260,25 @@ class _Driver:
                 ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
             else:
                 return False
-        self._pending[ticket] = _Task(worker, part, tiles, shard)
+        self._pending[ticket] = _Task(worker, part, tiles, shards)
         self._load[worker] += 1
         return True
+
+    def _final_shards(self, workers: Executor, part: int, alone: bool) -> list[Tile]:
+        """Return the shards that a worker is to write before it visits more.
+
+        It does so where the front need not wait for it, or many are yet to be written: what is not
+        written is lost with the processes.
+        """
+        left, writing = len(self.tiles.final[part]), self._writing[part]
+        if workers.shared:
+            count = int(writing < 1 + min(left // MOST_UNWRITTEN, workers.threads(1) // 2))
+        elif alone or writing:
+            return []
+        else:
+            count = max(1, min(left - MOST_UNWRITTEN, TILES_A_TASK >> 2 * self.tiles.level))
+        shards = (self.tiles.final[part].pop() for _ in range(count))
+        return list(dict.fromkeys(shard for shard in shards if shard is not None))
 
     def _part_of(self, workers: Executor, worker: Any) -> int:
         """Return the part of the tiles that a worker owns; divide them anew if need be."""
@@ -291,8 +310,12 @@ class _Driver:
         under_way = 0
         while todo or under_way:
             for worker in workers.idle() if todo else ():
-                for shard in todo.take(*workers.part(worker), 1, of_others=True):
-                    self._write(workers, worker, handle, shard)
+                part = workers.part(worker)
+                many = max(1, (todo.count(*part) - MOST_UNWRITTEN) // 2)
+                many = min(many, TILES_A_TASK >> 2 * self.tiles.level) or 1
+                shards = todo.take(*part, 1 if workers.shared else many, of_others=True)
+                if shards:
+                    self._write(workers, worker, handle, shards)
                     under_way += 1
             for _, counts in workers.next_done(cancelled):
                 under_way -= 1
@@ -302,16 +325,18 @@ class _Driver:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")
         return self.problem.attributes(self.sums)
 
-    def _write(self, workers: Executor, worker: Any, handle: Any, shard: Tile) -> Any:
-        """Start to write a shard, and return what the executor calls the task."""
-        node = Node(self.tiles.level, morton_encode(*shard))
-        tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
-        requests = [self._request(tile, math.inf) for tile in tiles]
-        self.tiles.written[shard] = True
-        return workers.submit(worker, "write", finish_shard, handle, node, requests)
+    def _write(self, workers: Executor, worker: Any, handle: Any, shards: list[Tile]) -> Any:
+        """Start to write shards, and return what the executor calls the task."""
+        work = []
+        for shard in shards:
+            node = Node(self.tiles.level, morton_encode(*shard))
+            tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
+            work.append((node, [self._request(tile, math.inf) for tile in tiles]))
+            self.tiles.written[shard] = True
+        return workers.submit(worker, "write", finish_shards, handle, work)
 
     def _add(self, counts: dict[str, float]) -> None:
-        """Take note of the counts of a shard that has been written."""
+        """Take note of the counts of shards that have been written."""
         for name, count in counts.items():
             self.sums[name] = self.sums.get(name, 0) + count
 

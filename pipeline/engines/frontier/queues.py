@@ -19,6 +19,10 @@ class TileQueue:
         self._holds = holds
         self._heap: list[tuple[float, Tile]] = []
 
+    def __len__(self) -> int:
+        """Return the number of entries, those among them that no longer hold."""
+        return len(self._heap)
+
     def push(self, key: float, tile: Tile) -> None:
         """Add a tile; it may be there more than once."""
         heapq.heappush(self._heap, (key, tile))

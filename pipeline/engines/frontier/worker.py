@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +58,11 @@ def visit_tiles(
     """
     run: FrontierTasks = load(handle)
     with get_backend(run.problem.backend).array_memory(), use_threads(threads):
-        return _visit_tiles(run, requests, bound)
+        begin = time.perf_counter()
+        found = _visit_tiles(run, requests, bound)
+        settled = {tile: visit.settled for tile, visit in found.items()}
+        run.states.save_some(settled, time.perf_counter() - begin)
+        return found
 
 
 def _visit_tiles(
@@ -111,11 +117,15 @@ def _counts_of(run: FrontierTasks, node: Node) -> dict[str, float] | None:
     return counts if intact else None
 
 
-def finish_shard(handle: Any, node: Node, requests: Sequence[Request]) -> dict[str, float]:
-    """Write a shard whose tiles have all converged; return the sums of its tiles' counts."""
+def finish_shards(handle: Any, work: Sequence[tuple[Node, Sequence[Request]]]) -> dict[str, float]:
+    """Write shards whose tiles have all converged; return the sums of their tiles' counts."""
     run: FrontierTasks = load(handle)
-    with get_backend(run.problem.backend).array_memory():
-        return _finish_shard(run, node, requests)
+    sums: Counter[str] = Counter()
+    for node, requests in work:
+        run.context.stop_if_cancelled()
+        with get_backend(run.problem.backend).array_memory():
+            sums.update(_finish_shard(run, node, requests))
+    return dict(sums)
 
 
 def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
@@ -148,6 +158,8 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     if tables:
         context.checkpoints.save("rows", node, tables)
     context.checkpoints.save("done", node, counts)
+    for request in requests:
+        states.drop(request.tile)
     return counts
 
 

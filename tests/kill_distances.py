@@ -1,0 +1,90 @@
+"""Kill a distance when it has done a part of its work, resume it, and print what came of it.
+
+A script: ``kill_distances.py FOLDER SHARE...``. Work is CPU time. Buckets are narrow beside the
+grid, as they are on one of many large tiles. The runs are forked from a process that has compiled
+everything, and send themselves SIGKILL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from crash_everywhere import forked, warm_up
+
+import orograph as og
+from orograph.distance.problem import Distance
+from orograph.engines.frontier import journal
+from orograph.engines.frontier.bucket_width import BucketWidth
+
+SIDE, TILE = 1536, 128
+TILES = (SIDE // TILE) ** 2
+SOURCES = [(3.0, 5.0), (900.0, 700.0)]
+FRICTION = np.random.default_rng(5).uniform(1, 9, (SIDE, SIDE)).astype(np.float32)
+FRICTION[::7, 10::40] = np.nan
+
+
+def distance(
+    store: Path, out: Path, outputs: tuple[str, ...], *, most: float = np.inf, resume: bool = False
+) -> list[Any]:
+    """Return the digest of the result, the CPU time, and how many tiles were opened for the cost.
+
+    After ``most`` seconds of CPU the process is killed.
+    """
+    begin, visit, opening = time.process_time(), Distance.visit, Distance.open
+    opened = set()
+
+    def visit_or_die(self: Distance, *arguments: Any, **options: Any) -> Any:
+        if time.process_time() - begin > most:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return visit(self, *arguments, **options)
+
+    def open_noted(self: Distance, place: Any, *arguments: Any) -> Any:
+        opened.add(place.node)
+        return opening(self, place, *arguments)
+
+    Distance.visit, Distance.open = visit_or_die, open_noted  # type: ignore[method-assign]
+    with og.config.set(threads=2, field=0):
+        found = og.cost_distance(
+            store, SOURCES, out=out, outputs=outputs, shard=TILE, resume=resume
+        )
+        seconds = time.process_time() - begin
+        digest = hashlib.sha256(b"".join(found[name].values.tobytes() for name in outputs))
+        return [digest.hexdigest(), seconds, len(opened)]
+
+
+def main(folder: Path, shares: list[float]) -> None:
+    """Kill and resume runs of the cost and, every other time, of the allocation too."""
+    journal.SECONDS_BETWEEN_ENTRIES = 0.0
+    BucketWidth.adapt = lambda self: None  # type: ignore[method-assign]
+    warm_up()
+    store, out = folder / "friction.zarr", folder / "cost.zarr"
+    og.ingest(FRICTION, store, tile=TILE, shard=TILE)
+    found = []
+    both = ("cost",), ("cost", "allocation")
+    fresh = []
+    for outputs in both:
+        fresh.append(forked(lambda outputs=outputs: distance(store, out, outputs)))
+        shutil.rmtree(out)
+    for number, share in enumerate(shares):
+        outputs, (expected, work, _) = both[number % 2], fresh[number % 2]
+        killed = forked(lambda: distance(store, out, outputs, most=share * work)) is None  # noqa: B023
+        partial = out.with_name("cost.zarr.partial")
+        written = len(list(partial.glob("*/checkpoints/done-*/*")))
+        bits, again, opened = forked(lambda: distance(store, out, outputs, resume=True))  # noqa: B023
+        shutil.rmtree(out)
+        row = {"killed": killed, "same_bits": bits == expected, "written": written}
+        found.append({"share": share, **row, "opened": opened, "work": again / work})
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), list(map(float, sys.argv[2:])))

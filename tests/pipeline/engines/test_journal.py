@@ -1,0 +1,129 @@
+"""What the driver saves: distances whose processes are killed go on from it, with the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from kill_distances import TILES
+
+from orograph.engines.frontier.borders import Borders
+from orograph.engines.frontier.journal import MOST_ENTRIES, Journal
+from orograph.engines.frontier.tile_keys import TileKeys
+from orograph.execution.checkpoints import MemoryCheckpoints
+from orograph.tiles.grid.quadtree import Node
+
+ROOT = Node(3, 0)
+TESTS = Path(__file__).parents[2]
+
+
+def kill(folder: Path, shares: list[float]) -> list[dict[str, Any]]:
+    script = TESTS / "kill_distances.py"
+    done = subprocess.run(
+        [sys.executable, script, folder, *map(str, shares)],
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        pytest.param([0.6, 0.4], id="two"),
+        pytest.param(
+            np.random.default_rng(1).uniform(0.05, 1, 50).tolist(), id="50", marks=pytest.mark.long
+        ),
+    ],
+)
+@pytest.mark.timeout(7200)
+def test_a_distance_killed_at_any_moment_does_no_written_shard_again(
+    tmp_path: Path, shares: list[float]
+) -> None:
+    found = kill(tmp_path, shares)
+    killed = [row for row in found if row["killed"]]
+    assert len(killed) > len(shares) * 3 // 4  # the time of a run varies
+    assert all(row["same_bits"] for row in found)
+    for row in killed:
+        written = min(row["written"], TILES)
+        # those written after the last entry are visited again
+        assert row["opened"] <= TILES - written * 2 // 3
+    assert max(row["written"] for row in killed) > TILES // 8
+
+
+def test_a_series_is_followed_by_another_once_it_has_grown() -> None:
+    checkpoints = MemoryCheckpoints()
+    journal = Journal(checkpoints, ROOT)
+    firsts = []
+    for number in range(20):
+        first = journal.begins(changed=10, known=30)
+        journal.write(number, first=first)
+        firsts.append(number) if first else None
+    journal.wait()
+    journal.close()
+    assert firsts == [0, 7, 14]
+    again = Journal(checkpoints, ROOT)
+    assert list(again.entries()) == list(range(14, 20))
+    assert again.begins(changed=0, known=30)
+    again.write("all", first=True)
+    again.close()
+    assert list(Journal(checkpoints, ROOT).entries()) == ["all"]
+    assert checkpoints.count("front", 3) == 0  # the series before
+    assert MOST_ENTRIES > 20
+
+
+def test_a_series_whose_beginning_is_not_written_counts_for_nothing() -> None:
+    """Killed between the first entry of a series and the note of it."""
+    checkpoints = MemoryCheckpoints()
+    journal = Journal(checkpoints, ROOT)
+    journal.begins(0, 0)
+    journal.write("old", first=True)
+    journal.close()
+    checkpoints.save("front", Node(2, 0), "new")
+    assert list(Journal(checkpoints, ROOT).entries()) == ["old"]
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["all", "what has changed"])
+def test_borders_come_back_as_they_were(changed: bool) -> None:
+    """Of arrays of two kinds; what has not changed is there from before."""
+    rng = np.random.default_rng(3)
+    tiles = TileKeys((3, 4), 0)
+    borders, again = Borders(tiles), Borders(tiles)
+    for count in (20, 5):
+        borders.changed.clear()
+        for _ in range(count):
+            tile = int(rng.integers(3)), int(rng.integers(4))
+            kinds = [rng.random((1, 5)), rng.integers(0, 9, (2, 1, 3)).astype(np.int32), None]
+            borders.take(tile, [kinds[k] for k in rng.integers(0, 3, 8)])
+        again.unpack(borders.pack(changed=changed))
+    for tile in np.ndindex(3, 4):
+        for one, other in zip(borders.of(tile), again.of(tile), strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_borders_in_the_midst_of_written_shards_are_forgotten() -> None:
+    tiles = TileKeys((6, 6), 1)
+    borders = Borders(tiles)
+    for tile in np.ndindex(6, 6):
+        borders.take(tile, [np.zeros(3)] * 8)
+    for number, shard in enumerate(np.ndindex(3, 3)):
+        assert number < 4 or tiles.done.any()
+        tiles.done[shard] = True
+        borders.forget(shard)
+        kept = {t for t in np.ndindex(6, 6) if borders.of(t)[0] is not None}
+        for tile in np.ndindex(6, 6):
+            i, j = tiles.shard_of(tile)
+            around = tiles.done[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2]
+            assert (tile in kept) == (not around.all())

@@ -1,4 +1,4 @@
-"""Where the tasks of a dynamic run are done: by the workers of a cluster, or by threads."""
+"""Executors of the tasks of a dynamic run: workers of a cluster, or threads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Executor(Protocol):
         """Return how many of ``count`` pieces of its work a worker should take at a time."""
 
     def threads(self, tasks: int) -> int:
-        """Return how many threads each of so many tasks may use."""
+        """Return the number of threads that each of these tasks may use."""
 
     def idle(self) -> list[Any]:
         """Return the workers that can take a task, once for each task, the idle ones first."""
@@ -255,7 +255,7 @@ class _Cluster:
         """Give the tasks of workers that are gone to others.
 
         Dask would do so itself, but a task whose worker dies twice, or after it was done, can be
-        left waiting for an address that nobody has any more.
+        left waiting for an address that no longer exists.
         """
         silent = time.monotonic() - self._heard > self._patience
         if silent:

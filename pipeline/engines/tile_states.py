@@ -40,15 +40,15 @@ SAVING = 0.05
 
 
 class TileProblem(Protocol):
-    """What a problem gives of the states of its tiles, which are its own."""
+    """Interface of a problem that keeps a state for each tile."""
 
     @property
     def halo_width(self) -> int:
-        """How many cells beyond its border a tile must see."""
+        """Width of the halo of a tile in cells."""
 
     @property
     def backend(self) -> str:
-        """What works on the tiles: ``"numba"`` or ``"cuda"``."""
+        """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
         """Refuse cells that cannot be worked with by an `InputError` that names the first."""
@@ -60,7 +60,7 @@ class TileProblem(Protocol):
         """
 
     def pack(self, state: Any) -> Any:
-        """Return what of a state is worth keeping on disk."""
+        """Return the part of a state that is kept on disk."""
 
     def unpack(self, state: Any, packed: Any) -> None:
         """Put back into a newly opened state what was packed."""
@@ -153,7 +153,7 @@ class TileStates:
     context: RunContext
 
     def take(self, tile: Tile) -> Any:
-        """Return the state of a tile; nobody else has it until it is kept."""
+        """Return the state of a tile, for this visit alone until it is kept."""
         state = self.cache.take(tile)
         if state is not None:
             return state
@@ -203,7 +203,7 @@ class TileStates:
         self.context.checkpoints.drop("state", self.place(tile).node)
 
     def place(self, tile: Tile) -> Place:
-        """Return where a tile lies."""
+        """Return the place of a tile in the grid."""
         return self.context.tree.place(Node(0, morton_encode(*tile)))
 
     @property

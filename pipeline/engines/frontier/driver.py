@@ -61,7 +61,7 @@ MOST_UNWRITTEN = 8
 
 @dataclass(frozen=True)
 class FrontierProgress(Progress):
-    """How far a run is: converged tiles of all tiles that have been reached, and the front."""
+    """Progress of a frontier run: converged tiles, tiles reached, and the front."""
 
     key: float = math.nan
     """Where the front is: all values below it are final."""
@@ -391,14 +391,14 @@ class _Driver:
         return list(found)[len(tiles) : TILES_A_TASK]
 
     def _take_out(self, tiles: list[Tile]) -> list[Request]:
-        """Return what a worker must know of tiles that it is to visit; they are away from now."""
+        """Return the requests to visit these tiles, and mark the tiles in flight."""
         requests = [self._request(tile, float(self.keys[tile])) for tile in tiles]
         for tile in tiles:
             self.tiles.take_out(tile)
         return requests
 
     def _request(self, tile: Tile, key: float) -> Request:
-        """Return what a worker must know of a tile to visit it."""
+        """Return the request to visit a tile: its halo, last sent border and links."""
         links = None if self.links is None else self.links.border(tile)
         return Request(tile, key, self.borders.around(tile), self.borders.of(tile), links)
 

@@ -32,7 +32,7 @@ TILES_AT_ONCE = 8  # on GPUs that do not hold the grid: some are read while othe
 MOST_PADDED = 2**31 - 1  # cells of a tile with its halo: CUDA kernels count in 32 bits
 MOST_CELLS = 2**28  # of one of several tiles: few enough with their halo, were they one row
 WIDEST_HALO = 2
-BYTES_A_CELL = 512  # of a worker's memory: some 64 to read a tile, and much else has to fit in
+BYTES_A_CELL = 512  # of a worker's memory: about 64 to read a tile, and much else has to fit in
 
 
 def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
@@ -75,7 +75,7 @@ def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
 
 
 def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
-    """Return that level for some GPUs, each of which holds so many cells."""
+    """Return that level for GPUs that hold ``cells`` cells each."""
     most, root = (setting("field") * GPU_FIELD) ** 2, tree.root
     height, width = (n + 2 * WIDEST_HALO for n in tree.shape)
     if tree.window(root).size <= min(most, cells) and height * width <= MOST_PADDED:
@@ -94,11 +94,11 @@ def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int
 
 
 def _highest(tree: Quadtree, highest: int, most: int, at_once: int) -> int:
-    """Return the highest level of nodes of at most so many cells, enough of them for all."""
+    """Return the highest level whose nodes have at most ``most`` cells and are enough for all."""
     level = 0
     while level < highest:
         large = tree.window(Node(level + 1, 0)).size > most
-        # a front crosses as many as the square root of all
+        # a wavefront overlaps about sqrt(n) of n tiles
         few = 4 * tree.count(level + 1) < at_once**2
         if large or few:
             break

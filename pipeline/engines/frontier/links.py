@@ -1,4 +1,4 @@
-"""Links, edges between cells that are no neighbours: the driver's side of their exchange.
+"""Links, edges between cells that are not neighbours: the driver's side of their exchange.
 
 What a border is to a neighbour, the values at the tails of links are to the tiles of their heads:
 the driver keeps the last value sent along each link that leads from one tile to another, and gives
@@ -65,7 +65,7 @@ def _inside(cells: Integers, window: Window) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class LinkBorder:
-    """What the driver knows of the links between a tile and others: arrays, an entry a link."""
+    """Values along the links between a tile and others: arrays with an entry a link."""
 
     arriving: list[Array]
     sent: list[Array]
@@ -73,7 +73,7 @@ class LinkBorder:
 
 @dataclass(frozen=True)
 class LinkNews:
-    """What a visit sends along the links that leave a tile."""
+    """Values that a visit sends along the links that leave a tile."""
 
     values: list[Array]
     """As `LinkBorder.sent`, with what is new."""
@@ -88,7 +88,7 @@ class LinkNews:
 
 
 class LinkBoard:
-    """What was last sent along each link; the driver's."""
+    """Last values sent along each link, kept by the driver."""
 
     def __init__(self, links: Links, blank: list[Any], tile: int) -> None:
         self.values = [np.full(links.edge.size, value) for value in blank]
@@ -96,7 +96,7 @@ class LinkBoard:
         self._of: dict[tuple[int, int], LinksOfTile] = {}
 
     def border(self, tile: tuple[int, int]) -> LinkBorder:
-        """Return what a tile is to know."""
+        """Return the values along the links of a tile."""
         _, leaving, arriving = self._links_of(tile)
         return LinkBorder(*([v[numbers] for v in self.values] for numbers in (arriving, leaving)))
 

@@ -1,4 +1,4 @@
-"""What the driver and the workers of a frontier run send one another, and what a problem gives."""
+"""Interface of frontier problems, and the messages between the driver and the workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Border = list[Any]
 
 @dataclass(frozen=True)
 class Visit:
-    """What a visit has done to a tile."""
+    """Result of a visit to a tile."""
 
     pending: float
     """Least value by which the tile itself can still be improved; infinite once converged."""
@@ -90,18 +90,18 @@ class FrontierProblem(TileProblem, Protocol):
 
     @property
     def cells_a_visit(self) -> int:
-        """How many cells could be settled in the time that a visit takes beside its cells."""
+        """Cost of a visit beside its cells, as the number of cells settled in that time."""
 
     def starts(self, tile: int) -> dict[Tile, float] | None:
         """Return tiles in which something starts and the least value there; None: look at each."""
 
     @property
     def links(self) -> Links | None:
-        """Edges between cells that are no neighbours."""
+        """Edges between cells that are not neighbours."""
 
     @property
     def link_blank(self) -> list[Any]:
-        """What is sent along a link before anything is, a value for each array of a border."""
+        """Initial value along a link, one for each array of a border."""
 
     def visit(
         self,

@@ -1,4 +1,4 @@
-"""What a worker does of a frontier run: visit tiles, and write the shards of converged ones."""
+"""The worker's side of a frontier run: visit tiles, and write the shards of converged ones."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From arguments to a run: options, workspace, checkpoints, clusters, progress."""
+"""Execution of runs: options, workspace, checkpoints, clusters, progress."""

@@ -1,4 +1,4 @@
-"""Which backend a run uses: that of the processes which will do its work."""
+"""Choose the backend of a run: that of the processes which will do its work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run keeps what its tasks must find again: in memory, or in a storage as its checkpoints.
+"""Checkpoint stores, in memory or in a storage: states and results that tasks must find again.
 
 An entry is written whole or not at all, and writing it twice does no harm, so tasks may be run
 again at any time. In a storage every entry carries a checksum and its name; a damaged one, or that
@@ -40,7 +40,7 @@ class CheckpointStore(Protocol):
         """Forget an entry, if it is there."""
 
     def count(self, kind: str, level: int) -> int:
-        """How many entries of a kind a level has."""
+        """Return the number of entries of a kind at a level."""
 
     def part(self, name: str) -> CheckpointStore:
         """A checkpoint store within this one, for a part of the run."""

@@ -248,7 +248,7 @@ def _guarded(script: str, line: int) -> bool:
     try:
         tree = ast.parse(Path(script).read_bytes())
     except (OSError, SyntaxError):
-        return True  # not Python's own source: nobody can tell
+        return True  # not Python's own source: it cannot be checked
     return any(
         isinstance(name, ast.Name) and name.id == "__name__" and name.lineno <= line
         for node in _at_top_level(tree)

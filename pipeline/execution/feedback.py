@@ -1,4 +1,4 @@
-"""What a person sees while a call takes its time: that kernels are compiled, and how far it is."""
+"""Feedback while a call runs: the notice of compiling, and progress bars."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _first_dtype(kinds: Iterable[Any]) -> str:
 
 @cache
 def compilations() -> _Compilations:
-    """Return what listens to Numba in this process, from the first call on."""
+    """Return the listener to Numba's compilations, which is registered once in a process."""
     from numba.core import event
 
     class Listener(_Compilations, event.Listener):
-        """For Numba it has to be one."""
+        """The same as a listener of Numba's, which accepts no other class."""
 
     listener = Listener()
     event.register("numba:compile", listener)  # type: ignore[no-untyped-call]

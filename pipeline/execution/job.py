@@ -1,4 +1,4 @@
-"""What a run does: an operation with its arguments, checked, and how its result comes about.
+"""Jobs: an operation with its checked arguments, and how its result is collected.
 
 `orograph.execution.launch` runs any `Job`, in memory or through a workspace on disk.
 """
@@ -37,13 +37,13 @@ Table = Mapping[str, tuple[tuple[str, ...], Iterable[npt.NDArray[Any]]]]
 
 
 class Engine(Protocol):
-    """What does the work of a job: `QuadtreePass`, `Frontier`, or an operation's own."""
+    """Interface of the engine of a job: `QuadtreePass`, `Frontier`, or an operation's own."""
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Do all the work; return the attributes of the result."""
 
     def table(self) -> Table:
-        """Return what the result has beside its rasters: dimensions and columns, in pieces."""
+        """Return the columns that the result has beside its rasters, in pieces."""
 
     def progress(self) -> Progress:
         """Return how far the work is; called from any thread."""
@@ -71,7 +71,7 @@ class Job(ABC, Generic[T]):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return what decides the result, in JSON types: runs of one identity are the same."""
+        """Return all that determines the result, in JSON types: equal identities, equal results."""
 
     @cached_property
     def first_versions(self) -> list[Version | None]:
@@ -88,7 +88,7 @@ class Job(ABC, Generic[T]):
 
     @abstractmethod
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
-        """Return what does the work, on rasters that all tasks can read."""
+        """Return the engine of the job, on rasters that all tasks can read."""
 
     def column_attributes(self, name: str) -> dict[str, Any]:
         """Return the attributes of a column of the engine's table."""
@@ -224,13 +224,13 @@ class RasterJob(DatasetJob):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What the problem writes."""
+        """Rasters that the problem writes."""
         outputs: tuple[Variable, ...] = self.problem.outputs
         return outputs
 
     @property
     def known_attributes(self) -> dict[str, Any]:
-        """Those that the problem knows."""
+        """Attributes that the problem knows beforehand."""
         return dict(getattr(self.problem, "known_attributes", {}))
 
     @property
@@ -240,7 +240,7 @@ class RasterJob(DatasetJob):
 
     @property
     def georeference(self) -> Georeference:
-        """That of the first raster."""
+        """Georeference of the first raster."""
         return self.rasters[0].georeference
 
     @property

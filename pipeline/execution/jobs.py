@@ -1,4 +1,4 @@
-"""What tasks carry of the run they belong to: the run itself, or a name under which it is found.
+"""Handles by which tasks reach their run: the run itself, or the name that the scheduler knows.
 
 A run knows coordinates, rasters and parameters; sent along with every task it would be the larger
 part of the traffic. So on a cluster the scheduler keeps it while it goes on, tasks carry its name,

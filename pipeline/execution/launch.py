@@ -1,4 +1,4 @@
-"""From a job to a run: in memory, or through a workspace on disk.
+"""Start the run of a job, in memory or through a workspace on disk.
 
 Everything that can be known to be wrong is found before any task exists and before anything is
 written: by the operation, which checks its arguments, and here.
@@ -100,8 +100,8 @@ def launch(job: Job[T]) -> Run[T]:
 def launch_later(job: Job[Any]) -> Any:
     """Return a Delayed that writes ``out``, or a Dataset of Dask arrays that all wait for one run.
 
-    Of a job whose result is no store it is a Delayed of that. Attributes of the Dataset are those
-    that are known beforehand: what counts cells is not.
+    For a job whose result is not a store, return a Delayed of that. Attributes of the Dataset are
+    those that are known beforehand; counts of cells are not.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _on_disk(
     held: ExitStack,
     write: Callable[[Storage], Any] | None = None,
 ) -> tuple[Callable[[], T], Client | None]:
-    """As `_prepare`; ``write``, if given, makes the result of the finished store, not published."""
+    """Return work and client of a run on disk; ``write``, if given, makes its result."""
     scratch, out, identity, lease = None, spec.out, {}, None
     if out is None:
         scratch = held.enter_context(
@@ -362,7 +362,7 @@ def _refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
 
 
 def _call_workers(client: Client, space: Workspace) -> Witness:
-    """Return what later workers must find too; raise RunError if one of now cannot take part."""
+    """Check all workers, and return the witness for later ones; raise RunError if one fails."""
     witness = leave_witness(space.work, space.token)
     try:
         check_workers(client, witness)

@@ -1,4 +1,4 @@
-"""How a run is done, as against what it computes: the arguments that every operation has."""
+"""Options of a run, which every operation has, as against those of the operation itself."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def where_to_work(rasters: tuple[Raster, ...], spec: RunSpec) -> Client | LateCl
 def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> Layout:
     """Return the sides of tiles and of the shards that one task does, no larger than the grid.
 
-    By default a shard has some 2048 cells a side, and 16 tiles at the most.
+    By default a shard has about 2048 cells a side, and 16 tiles at the most.
     """
     given = Layout(tile, tile if shard is None else shard)
     side = min(given.tile, max(shape))

@@ -40,7 +40,7 @@ KILLS_ITS_WORKERS = (
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is, in tasks that leave something behind.
+    """Progress of a run, in tasks that leave something behind.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class Run(Generic[T]):
 
     @property
     def dashboard_link(self) -> str | None:
-        """Where to watch the run, or None if it has no cluster."""
+        """Address of Dask's dashboard, or None if the run has no cluster."""
         return None if self._client is None else self._client.dashboard_link
 
     def result(self, timeout: float | None = None) -> T:
@@ -184,7 +184,7 @@ class Run(Generic[T]):
         TimeoutError
             If the run is still going on after ``timeout``; it is not stopped by that.
         InputError
-            If ``timeout`` is no number of seconds.
+            If ``timeout`` is not a number of seconds.
         Cancelled
             If the run was cancelled.
         Exception
@@ -296,7 +296,7 @@ def _await_all(futures: list[Any], cancelled: Event) -> None:
                 some = [ended.get(timeout=POLL_SECONDS)]
                 missing -= 1
             except Empty:
-                some = futures  # a client that has been closed calls nobody back
+                some = futures  # a client that has been closed calls no callback
             for future in some:
                 if future.status in ("error", "cancelled"):
                     future.result()

@@ -61,7 +61,7 @@ class Watch:
 
 
 def trouble_of(workers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Why none of a scheduler's workers works, or nothing if one does.
+    """Return the reason why none of a scheduler's workers works, or "" if one does.
 
     Examples
     --------

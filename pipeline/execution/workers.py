@@ -22,7 +22,7 @@ NAMED = 3  # workers in a message
 
 
 class Witness(NamedTuple):
-    """What every worker of a run must find."""
+    """Evidence that every worker of a run must find: the version, and a token in its folder."""
 
     version: str
     """Of orograph."""
@@ -96,7 +96,7 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
     """
     plain = tuple(witness or Witness(__version__))
     answers = client.run(make_look(), plain, on_error="return")
-    # whoever dies meanwhile is no worker of the run
+    # a worker that dies meanwhile takes no part in the run
     troubles = [
         f"the worker {address} on {answer[0]} {answer[1]}"
         for address, answer in sorted(answers.items())

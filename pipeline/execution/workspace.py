@@ -95,7 +95,7 @@ class Workspace:
 
     @property
     def work(self) -> Storage:
-        """Where this run keeps what is its own."""
+        """Storage of the files of this run."""
         return self.folder.child(self._name)
 
     @property

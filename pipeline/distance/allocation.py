@@ -103,12 +103,12 @@ class AllocationProblem:
 
     @property
     def halo_width(self) -> int:
-        """How many cells an edge goes."""
+        """Number of cells that an edge spans."""
         return self.distance.halo_width
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written."""
+        """Rasters of the result."""
         wanted = set(self.wanted)
         if self.links is not None and BACK_DIRECTION.name in wanted:
             wanted.add(BACK_LINK.name)
@@ -116,12 +116,12 @@ class AllocationProblem:
 
     @property
     def links(self) -> Links | None:
-        """Those of the distances."""
+        """Links of the distances."""
         return self.distance.links
 
     @property
     def link_blank(self) -> list[Any]:
-        """A distance that is none, and the pair (label, hops) of nobody."""
+        """An infinite distance and the unassigned pair (label, hops)."""
         return [*self.distance.link_blank, NOBODY, NOBODY]
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
@@ -363,9 +363,9 @@ def source_labels(
 
 
 def _in_place_of_costs(tile: TileState) -> npt.NDArray[np.int64]:
-    """Return pairs of nobody, in the memory of a tile's costs if they fit there.
+    """Return unassigned pairs, in the memory of a tile's costs if they fit there.
 
-    Nobody needs these any more, and new memory takes longer than all that is done in it.
+    They are not needed any more, and new memory takes longer than all that is done in it.
     """
     costs = tile.friction if tile.friction.size else tile.elevation
     pairs = costs.view(np.int64) if costs.itemsize == 8 else np.empty(costs.shape, np.int64)
@@ -412,7 +412,7 @@ class DistanceAndAllocation:
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written by both."""
+        """Rasters of the distances and of the allocation."""
         return self.distance.outputs + self.allocation.outputs
 
     @property
@@ -460,7 +460,7 @@ class DistanceThenAllocation:
         return attributes
 
     def table(self) -> Table:
-        """Return where links lead, if back directions go along them."""
+        """Return the table of link ends, if back directions go along links."""
         if not self._problem.columns:
             return {}
         links = self._problem.distance.links
@@ -472,7 +472,7 @@ class DistanceThenAllocation:
         return self.distances.statistics()
 
     def progress(self) -> Progress:
-        """That of the run that is going on."""
+        """Return the progress of the stage that is running."""
         return (self._allocation or self.distances).progress()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ LARGEST = sys.float_info.max
 
 @dataclass(frozen=True)
 class Surface:
-    """What is walked on."""
+    """Rasters that a cost model reads: friction, elevation, or both."""
 
     friction: Raster | None
     elevation: Raster | None

@@ -167,7 +167,7 @@ def cost_distance(
     Raises
     ------
     InputError
-        If an argument or a raster is not what is asked for.
+        If an argument is invalid.
     RunError
         If the cost of a cell that can be reached, by steps or links, is more than ``dtype`` holds.
     StoreExistsError, BackendError

@@ -1,4 +1,4 @@
-"""What runs of the frontier engine will take: distances, hops."""
+"""Resources of runs of the frontier engine: distances and hops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def estimate_cost(
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
 ) -> Plan:
-    """Return what `cost_distance` will take."""
+    """Return the plan of `cost_distance`."""
     model = MODELS[check_choice("cost", cost, tuple(MODELS))]
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES)).itemsize
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
@@ -58,7 +58,7 @@ def estimate_hops(
     threads: int = 0,
     memory_limit: int | str | None = None,
 ) -> Plan:
-    """Return what `hop_distance` will take; hops have 4 bytes a cell."""
+    """Return the plan of `hop_distance`; hops have 4 bytes a cell."""
     limit = _limit(memory_limit, threads)
     return _estimate("hop_distance", grid, 16, 4, 4, limit, workers, threads)
 
@@ -78,7 +78,7 @@ def _estimate(
     workers: int,
     threads: int,
 ) -> Plan:
-    """Return what the frontier takes at the least: each tile visited once, by a task a shard.
+    """Return the least that the frontier takes: each tile visited once, by a task a shard.
 
     A worker keeps the states of tiles, ``state`` bytes a cell, in up to half of the memory it may
     use, and puts what is more on disk: more memory saves reading and is not needed. Tiles are

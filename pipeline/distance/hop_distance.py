@@ -85,7 +85,7 @@ def hop_distance(
     Raises
     ------
     InputError
-        If an argument or a raster is not what is asked for.
+        If an argument is invalid.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -55,13 +55,13 @@ class Hops(Distance):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written."""
+        """Rasters of the result."""
         dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
         attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
         return (Variable("hops", dtype, -1, attrs),)
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Whatever a mask holds is passable or not."""
+        """Accept any mask: each value is passable or not."""
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the hops of a tile."""

@@ -67,7 +67,7 @@ def parse_links(
     Raises
     ------
     InputError
-        If it is no graph, a vertex lies in no valid cell, or a weight cannot be a cost.
+        If it is not a graph, a vertex lies in no valid cell, or a weight cannot be a cost.
     """
     if graph is None:
         return None

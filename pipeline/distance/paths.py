@@ -262,7 +262,7 @@ def least_cost_path(
 
 
 def as_dataset(result: Any, operation: str) -> xr.Dataset:
-    """Return what an operation has returned, or the store of it by its path, as a Dataset."""
+    """Return the result of an operation, given as such or by the path of its store."""
     import xarray as xr
 
     if isinstance(result, str | os.PathLike):

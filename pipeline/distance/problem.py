@@ -92,12 +92,12 @@ class Distance:
 
     @property
     def halo_width(self) -> int:
-        """How many cells an edge goes."""
+        """Number of cells that an edge spans."""
         return 2 if self.connectivity == 16 else 1
 
     @property
     def cells_a_visit(self) -> int:
-        """As many as the backend says."""
+        """Cost of a visit in relaxed cells, as the backend states it."""
         return get_backend(self.backend).cells_a_visit
 
     @property
@@ -109,7 +109,7 @@ class Distance:
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written."""
+        """Rasters of the result."""
         integer = self.dtype.kind == "i"
         way = "to" if self.model.reverse else "from"
         units = MODELS[self.model.name].units
@@ -151,7 +151,7 @@ class Distance:
     def open_on(
         self, surface: TileState, place: Place, cells: Sequence[Any], frame: Window
     ) -> State:
-        """As `open`, on a surface that is given."""
+        """Return the state of a tile on a given surface; see `open`."""
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
             rows, columns = self._on_passable(surface, rows, columns)
@@ -179,7 +179,7 @@ class Distance:
         )
 
     def _on_passable(self, surface: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
-        """Return those cells that are no barriers: a raster of sources may reach into the sea."""
+        """Drop the cells that are barriers: a raster of sources may reach into the sea."""
         there = np.ones(rows.size, bool)
         at = rows + self.halo_width, columns + self.halo_width
         for raster in (surface.friction, surface.elevation):
@@ -287,7 +287,7 @@ class Distance:
         return most
 
     def _passable_border(self, state: State) -> list[Array]:
-        """Return which cells of the four sides of a tile are no barriers."""
+        """Return the masks of passable cells on the four sides of a tile."""
         if state.passable is None:
             tile, halo = state.tile.state, self.halo_width
             rasters = [raster for raster in (tile.friction, tile.elevation) if raster.size]

@@ -1,4 +1,4 @@
-"""Where distances are counted from: sources as points on the map, or as a raster of labels."""
+"""Sources of distances: points on the map, or a raster of labels."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check_same_place(
 
 
 class Origin(NamedTuple):
-    """Where distances are counted from: single cells, or a raster."""
+    """Sources of a run: single cells, or a raster and the values that count."""
 
     cells: Sources | None
     raster: Raster | None

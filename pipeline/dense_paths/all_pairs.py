@@ -82,7 +82,7 @@ def all_pairs(
         a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array; or a graph, as
         `read_graph` returns or takes it. In a dense one
         infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
-        stored is no edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
+        stored is not an edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
         parallel edges the shortest counts.
     predecessors : bool
         Return the vertex before the last on each path too.
@@ -196,7 +196,7 @@ def usual_tile(n: int, method: str) -> int:
 
 
 def few_edges(edges: int, n: int) -> bool:
-    """Return whether Dijkstra's algorithm is quicker, on n vertices with so many edges."""
+    """Return whether Dijkstra's algorithm is quicker on n vertices with this many edges."""
     return 1000 * (edges + n * math.log2(n + 1)) < n * n
 
 
@@ -298,11 +298,11 @@ class MatrixJob(DatasetJob):
 
     @cached_property
     def first_versions(self) -> list[Version | None]:
-        """What the edges were when they were first looked at."""
+        """Version of the edges when they were first read."""
         return [Version("graph", str(self.matrix.statistics))]
 
     def versions(self) -> list[Version | None]:
-        """Return what the edges are now; all of them are read again for it."""
+        """Return the current version of the edges; all of them are read again for it."""
         return [Version("graph", str(replace(self.matrix).statistics))]
 
     def warm_up(self) -> None:
@@ -317,7 +317,7 @@ class MatrixJob(DatasetJob):
     def engine(
         self, rasters: tuple[Raster, ...], context: RunContext, backend: str
     ) -> _MatrixEngine:
-        """Return what works the method out."""
+        """Return the engine of the method."""
         stats, matrix, side = self.matrix.statistics, self.matrix, self.layout.tile
         work: Blocks | Sources
         if self.method == DIJKSTRA:

@@ -38,7 +38,7 @@ SCAN = 256
 
 
 class EdgeStatistics(NamedTuple):
-    """What is known of a graph once all its edges have been looked at."""
+    """Statistics of the edges of a graph."""
 
     edges: int
     least: float
@@ -114,7 +114,7 @@ class EdgeMatrix:
         return lengths
 
     def reach(self, block: Array) -> npt.NDArray[np.bool_]:
-        """Return where a block has an edge, or a path."""
+        """Return the mask of entries of a block that hold an edge or a path."""
         there: npt.NDArray[np.bool_] = block < (BARRIER if self.dtype.kind == "i" else np.inf)
         return there
 
@@ -159,7 +159,7 @@ class EdgeMatrix:
         lengths = self._lengths(coo.data, slice(0, self.n), slice(0, self.n))
         there = self.reach(lengths)
         loops = coo.row == coo.col
-        there &= ~loops | (lengths < 0)  # others are no edges
+        there &= ~loops | (lengths < 0)  # others are not edges
         rows, columns, lengths = coo.row[there], coo.col[there], lengths[there]
         checksum = 0
         for part in (rows.astype(np.int64), columns.astype(np.int64), lengths):
@@ -200,7 +200,7 @@ def open_edges(graph: Any, dtype: str, no_edge: float) -> EdgeMatrix:
     Raises
     ------
     InputError
-        If it is no square matrix of numbers.
+        If it is not a square matrix of numbers.
     """
     no_edge = as_plain(no_edge)
     if not is_number(no_edge) or sys.float_info.max < abs(no_edge) < math.inf:  # an int may be

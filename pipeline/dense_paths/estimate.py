@@ -1,4 +1,4 @@
-"""What shortest paths between all pairs will take, with tiles on disk."""
+"""Resources of shortest paths between all pairs, with tiles on disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def estimate_all_pairs(
     method: str = "auto",
     predecessors: bool = False,
 ) -> Plan:
-    """Return what `all_pairs` takes at the most, with ``out`` or on a cluster.
+    """Return an upper bound on the resources of `all_pairs`, with ``out`` or on a cluster.
 
     Edges of a dense matrix are not counted: for them ``"auto"`` stands for Floyd-Warshall.
     """

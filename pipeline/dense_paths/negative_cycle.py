@@ -1,4 +1,4 @@
-"""Which cycle of a graph is negative: Bellman and Ford's rounds over blocks of its matrix.
+"""Find a negative cycle of a graph: Bellman and Ford's rounds over blocks of its matrix.
 
 All vertices begin with distance 0; each round every edge may lower its end. A cycle among the
 predecessors that this leaves is a negative one, and if there is a negative cycle, one appears after

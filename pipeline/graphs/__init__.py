@@ -1,1 +1,1 @@
-"""Operations on graphs that are no grids."""
+"""Operations on graphs other than grids."""

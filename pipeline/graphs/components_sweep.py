@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 @stored("graph-components-summary")
 @dataclass(frozen=True)
 class Summary:
-    """What a node sends to its parent."""
+    """Summary that a node sends to its parent."""
 
     border: Integers
     """Its vertices from which arcs leave it, ascending."""
@@ -42,7 +42,7 @@ class Summary:
 @stored("graph-components-state")
 @dataclass(frozen=True)
 class State:
-    """What a node keeps for the downward sweep."""
+    """State that a node keeps for the downward sweep."""
 
     members: tuple[Integers, ...]
     """For each child the components here of its components; of a part, of its vertices."""

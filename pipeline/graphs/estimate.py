@@ -1,4 +1,4 @@
-"""What operations on a graph take: a graph in one part in this process, parts in tasks."""
+"""Resources of operations on graphs: in one part in this process, or in parts by tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SWEPT_ARC = 100
 
 @dataclass(frozen=True)
 class GraphPlan(Plan):
-    """What a run on a graph will take; its shape is (vertices, 1), its tiles are parts.
+    """Resources of a run on a graph; its shape is (vertices, 1), its tiles are parts.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ def estimate_paths(
 
 
 def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> GraphPlan:
-    """Return what `hop_distance` takes of a graph."""
+    """Return the plan of `hop_distance` on a graph."""
     graph = graph.joined()
     traced = check_flag("predecessors", predecessors)
     written = graph.vertex_count * (4 + 8 * traced)
@@ -76,13 +76,13 @@ def estimate_hops(graph: Graph, *, workers: int, predecessors: bool = False) -> 
 
 
 def estimate_connected(graph: Graph, *, workers: int) -> GraphPlan:
-    """Return what `st_connected` takes of a graph."""
+    """Return the plan of `st_connected` on a graph."""
     rows = _bytes(graph, *ROWS) * (2 if graph.directed else 1) + 12 * graph.arc_count
     return _in_this_process("st_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
 
 
 def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
-    """Return what `connected_components` takes of a graph."""
+    """Return the plan of `connected_components` on a graph."""
     graph = graph.joined()
     n = graph.vertex_count
     own = _bytes(graph, *ROWS) + _both_ways(graph) + 40 * n
@@ -90,7 +90,7 @@ def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
 
 
 def estimate_forest(graph: Graph, *, workers: int) -> GraphPlan:
-    """Return what `minimum_spanning_forest` takes of a graph."""
+    """Return the plan of `minimum_spanning_forest` on a graph."""
     graph = graph.joined()
     own = _bytes(graph, *ROWS, "edge") + _both_ways(graph)
     own += 8 * graph.arc_count + 32 * graph.vertex_count + 2 * graph.edge_count
@@ -104,7 +104,7 @@ def _bytes(graph: Graph, *names: str) -> int:
 
 
 def _both_ways(graph: Graph) -> int:
-    """Return what it takes to see that the edges of a directed graph lead both ways."""
+    """Return the bytes needed to check that edges of a directed graph lead both ways."""
     return 40 * graph.arc_count if graph.directed else 0
 
 

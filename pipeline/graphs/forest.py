@@ -41,7 +41,7 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
 
 
 def forest_attributes(graph: Graph, edges: int, total: float) -> dict[str, Any]:
-    """Return the attributes of a forest of so many edges, as for grids."""
+    """Return the attributes of a forest with this many edges, as for grids."""
     return {
         "total_weight": total,
         "vertex_count": graph.vertex_count,

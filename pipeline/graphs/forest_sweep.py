@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 @stored("graph-forest-summary")
 @dataclass(frozen=True)
 class Summary:
-    """What a node sends to its parent."""
+    """Summary that a node sends to its parent."""
 
     border: Integers
     """Its vertices from which arcs leave it, ascending."""
@@ -42,7 +42,7 @@ class Summary:
 @stored("graph-forest-state")
 @dataclass(frozen=True)
 class State:
-    """What a node keeps for the downward sweep."""
+    """State that a node keeps for the downward sweep."""
 
     edge: Integers
     """The numbers of the edges that it looked at."""

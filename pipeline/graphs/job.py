@@ -1,4 +1,4 @@
-"""What an operation on a graph is to a run: its job, and the engine for a graph in one part.
+"""Jobs of operations on graphs, and the engine for a graph in one part.
 
 Results are columns a vertex, an edge or a source, in the order of the graph's source, under the
 ids that the source gives.
@@ -60,7 +60,7 @@ class GraphJob(DatasetJob):
 
     @property
     def georeference(self) -> Georeference:
-        """Return that of a grid that nobody sees."""
+        """Return an empty georeference: a graph has no grid."""
         return Georeference()
 
     def identity(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class GraphJob(DatasetJob):
         """Leave it to the first part."""
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
-        """Return what does the work."""
+        """Return the engine of the operation."""
         return self.make_engine(self.graph, context, backend)
 
     def column_attributes(self, name: str) -> dict[str, Any]:
@@ -242,7 +242,7 @@ class GraphSweep(QuadtreePass):
 def vertex_columns(graph: Graph, sources: Sequence[int] = ()) -> Columns:
     """Return the ids of a graph's vertices, their coordinates where known, and ids of sources.
 
-    ``sources`` are stored vertices. Labels that are no integers are left to `GraphJob.collect`: a
+    ``sources`` are stored vertices. Labels that are not integers are left to `GraphJob.collect`: a
     store has their places instead.
     """
     ids = graph.ids if graph.ids.dtype.kind in "iu" else np.arange(graph.vertex_count)

@@ -1,4 +1,4 @@
-"""What a distance index is to be of: the arguments of a build, checked before anything is done."""
+"""Arguments of a build of a distance index, checked before any work begins."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BuildSpec:
 def check_form(
     cost: str, connectivity: int, block: int, levels: int, dtype: Any, sparsify: bool
 ) -> tuple[str, int, int, int, str, bool]:
-    """Return what an index is to be, in the same order; refuse what none can be.
+    """Return the checked parameters of an index, in the order given.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def wanted_index(
     Raises
     ------
     InputError
-        If an argument or a raster is not what is asked for.
+        If an argument is invalid.
     """
     cost, connectivity, block, levels, dtype, sparsify = check_form(
         cost, connectivity, block, levels, dtype, sparsify

@@ -1,4 +1,4 @@
-"""How a distance index is made: a task for each shard of the rasters, and the blocks in it.
+"""Build a distance index: one task for each shard of the rasters and the blocks in it.
 
 A block's matrix comes by nested dissection (kernels/boundary/elimination.py): first of parts of
 ``block`` cells a side, which are then merged up the quadtree, ``levels`` times. Only the last ones
@@ -68,7 +68,7 @@ class Build:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of costs."""
+        """Type of the costs."""
         return np.dtype(self.store.form.dtype)
 
     def task_shard(self, node: Node) -> None:
@@ -181,7 +181,7 @@ class IndexJob(Job[T]):
         warm_up(self.problem, len(self.rasters), self.form.sparsify)
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Build:
-        """Return what makes the blocks."""
+        """Return the engine that builds the blocks."""
         assert isinstance(context.sink, StoreSink)
         store = IndexStore(context.sink.storage, self.form, unfinished=True)
         return Build(store, rasters, self.problem, context, backend)

@@ -56,7 +56,7 @@ MOST_MEMORY = 2**63 - 1
 
 @dataclass(frozen=True)
 class QueryStats:
-    """What the last question to an index has read.
+    """Blocks and bytes that the last query of an index has read.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class DistanceIndex:
         Raises
         ------
         InputError
-            If an argument or a raster is not what is asked for.
+            If an argument is invalid.
         StoreExistsError
             If ``store`` exists, or an unfinished build of it.
 
@@ -265,7 +265,7 @@ class DistanceIndex:
 
     @property
     def touched(self) -> QueryStats | None:
-        """What the last question has read; None before the first."""
+        """Statistics of the last query; None before the first."""
         return self._touched
 
     @property
@@ -571,7 +571,7 @@ class DistanceIndex:
 
 
 def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the attributes of a table of costs; -1 is no infinity, so that it must be said."""
+    """Return the attributes of a table of costs; integers mark unreached cells with -1."""
     fill = {"_FillValue": -1} if dtype.kind == "i" else {}
     return {"long_name": "least cost", **fill}
 

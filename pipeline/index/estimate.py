@@ -1,4 +1,4 @@
-"""What the build of a distance index will take, and what the index will take on disk.
+"""Resources of the build of a distance index, and its size on disk.
 
 How many numbers an index holds follows from its form alone. How far they can be compressed depends
 on the raster: float sums have random last bytes, integers are mostly zeros, and barriers take next
@@ -192,7 +192,7 @@ def _scattered(form: Form) -> Iterator[int]:
 
 
 class _Look(NamedTuple):
-    """What the cells of a block say before it is made."""
+    """Properties of a block that are known before its matrix is computed."""
 
     block: int
     ways: int
@@ -220,7 +220,7 @@ def _look(wanted: BuildSpec, form: Form, number: int, compress: bool) -> _Look:
 
 
 def _passable_border(wanted: BuildSpec, part: Window) -> Array:
-    """Return which border cells of a block are no barriers."""
+    """Return the mask of passable cells on the border of a block."""
     border = tuple(border_cells(part.height, part.width).T)
     passable = np.ones(len(border[0]), bool)
     for raster in wanted.rasters:

@@ -35,7 +35,7 @@ DTYPES = ("float64", "float32", "int64")
 
 @dataclass(frozen=True)
 class Form:
-    """What an index is of, and how it is cut."""
+    """Parameters and layout of a distance index."""
 
     shape: tuple[int, int]
     block: int
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def barrier(self) -> float | int | None:
-        """What barriers are in the stored rasters."""
+        """Value of barriers in the stored rasters."""
         return BARRIER if np.dtype(self.dtype).kind == "i" else None
 
     def window(self, block: int) -> Window:
@@ -125,12 +125,12 @@ class Form:
 
     @property
     def record(self) -> int:
-        """Numbers stored of each block: as many as there are of the largest."""
+        """Numbers stored of each block: those of the largest."""
         return self.numbers(min(self.side, self.shape[0]), min(self.side, self.shape[1]))
 
     @property
     def bytes_uncompressed(self) -> int:
-        """What all blocks and the rasters take before they are compressed."""
+        """Size of all blocks and the rasters before compression."""
         # whole blocks along each axis, and what is left of the last
         sizes = [((self.side, n // self.side), (n % self.side, 1)) for n in self.shape]
         numbers = sum(

@@ -143,7 +143,7 @@ def table_of(
 ) -> Array:
     """Costs from some cells to others, (starts, ends).
 
-    With ``nearest``, only so many of each row, the least ones, are sure; others may be too high.
+    With ``nearest``, only that many of each row, the least ones, are exact; others may be too high.
     """
     form = blocks.store.form
     from_block, to_block = _by_block(blocks, starts), _by_block(blocks, ends)

@@ -7,7 +7,7 @@ at a time, near ones together, and since their fronts cross, all blocks within a
 least key are swept from corner to corner: strict priority visits them half as often again. *Down*:
 a way from the border to a point, or a relaxation of a block from its border.
 
-What is asked for bounds the wave: once every target is known to cost no more than b, values from b
+The targets bound the propagation: once every target is known to cost no more than b, values from b
 on are not passed on. So a question about near points touches the blocks near them.
 """
 
@@ -140,7 +140,7 @@ class Blocks:
 
 @dataclass
 class BorderPropagation:
-    """What spreads over the borders of blocks, for some lanes of sources."""
+    """Propagation of costs over the borders of blocks, for several lanes of sources."""
 
     blocks: Blocks
     lanes: int
@@ -242,7 +242,7 @@ class BorderPropagation:
 
 
 class SourceBorder(NamedTuple):
-    """What a cell's block knows of it."""
+    """Costs between a cell and its block: to the border, and to cells inside."""
 
     block: int
     border: Array

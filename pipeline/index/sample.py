@@ -1,6 +1,6 @@
 """Parts of the records of an index, by NumPy and SciPy: a plan compiles no kernel for them.
 
-Blosc compresses a record in pieces of some 100 KiB, each by itself. So a piece, of which all rows
+Blosc compresses a record in pieces of about 100 KiB, each by itself. So a piece, of which all rows
 of the matrix are made, takes what it would within its record.
 """
 
@@ -69,7 +69,7 @@ def numbers_of(form: Form, costs: BlockCosts, piece: Piece) -> Array:
 def ways_in(form: Form, passable: Array, height: int, width: int, piece: Piece) -> int:
     """Return for how many numbers in a piece there may be a way: no end of it is a barrier.
 
-    ``passable``: of the border cells those that are no barriers.
+    ``passable``: of the border cells those that are passable.
     """
     rows = rows_of(form, passable.size, piece)
     matrix = passable[rows.start : rows.stop, None] & passable
@@ -125,7 +125,7 @@ def _distances(steps: Array, border: Array, rows: range) -> Array:
 
 
 def step_costs(costs: BlockCosts) -> Array:
-    """Return what the step from each cell by each of `MOVES` costs, (8, h, w); unreached if barred.
+    """Return the costs of steps from each cell by each of `MOVES`, (8, h, w); unreached if barred.
 
     Formulas are those of `orograph.kernels.relax.edge_costs.edge`; an exponential may differ in its
     last bits.
@@ -151,7 +151,7 @@ def step_costs(costs: BlockCosts) -> Array:
 
 
 def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> Any:
-    """Return what steps cost; of each raster the cells from which they start, and where they end.
+    """Return the costs of steps; each raster is a pair of start and end cells.
 
     Integers: ``BARRIER`` or more where a step is barred.
     """

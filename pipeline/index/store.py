@@ -129,7 +129,7 @@ class IndexStore:
 
     @classmethod
     def open(cls, place: Location) -> IndexStore:
-        """One that is whole; an update that was killed while it gave names is ended first."""
+        """Open a finished index; complete an update that was killed while it renamed objects."""
         storage = open_storage(place)
         store = cls(storage, _read_index(storage)[1])
         store.refresh()
@@ -169,14 +169,14 @@ class IndexStore:
 
     @cached_property
     def lengths(self) -> Array:
-        """Of steps."""
+        """Lengths of steps."""
         metadata = read_metadata(self.storage, unfinished=self._unfinished)
         array = DenseArray(self.storage, metadata.member("lengths"))
         return array.read(0, array.member.shape[0])
 
     @cached_property
     def rasters(self) -> tuple[StoreRaster, ...]:
-        """What costs come from."""
+        """Rasters from which costs are computed."""
         return tuple(
             StoreRaster(self.storage, name, unfinished=self._unfinished)
             for name in self.form.rasters
@@ -235,7 +235,7 @@ class IndexStore:
         return 1 - kept / entries if entries else 0.0
 
     def bytes(self, prefix: str = "") -> int:
-        """Of all objects below a prefix."""
+        """Return the size of all objects below a prefix."""
         return sum(state.size for _, state in self.storage.objects(prefix))
 
     # -- updates -----------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class IndexStore:
         self.storage.delete_all(PENDING)
 
     def pending(self, key: str) -> str:
-        """Where an object of an update is until it has its name."""
+        """Return the key of an object of an update before the update is committed."""
         return f"{PENDING}/{self._token}/{key}"
 
     def is_committed(self) -> bool:
@@ -401,5 +401,5 @@ def _with_prefixes(keys: Iterable[str]) -> set[str]:
 
 
 def _key(block: int) -> str:
-    """Where the object of a block is."""
+    """Return the key of the object of a block."""
     return f"matrices/c/{block}/0"

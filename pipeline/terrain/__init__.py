@@ -1,1 +1,1 @@
-"""What the terrain says: depressions, flood levels, passes, peaks."""
+"""Terrain analysis: depressions, flood levels, passes, peaks."""

@@ -60,7 +60,7 @@ class Cells:
 @stored("terrain-summary")
 @dataclass(frozen=True)
 class Summary:
-    """What a node tells its parent: its border, and the tree of what it could not decide."""
+    """Summary that a node sends to its parent: its border, and the tree of undecided basins."""
 
     border_values: Array
     border_vertex: Integers
@@ -76,7 +76,7 @@ class Summary:
 @stored("terrain-tree")
 @dataclass(frozen=True)
 class Tree:
-    """What a node has decided."""
+    """Decided part of the merge tree of a node."""
 
     pits: Cells
     """The lowest cell of each vertex."""
@@ -102,7 +102,7 @@ class LeafState:
 @stored("terrain-merge-state")
 @dataclass(frozen=True)
 class MergeState:
-    """What a node has decided, and which of its vertices are those of its children."""
+    """Decided part of a node's merge tree, and the places of its children's vertices in it."""
 
     tree: Tree
     members: tuple[Integers, ...]
@@ -218,7 +218,7 @@ class Terminals(NamedTuple):
 def _decide(
     pits: Cells, edges: _Edges, border_values: Array, border_vertex: Integers
 ) -> tuple[Summary, Tree]:
-    """Return what is handed up and what is decided of a node's graph."""
+    """Split a node's graph into the summary for its parent and the tree decided here."""
     open_ = pits.cell < 0
     open_[border_vertex[border_vertex >= 0]] = True
     merged = merge_tree(edges.first, edges.second, edges.saddles.order(), pits.order(), open_)

@@ -82,7 +82,7 @@ class Depressions(FateTree):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written: labels or nothing."""
+        """Rasters of the result: labels or nothing."""
         return (LABELS,) if self.labels else ()
 
     @property
@@ -240,7 +240,7 @@ class DepressionJob(TableJob):
 
     @property
     def georeference(self) -> Georeference:
-        """That of the labels."""
+        """Georeference of the labels."""
         return self.rasters[0].georeference if self.problem.labels else super().georeference
 
 
@@ -307,7 +307,7 @@ def depressions(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for.
+        If an argument is invalid.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -1,4 +1,4 @@
-"""What filling, flooding and the other readings of the terrain will take; see `orograph.plan`."""
+"""Resources of filling, flooding and other readings of the terrain; see `orograph.plan`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def estimate_fill(
     outputs: str | Sequence[str] = ("filled",),
     pits: int | None = None,
 ) -> Plan:
-    """Return what the filling of depressions will take."""
+    """Return the plan of `fill_depressions`."""
     wanted = check_outputs(outputs, ("filled", *OUTPUT_BYTES))
     sweep = _Sweep.of(grid, connectivity, pits)
     written = sum(OUTPUT_BYTES.get(name, sweep.grid.dtype.itemsize) for name in wanted)
@@ -55,7 +55,7 @@ def estimate_depressions(
     labels: bool = False,
     pits: int | None = None,
 ) -> Plan:
-    """Return what the hierarchy of depressions will take, two for each pit."""
+    """Return the plan of `depressions`; the hierarchy has two depressions for each pit."""
     written = LABEL_BYTES if check_flag("labels", labels) else 0
     sweep = _Sweep.of(grid, connectivity, pits)
     row, columns = DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS
@@ -188,7 +188,7 @@ estimate_flood = _estimate(
 estimate_passes = _estimate(
     lambda sweep, workers: sweep.plan("pass_elevation", workers, reread=False, kept=False)
 )
-# of all prominences, as many as there are pits
+# of all prominences, one for each pit
 estimate_peaks = _estimate(
     lambda sweep, workers: sweep.with_table("peaks", workers, PEAK_ROW, PEAK_COLUMNS)
 )

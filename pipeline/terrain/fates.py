@@ -1,4 +1,4 @@
-"""Where each pit yields, and to which: decided nodes are told what became of those they kept."""
+"""Downward sweep of the merge tree: the saddle where each basin merges, and the basin it joins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEVER = np.iinfo(np.uint64).max, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Fates:
-    """What becomes of some pits, and of all to which they yield in the end."""
+    """Merges of some pits, and of all pits that they join in the end."""
 
     pits: Cells
     died: Cells
@@ -32,13 +32,13 @@ class Fates:
 
     @classmethod
     def lasting(cls, pits: Cells) -> Fates:
-        """Return those of pits that never yield."""
+        """Return the merges of pits that never merge."""
         count = pits.cell.size
         died = Cells(np.full(count, _NEVER[0], np.uint64), np.full(count, _NEVER[1]))
         return cls(pits, died, np.full(count, -1))
 
     def with_heirs(self, which: Integers) -> Fates:
-        """Return those of some pits, in this order, and after them of those they yield to."""
+        """Return the merges of some pits, in this order, then those of the pits they join."""
         place = np.full(self.heir.size + 1, -1, np.int64)  # -1 stays what it is
         place[which] = np.arange(which.size)
         taken, found = [which], which.size
@@ -66,7 +66,7 @@ class FateTree(BasinTree):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written: no raster."""
+        """Rasters of the result: none."""
         return ()
 
     def down(

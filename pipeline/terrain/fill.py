@@ -73,7 +73,7 @@ def fill_depressions(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for, or an outlet lies outside the grid
+        If an argument is invalid, or an outlet lies outside the grid
         or on nodata.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.

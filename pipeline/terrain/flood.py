@@ -65,7 +65,7 @@ def flood_level(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for, or a source lies outside the grid or
+        If an argument is invalid, or a source lies outside the grid or
         on nodata.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.

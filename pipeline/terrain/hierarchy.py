@@ -1,4 +1,4 @@
-"""From pits and where they yield to the hierarchy of depressions, and what these hold."""
+"""Build the hierarchy of depressions from the merges of pits, with areas and volumes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Hierarchy:
         n = pits.cell.size
         self._cells = pits.cell
 
-        # meetings by (pit, height, cell, lowest pit first); those at the end are no boundary
+        # meetings by (pit, height, cell, lowest pit first); those at the end are not a boundary
         lost = np.flatnonzero(inside)
         lost = lost[
             np.lexsort(
@@ -128,7 +128,7 @@ class Hierarchy:
     def add(
         self, pit: Integers, height: Keys, count: Integers, row: Integers | None = None
     ) -> None:
-        """Add cells: of which pit, how high, how many, and in which row if areas are given."""
+        """Add cells: their pit, height and count, and their row if areas are given."""
         row = np.zeros(pit.size, np.int64) if row is None else row
         number = self.at(np.searchsorted(self._cells, pit), height)
         np.add.at(self._count, number, count)

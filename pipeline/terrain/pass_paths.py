@@ -24,7 +24,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BelowRaster(MaskRaster):
-    """Mask of the cells that are no higher than one of them."""
+    """Mask of the cells that are not higher than a given cell."""
 
     key: int
     cell: int
@@ -50,5 +50,5 @@ class PassQuery(Query):
     """Of the pass of each pair."""
 
     def mask_of(self, pair: int) -> MaskRaster:
-        """Return what is no higher than the pass of a pair."""
+        """Return the mask of the cells that are not higher than the pass of a pair."""
         return BelowRaster(self.mask.raster, int(self.key[pair]), int(self.cell[pair]))

@@ -307,7 +307,7 @@ def pass_elevation(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for, or points lie outside the grid or on
+        If an argument is invalid, or points lie outside the grid or on
         nodata; the first of them are listed.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.

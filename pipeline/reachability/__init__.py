@@ -1,1 +1,1 @@
-"""Whether two cells are connected, by bidirectional breadth-first search over tiles."""
+"""Connectivity of pairs of cells, by bidirectional breadth-first search over tiles."""

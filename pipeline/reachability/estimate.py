@@ -1,4 +1,4 @@
-"""What searches between cells will take."""
+"""Resources of searches between cells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def estimate_reach(
     memory_limit: int | str | None = None,
     connectivity: int = 8,
 ) -> Plan:
-    """Return what `st_connected` takes at the most: searches that touch each tile.
+    """Return an upper bound on the resources of `st_connected`: searches that touch each tile.
 
     Of more than one pair components are found first, which write nothing.
     """

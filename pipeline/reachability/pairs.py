@@ -94,7 +94,7 @@ class Query:
     """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def tasks(self, pair: int) -> BidirectionalTasks:
-        """Return what tasks must know of the search for one pair, with states of its own."""
+        """Return the tasks of the search for one pair, with states of its own."""
         first, second = (
             self._hops_from(self.ends.cells[self.ends.places(pair, side)]) for side in (0, 1)
         )
@@ -102,7 +102,7 @@ class Query:
         return BidirectionalTasks(EndPair((first, second)), (self.mask_of(pair),), context)
 
     def mask_of(self, pair: int) -> MaskRaster:
-        """Return where the paths of a pair may lie."""
+        """Return the mask of the cells that paths of a pair may use."""
         return self.mask
 
     def _hops_from(self, cells: Cells) -> Hops:
@@ -118,7 +118,7 @@ class Query:
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
         run = self.tasks(pair)
-        run.states.cache.limit //= share  # so many search beside this one
+        run.states.cache.limit //= share  # searches beside this one
         try:
             return Search(run, Here(), run, Event()).find(self.hops, self.path)
         finally:
@@ -171,7 +171,7 @@ def search_all(
 
 @dataclass(frozen=True)
 class PointLabels(Components):
-    """In which component some cells lie: components that write no raster."""
+    """Components of some cells, found by a sweep that writes no raster."""
 
     point_rows: Cells = field(default_factory=lambda: np.empty(0, np.int64))
     point_columns: Cells = field(default_factory=lambda: np.empty(0, np.int64))

@@ -47,7 +47,7 @@ Tile = tuple[int, int]
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search has found."""
+    """Result of a search."""
 
     hops: int
     """The least number of steps, -1 if there is no way; the length of some way if not asked for."""
@@ -249,7 +249,7 @@ class Here:
         return self._count
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """Return what has been done."""
+        """Return the calls that have finished, with their results."""
         done, self._done = self._done, []
         return done
 

@@ -55,7 +55,7 @@ Cells = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """What is known of pairs of cells; true of one pair if it is connected.
+    """Connectedness of pairs of cells; true of a single pair if it is connected.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ def st_connected(
     hops : bool
         Find the least number of steps too; without it all ends as soon as a way is known to be.
     path : bool
-        Find a way of so many steps too; of no effect without ``hops``.
+        Find a path of that length too; of no effect without ``hops``.
     snap : bool or int
         Move points that are not on passable cells to the nearest one: True within 10 cells, or a
         number of cells.
@@ -147,7 +147,7 @@ def st_connected(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for, or points lie outside the grid or
+        If an argument is invalid, or points lie outside the grid or
         on cells that are not passable; the first of them are listed.
     BackendError
         If the backend has no kernel for it.
@@ -227,7 +227,7 @@ def _graph_job(graph: Graph, s: Any, t: Any, hops: bool, path: bool, spec: RunSp
 
 @dataclass(frozen=True)
 class ReachJob(Job[Reach]):
-    """Search for some pairs, whose result is no store."""
+    """Search for pairs of cells; the result is not stored."""
 
     ends: EndSets
     connectivity: int
@@ -244,14 +244,14 @@ class ReachJob(Job[Reach]):
         """Leave it to the search, which compiles what the pairs need."""
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
-        """Return what searches."""
+        """Return the engine that searches."""
         mask = MaskRaster(rasters[0])
         options = self.connectivity, self.hops, self.path, context
         query = Query(mask, self.ends, *options, backend=backend)
         return _PairSearch(query, self.rasters[0].georeference)
 
     def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return what has been found."""
+        """Return the result of the search."""
         return engine.reach()
 
 
@@ -308,7 +308,7 @@ class _PairSearch:
             search_all(query, np.flatnonzero(connected), client, cancelled, self.found)
 
     def reach(self) -> Reach:
-        """Return what has been found."""
+        """Return the result of all pairs."""
         assert self.connected is not None
         query, count = self.query, len(self.query.ends)
         hops, tiles = np.full(count, -1, np.int64), np.zeros(count, np.int64)

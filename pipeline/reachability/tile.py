@@ -56,7 +56,7 @@ class VisitRequest:
 
 @dataclass(frozen=True)
 class BidirectionalVisit:
-    """What a visit has found."""
+    """Result of a visit to a tile by a bidirectional search."""
 
     visits: tuple[Visit, Visit]
     least: float
@@ -87,12 +87,12 @@ class EndPair:
 
     @property
     def backend(self) -> str:
-        """What relaxes the tiles."""
+        """Backend that relaxes the tiles."""
         return self.hops[0].backend
 
     @property
     def cells_a_visit(self) -> int:
-        """As many as the backend says."""
+        """Cost of a visit in relaxed cells, as the backend states it."""
         return self.hops[0].cells_a_visit
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:

@@ -78,6 +78,6 @@ class RasterAccessor(_Accessor):
 
 @xr.register_dataset_accessor("orograph")  # type: ignore[no-untyped-call]
 class ResultAccessor(_Accessor):
-    """What is asked of results, such as ``result.orograph.least_cost_path(points)``."""
+    """Methods of results, such as ``result.orograph.least_cost_path(points)``."""
 
     names = OF_RESULTS

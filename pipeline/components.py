@@ -585,7 +585,7 @@ def connected_components(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for.
+        If an argument is invalid.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

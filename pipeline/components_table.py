@@ -51,7 +51,7 @@ def component_table(
     Raises
     ------
     InputError
-        If it is no result of `connected_components`, or the classes are of another grid.
+        If it is not a result of `connected_components`, or the classes are of another grid.
 
     Examples
     --------

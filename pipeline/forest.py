@@ -118,7 +118,7 @@ class MergeState:
 
 @dataclass(frozen=True)
 class Message:
-    """Which of the undecided edges are in the forest, and the seam edges at border cells."""
+    """Membership of the undecided edges in the forest, and the seam edges at border cells."""
 
     kept: npt.NDArray[np.bool_]
     seams: npt.NDArray[np.uint8]
@@ -337,7 +337,7 @@ def minimum_spanning_forest(
     Raises
     ------
     InputError
-        If an argument or the raster is not what is asked for; nothing has been started then.
+        If an argument is invalid; nothing has been started then.
     StoreExistsError
         If ``out`` exists and ``overwrite`` is False, or another writer is at work on it.
     RunError
@@ -404,7 +404,7 @@ def minimum_spanning_forest(
 
 
 def estimate_forest(grid: Grid, *, workers: int) -> Plan:
-    """Return what a forest will take."""
+    """Return the plan of `minimum_spanning_forest`."""
     tasks = grid.tasks_of_sweep
     border = 4 * (grid.shape[0] + grid.shape[1])
     return Plan(

@@ -83,7 +83,7 @@ def add_sources(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_sources` has added, as an operation takes it."""
+    """Return the options that `add_sources` has added, as keywords of an operation."""
     names = ("label", "all_touched", "target_values", "snap", "nodata", "band", "variable")
     return {name: getattr(options, name) for name in names}
 

@@ -232,7 +232,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    """Print what is damaged; return 1 if anything is, else 2 if an argument is no store."""
+    """Print the damage found; return 1 if there is any, else 2 if an argument is not a store."""
     whole = stores = True
     for store in options.store:
         try:

@@ -39,7 +39,7 @@ def estimate_components(
     outputs: str | Sequence[str] = ("labels",),
     dtype: str = "int64",
 ) -> Plan:
-    """Return what a sweep takes that keeps all labels of a shard, and a row for each component.
+    """Return the plan of a sweep that keeps all labels of a shard, and a row for each component.
 
     Without a table components are not kept but numbered, and measured only where ``min_size`` asks.
     """

@@ -39,7 +39,7 @@ OF_GRIDS = ("tile", "shard")
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
-# The system maps some 40 MiB more or less of their libraries, as these lie in its file cache.
+# The system maps about 40 MiB more or less of their libraries, as these lie in its file cache.
 CLIENT_BYTES = 260 * MIB
 WORKER_BYTES = 235 * MIB
 TASK_BYTES = 20_000
@@ -47,7 +47,7 @@ TASK_BYTES = 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will take.
+    """Tasks, memory and disk that a run will take.
 
     Attributes
     ----------
@@ -318,7 +318,7 @@ def _of_this_process(worker: Plan, threads: int) -> Plan:
 
 @dataclass(frozen=True)
 class Grid:
-    """A raster, or what is known of one, and how a run will cut it."""
+    """A raster, or only its shape and dtype, and how a run will cut it."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
@@ -328,27 +328,27 @@ class Grid:
 
     @property
     def cells(self) -> int:
-        """Of all the grid."""
+        """Cells of the grid."""
         return self.shape[0] * self.shape[1]
 
     @property
     def tile_cells(self) -> int:
-        """Of the largest tile."""
+        """Cells of the largest tile."""
         return min(self.layout.tile, self.shape[0]) * min(self.layout.tile, self.shape[1])
 
     @property
     def shard_cells(self) -> int:
-        """Of the largest shard."""
+        """Cells of the largest shard."""
         return min(self.layout.shard, self.shape[0]) * min(self.layout.shard, self.shape[1])
 
     @property
     def tree(self) -> Quadtree:
-        """Of its tiles."""
+        """Quadtree of its tiles."""
         return Quadtree(self.shape, self.layout.tile)
 
     @property
     def shards(self) -> int:
-        """How many there are."""
+        """Number of shards."""
         return self.tree.count(self.shard_level)
 
     @property

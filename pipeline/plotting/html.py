@@ -1,4 +1,4 @@
-"""What results look like in a notebook."""
+"""HTML of results in a notebook."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from orograph.tiles.raster.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster, open_raster
 
 READ_SIDE = 1024
-LEAST_SIDE = 512  # pictures of small rasters are enlarged to at least so many pixels
+LEAST_SIDE = 512  # pixels: pictures of small rasters are enlarged to at least this side
 GOLDEN_RATIO = 0.6180339887498949
 LIGHTNESS = np.array([0.38, 0.55, 0.72])
 SATURATION = np.array([0.6, 0.95])
@@ -42,7 +42,7 @@ def components_picture(
         The raster that was labelled, to distinguish its nodata cells from its background.
     most
         Pixels of the picture's longer side. Of larger rasters every k-th cell of every k-th row is
-        drawn, read tile by tile: a label is no number that could be averaged.
+        drawn, read tile by tile: labels cannot be averaged.
 
     Returns
     -------

@@ -44,7 +44,7 @@ Array = npt.NDArray[Any]
 
 
 class _Shown(NamedTuple):
-    """What axes show that `plot` has drawn on."""
+    """CRS and scale bar of axes that `plot` has drawn on."""
 
     crs: Any
     bar: Artist

@@ -27,11 +27,11 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """What the ``backend`` argument of an operation calls it."""
+        """Name of the backend, as in the ``backend`` argument of an operation."""
 
     @property
     def cells_a_visit(self) -> int:
-        """How many cells could be relaxed in the time that a visit takes beside its cells."""
+        """Cost of a visit beside its cells, as the number of cells relaxed in that time."""
 
     def array_memory(self) -> AbstractContextManager[None]:
         """Return a context in which arrays of tiles lie in memory that copies are quick with."""
@@ -171,7 +171,7 @@ def resolve_backend(
 
 
 def backend_of_workers(backend: str, workers: Mapping[str, str | None]) -> str:
-    """What ``"auto"`` or ``"cuda"`` comes to on a cluster: see `resolve_backend`."""
+    """Return the backend of a cluster for ``"auto"`` or ``"cuda"``; see `resolve_backend`."""
     if not workers and backend == "auto":
         return "auto"
     if not workers:
@@ -193,7 +193,7 @@ def backend_of_workers(backend: str, workers: Mapping[str, str | None]) -> str:
 
 @cache
 def missing_gpu() -> str | None:
-    """Why CUDA kernels cannot run in this process, or None if they can."""
+    """Return the reason why this process cannot run CUDA kernels, or None if it can."""
     if find_spec("cupy") is None:
         return "CuPy is not installed (pip install 'orograph[gpu]')"
     import cupy

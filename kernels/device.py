@@ -1,4 +1,4 @@
-"""Where CUDA kernels run: on the process's GPU, through CuPy.
+"""Devices that run CUDA kernels: the GPU of the process, through CuPy.
 
 The host's side of a CUDA kernel asks a `Device` for memory and launches kernels on it, and knows
 nothing else of the machine. So the same code, and the same ``.cu`` files, run on a GPU and, in the
@@ -41,7 +41,7 @@ Buffer = Any
 
 
 class Device(Protocol):
-    """What the host's side of a CUDA kernel needs."""
+    """Interface of a device, as the host's side of a CUDA kernel uses it."""
 
     @property
     def array_module(self) -> Any:

@@ -1,4 +1,4 @@
-"""How many threads a kernel may use besides its caller's."""
+"""Number of threads that a kernel may use besides its caller's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def threads_of_visit() -> int:
 
 @contextmanager
 def use_threads(count: int) -> Iterator[None]:
-    """Let kernels called within this context use so many threads."""
+    """Let kernels called within this context use ``count`` threads."""
     token = _threads.set(count)
     try:
         yield

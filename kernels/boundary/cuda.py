@@ -319,7 +319,7 @@ def block_matrices(
 def boundary_matrix(
     costs: BlockCosts, block: Rectangle | None = None, *, device: Device | None = None
 ) -> Array:
-    """Return what `orograph.kernels.boundary.elimination.boundary_matrix` does, from a GPU."""
+    """Run `orograph.kernels.boundary.elimination.boundary_matrix` on a GPU."""
     return block_matrices(costs, [check_block(costs, block)], device=device)[0]
 
 

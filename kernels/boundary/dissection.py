@@ -184,7 +184,7 @@ def merged_border(
     Raises
     ------
     ValueError
-        If the union is no rectangle, or the second block is not east or south of the first.
+        If the union is not a rectangle, or the second block is not east or south of the first.
     """
     beside = first.top == second.top and first.height == second.height
     above = first.left == second.left and first.width == second.width

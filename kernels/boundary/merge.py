@@ -192,7 +192,7 @@ def merge_blocks(
     Raises
     ------
     ValueError
-        If the union is no rectangle.
+        If the union is not a rectangle.
     """
     whole, kept, size = merged_border(first[0], second[0])
     seam = seam_edges(costs, first[0], second[0])

@@ -2,7 +2,7 @@
 
 *Which entries may be dropped.* An entry is dropped only if the min-plus product of the kept entries
 has exactly its bits. Let R be the product of the whole matrix D with itself, without paths through
-their own ends. If R[i, j] and D[i, j] differ in a bit, the entry is kept: it is no sum of two
+their own ends. If R[i, j] and D[i, j] differ in a bit, the entry is kept: it is not a sum of two
 others or, in floats, a sum of two others is rounded to less than it. If they agree, no sum of two
 entries is less than D[i, j]. As soon as one pair of kept entries has the sum D[i, j], the product
 of the kept entries has the bits of D[i, j], whichever others are kept. An entry without a path is

@@ -102,7 +102,7 @@ def minplus(
     signed: bool | None = None,
     device: Device | None = None,
 ) -> Array:
-    """Return what `orograph.kernels.minplus.product.minplus` does."""
+    """Run `orograph.kernels.minplus.product.minplus` on a GPU."""
     device = device or current_device()
     check_element(a.dtype)
     n, m, depth = a.shape[0], b.shape[1], b.shape[0]

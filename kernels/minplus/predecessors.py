@@ -50,7 +50,7 @@ def _mark_cycles(before, cyclic):
 
 
 def mark_cycles(before: Array) -> npt.NDArray[np.bool_] | None:
-    """Return where the path of predecessors ends in a cycle.
+    """Mark the vertices whose path of predecessors ends in a cycle.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def probe_border(
 
 
 def passable_sides(state: TileState) -> tuple[bool, ...]:
-    """Return whether the halo north, south, west and east has a cell that is no barrier.
+    """Return whether the halo north, south, west and east has a passable cell.
 
     Beyond the grid it has none, and there is nothing to weigh.
     """

@@ -173,7 +173,7 @@ class DeviceTile:
         )
 
     def relax(self, bound: float = math.inf) -> RelaxStats:
-        """As `orograph.kernels.relax.tile.relax`, but the state is not changed.
+        """Relax the tile on a GPU, as `orograph.kernels.relax.tile.relax`; keep the state.
 
         Cells lowered are counted once: on a GPU a cell may be lowered many times in a call.
         """
@@ -405,7 +405,7 @@ def wake(state: TileState, sides: int = 15, *, device: cuda.Device | None = None
 def probe_border(
     state: TileState, sent: list[Array], *, device: cuda.Device | None = None
 ) -> npt.NDArray[np.float64]:
-    """By which value the border may improve each neighbour; as `border.probe_border`."""
+    """Return lower bounds of the values that the border gives its neighbours, on a GPU."""
     return DeviceTile(state, device).probe_border(sent)[1]
 
 

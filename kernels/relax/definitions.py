@@ -1,4 +1,4 @@
-"""What CUDA kernels on a surface are compiled with: its cost model, dtype and neighbours."""
+"""Macros with which relax.cu is compiled: cost model, dtype and neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
 
 def definitions(rules: Rules) -> dict[str, object]:
-    """Return what relax.cu is compiled with for a tile."""
+    """Return the macros with which relax.cu is compiled for a tile."""
     return {
         "VALUE": _TYPES[rules.factors.dtype.name],
         "INTEGER": int(rules.integer),

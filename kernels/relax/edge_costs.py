@@ -1,4 +1,4 @@
-"""What one step costs, as models.py says, evaluated in the order written.
+"""Cost of a single step by each model of models.py, evaluated in the order written.
 
 A model whose cost depends on the slope is a function of it and a branch of `slope_cost`.
 
@@ -95,7 +95,7 @@ def walk(dz, length, friction, a, b, c, d, slope_factor, weight):
 
 @compiled(error_model="numpy")
 def slope_cost(model, dz, length, friction, p):
-    """Return what a step costs by a model that depends on its rise; ``p``: coefficients."""
+    """Return the cost of a step by a model that depends on its rise; ``p``: coefficients."""
     if model == TOBLER:
         return tobler(dz, length, friction, p[0])
     return walk(dz, length, friction, p[0], p[1], p[2], p[3], p[4], p[5])
@@ -137,7 +137,7 @@ def _weigh_both_ways(emit: Any, count: int) -> Any:
             rows = [Rows(context, builder, kind, array) for kind, array in arrays]
             ahead, back, u, v, means, length, coefficients = rows
             if not u.real:
-                return context.get_dummy_value()  # such costs are no whole numbers
+                return context.get_dummy_value()  # such costs are not whole numbers
             start, width = args[7], means.width
             number, zero = means.type, ir.Constant(start.type, 0)
             values = []
@@ -211,7 +211,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
             if max(max(zu, zv), max(zm, zn)) >= rules.barrier:
                 cost[0] = rules.barrier
         else:
-            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is no cell
+            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is not a cell
         return
     mean = 1.0
     if rules.has_friction:

@@ -1,4 +1,4 @@
-"""What an edge costs: the cost models, one row of `MODELS` each.
+"""Cost models: the cost of an edge, one row of `MODELS` each.
 
 Arguments, commands, the layout of indices and docs/cost_models.md follow from the rows; the
 formulas stand in edge_costs.py and, for CUDA, edge_costs.cuh.
@@ -134,7 +134,7 @@ EAST_WEST, NORTH_SOUTH, DIAGONAL, TWO_ROWS, TWO_COLUMNS = range(5)  # rows of th
 
 
 class CostModel(NamedTuple):
-    """What a step costs; formulas and sources at the top of this file."""
+    """A cost model with its coefficients; formulas and sources are at the top of this file."""
 
     name: str = "friction"
     """One of `MODELS`."""
@@ -148,7 +148,7 @@ BY_FRICTION = CostModel()
 
 
 class Rules(NamedTuple):
-    """How a tile's edges cost, as compiled code wants it."""
+    """Parameters of the edge costs of a tile, as compiled code takes them."""
 
     model: int
     steps: int

@@ -43,7 +43,7 @@ class ReadOut(NamedTuple):
 
 
 def barrier_of(dtype: np.dtype[Any]) -> Any:
-    """What stands for a cell that nothing may pass."""
+    """Return the value that marks an impassable cell."""
     return dtype.type(BARRIER if dtype.kind == "i" else np.nan)
 
 
@@ -126,7 +126,7 @@ def first_outside(cells: Array, nodata: float | None, most: float) -> int:
 def read_out(
     state: TileState, dtype: np.dtype[Any], blank: float, per: int = 1, complete: bool = False
 ) -> ReadOut:
-    """Return what is written of a converged tile, and how many cells are what; ends the tile.
+    """Return the result of a converged tile and counts of its cells; end the tile.
 
     The result lies where the distances were, if it is of their dtype.
 

@@ -40,7 +40,7 @@ def pad_costs(
     *,
     device: Device | None = None,
 ) -> Buffer:
-    """As `orograph.kernels.relax.pad.pad_costs`, in the device's memory; cells may lie there."""
+    """Run `orograph.kernels.relax.pad.pad_costs` on a GPU; cells may lie in its memory."""
     device = device or current_device()
     there = on_device(device, cells)
     padded = device.array_module.empty(shape, dtype)
@@ -68,7 +68,7 @@ def read_out(
     *,
     device: Device | None = None,
 ) -> ReadOut:
-    """As `orograph.kernels.relax.pad.read_out`, of a tile whose arrays are the device's."""
+    """Run `orograph.kernels.relax.pad.read_out` on a tile whose arrays are on a GPU."""
     device = device or current_device()
     dist, reach = state.dist, state.rules.reach
     height, width = (n - 2 * reach for n in dist.shape)

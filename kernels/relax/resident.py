@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 
 class Exchange(NamedTuple):
-    """What a tile gives for the borders of its neighbours."""
+    """Result of an exchange of borders: values for the neighbours of a tile."""
 
     pending: float
     """Least value by which the tile itself can still be improved; infinite at the fixpoint."""
@@ -85,7 +85,7 @@ class ResidentTile(Protocol):
         """
 
     def pack(self) -> tuple[Array, Array, Array]:
-        """Return what of the tile cannot be read again: distances, pending keys, seeded blocks."""
+        """Return the part of the tile that cannot be read again: distances, keys, seeded blocks."""
 
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
         """Put back into a newly opened tile what was packed."""

@@ -1,4 +1,4 @@
-"""What the edges of a row of a block cost, in vectors.
+"""Costs of the edges of a row of a block, in vectors.
 
 The expressions of models.py in the order written: the same bits as `edge`.
 """

@@ -1,4 +1,4 @@
-"""Who serves each cell, and by which way: allocation and back directions of solved distances.
+"""Allocation and back directions from final distances.
 
 An edge u -> v is *tight* if ``dist[u] + cost(u, v)`` is ``dist[v]`` to the bit. Along tight edges
 every cell takes the least pair (label, hops): the smaller source label wins, and of the ways from
@@ -275,7 +275,7 @@ def _spread(steps, reach, pairs, cells, queue):
 
 @compiled
 def _directions(steps, reach, pairs, bits, linked, codes):
-    """For each reached cell the least code by which it may have been reached; sources 0."""
+    """Set the least back direction code of each reached cell; sources get 0."""
     height, width = codes.shape
     stride = steps.shape[1]
     step_of = steps.reshape(-1)

@@ -67,7 +67,7 @@ NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range
 
 
 def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
-    """Return what a thread works in: planes of a block, scratch, and whose weights are kept.
+    """Return the arrays of a thread: planes of a block, scratch, and ids of kept weights.
 
     Weights that take long to make are kept for ``KEPT`` x ``KEPT`` blocks, each in planes of its
     own: a block is visited some times within a while. The memory is untouched until it is needed.

@@ -104,7 +104,7 @@ def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
 
 
 class RelaxStats(NamedTuple):
-    """What a call of `relax` did."""
+    """Statistics of a call of `relax`."""
 
     pending: float
     """Least value by which something can still improve; infinite at the fixpoint."""

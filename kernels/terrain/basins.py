@@ -43,7 +43,7 @@ def _first_of_groups(lower: int, connectivity: int) -> int:
             if j in group:
                 old, new = max(group[i], group[j]), min(group[i], group[j])
                 group = {k: new if g == old else g for k, g in group.items()}
-    # with 4 neighbours corners join two sides, and are no neighbours themselves
+    # with 4 neighbours corners join two sides, and are not neighbours themselves
     own = [i for i in bits if connectivity == 8 or i % 2 == 0]
     return sum(1 << i for i in own if i == min(j for j in own if group[j] == group[i]))
 

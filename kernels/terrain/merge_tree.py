@@ -31,7 +31,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class Merged(NamedTuple):
-    """What became of vertices and edges."""
+    """Result of merging a graph: decided vertices, their saddles, and what the parent needs."""
 
     dead: Indices
     """Vertices that are decided, in the order in which they yielded."""

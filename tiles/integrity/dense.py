@@ -132,12 +132,12 @@ class StoredColumn:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole array."""
+        """Shape of the whole array."""
         return self.array.member.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
+        """Type of the values."""
         return self.array.member.dtype
 
     def __getitem__(self, rows: int | slice) -> Any:

@@ -375,7 +375,7 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
 
 
 def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
-    """Return what ``parse`` returns; raise `DamagedStoreError` for its ValueError."""
+    """Call ``parse`` and return its result; raise `DamagedStoreError` for its ValueError."""
     try:
         return parse()
     except (ValueError, OverflowError) as error:

@@ -352,7 +352,7 @@ class _Reader:
 
 @lru_cache(maxsize=256)
 def _dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name such as ``"<f8"``; raise TypeError if it is no plain data."""
+    """Return the dtype of a name such as ``"<f8"``; raise TypeError if it is not plain data."""
     if not _DTYPE.fullmatch(name):
         raise TypeError(f"arrays of {name!r} cannot be stored in an entry")
     return np.dtype(name)

@@ -48,7 +48,7 @@ _held: dict[str, Lease] = {}
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lease."""
+    """Holder of a lease: its process, host and user."""
 
     token: str
     host: str
@@ -160,7 +160,7 @@ class Lease:
                     return
 
     def holder(self) -> Holder | None:
-        """Return who holds the lease now."""
+        """Return the current holder of the lease."""
         found = _read(self._place)
         return None if found is None else found[0]
 

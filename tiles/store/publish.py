@@ -122,7 +122,7 @@ def discard(place: Location) -> None:
 def staged_store(
     target: Storage, overwrite: bool = False, takeover: bool = False
 ) -> Iterator[Storage]:
-    """Yield where to write a store, hold the lease of ``target``, and publish it at the end.
+    """Yield the storage to write to, hold the lease of ``target``, and publish at the end.
 
     Raises
     ------

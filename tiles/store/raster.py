@@ -108,7 +108,7 @@ class StoreRaster:
 
     @property
     def nodata(self) -> int | float | None:
-        """Value of cells that are no vertices."""
+        """Value of cells that are not vertices."""
         return self._header.nodata
 
     @property

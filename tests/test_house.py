@@ -296,6 +296,68 @@ def test_an_old_name_is_found(tmp_path: Path) -> None:
     assert names == ["rim_cells", "_Order", "DiskVault"]
 
 
+# A first line says what a function does or returns, what a class or a value is.
+NO_TITLE = re.compile(
+    r"((return|yield) )?(what|where|whom?|whose|whoever|whatever|that of|those)\b"
+    r"|(as|at|by|for|from|how|if|in|of|on|to|when|which|why|with)\b",
+    re.IGNORECASE,
+)
+# "There is no X" and comparisons are English; "it is no X" is not.
+IS_NO = re.compile(
+    r"(?<!there )\b(are|be|is|was|were) no "
+    r"(?!better|faster|fewer|larger|less|longer|more|slower|smaller|worse)",
+    re.IGNORECASE,
+)
+
+
+def titles(path: Path) -> Iterator[tuple[int, str]]:
+    """The first lines of the docstrings of a file, with their places."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield node.body[0].lineno, docstring.split("\n")[0]
+
+
+def is_no_title(line: str) -> bool:
+    """Whether a first line leaves open what a function does or returns."""
+    return bool(NO_TITLE.match(line) or IS_NO.search(line))
+
+
+@pytest.mark.parametrize("folder", FOLDERS.values())
+def test_first_lines_say_what_a_function_does_or_returns(folder: str) -> None:
+    found = [
+        f"{path}:{line}: {title}"
+        for path in MODULES.values()
+        if path.relative_to(ROOT).parts[0] == folder
+        for line, title in titles(path)
+        if is_no_title(title)
+    ]
+    assert not found, "say what it does, returns or is:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("What a visit sends along a link.", True),
+        ("Return what a cell costs.", True),
+        ("Return those of the pits.", True),
+        ("How far a run is.", True),
+        ("Of the whole array.", True),
+        ("That of the labels.", True),
+        ("Return None if it is no store.", True),
+        ("Return the cost of a step.", False),
+        ("Return None if there is no store.", False),
+        ("Return whether a path is no longer than a bound.", False),
+        ("Whether a component has a table.", False),
+        ("Forests of grids.", False),
+        ("Interface of a backend.", False),
+    ],
+)
+def test_a_first_line_that_says_nothing_is_found(line: str, refused: bool) -> None:
+    assert is_no_title(line) == refused
+
+
 def is_compiled(function: ast.FunctionDef) -> bool:
     """Whether Numba compiles a function."""
     decorators = " ".join(map(ast.unparse, function.decorator_list))

@@ -49,7 +49,7 @@ def forest_kernel(side: int, folder: Path) -> Call:
 
 
 def forest_run(side: int, folder: Path) -> Call:
-    """From a store to a store."""
+    """Run from a store to a store."""
     import orograph as og
 
     og.ingest(terrain(side), folder / "dem.zarr", tile=side // 4)

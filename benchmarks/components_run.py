@@ -41,7 +41,7 @@ ALL = ("labels", "component_size", "component_box")
 
 
 def patch_of(name: str, side: int) -> np.ndarray:
-    """White noise, 60 % of it ones, or blobs some 30 cells wide; uint8."""
+    """White noise, 60 % of it ones, or blobs about 30 cells wide; uint8."""
     rng = np.random.default_rng(0)
     if name == "noise":
         return (rng.random((side, side)) < 0.6).astype(np.uint8)

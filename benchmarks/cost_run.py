@@ -270,7 +270,7 @@ def speeds_of(
 
 
 def stored(options: argparse.Namespace, record: Record) -> None:
-    """From Zarr to Zarr on a cluster, and by as many threads of one process, interleaved."""
+    """Run from Zarr to Zarr on a cluster and by as many threads, interleaved."""
     side = options.store or options.larger_than_memory
     limits: dict[str, Any] = {"memory_limit": "1.5GiB"} if options.larger_than_memory else {}
     patch = np.random.default_rng(0).uniform(1, 10, (4096, 4096)).astype(np.float32)
@@ -345,7 +345,7 @@ def stored(options: argparse.Namespace, record: Record) -> None:
 
 
 def work_of(done: dict[str, int], side: int) -> str:
-    """What a run's statistics say."""
+    """Return the statistics of a run as text."""
     return (
         f"{done['cells_settled'] / side**2:.2f} settled a cell, {done['tile_visits']} tile visits"
     )

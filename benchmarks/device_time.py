@@ -17,7 +17,7 @@ WARM_UP = 3
 
 
 def milliseconds(call: Callable[[], object], repeat: int = 21) -> list[float]:
-    """Of each repeat, sorted; what was compiled or allocated first is not counted."""
+    """Return the time of each repeat, sorted; compiling and first allocations do not count."""
     for _ in range(WARM_UP):
         call()
     spent = []

@@ -1,4 +1,4 @@
-"""What the driver of the frontier engine spends on a visited tile, beside waiting for workers.
+"""Measure the driver's time for a visited tile, without waiting for workers.
 
     python benchmarks/frontier_overhead.py --side 4096 --tile 64 --workers 2
 

@@ -35,7 +35,7 @@ def rasters() -> Iterator[tuple[str, np.ndarray]]:
 
 
 def calls(cells: np.ndarray) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What is asked of a raster."""
+    """Yield operations on a raster, by name."""
     centre = [(cells.shape[1] // 2, cells.shape[0] // 2)]
     near = {"snap": 1e9, "tile": TILE, "cell_size": 1}
     for weight in ("max", "mean", "absolute_difference"):

@@ -26,7 +26,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def command() -> str:
-    """What was typed, without ``--record``; files by their names alone."""
+    """Return the command as typed, without ``--record``; files by their names alone."""
     words = sys.argv[1:]
     if "--record" in words:
         at = words.index("--record")

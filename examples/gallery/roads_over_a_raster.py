@@ -54,7 +54,7 @@ print(roads)
 # %%
 # With the roads, and without
 # ---------------------------
-# Without them nobody comes over the river: what lies behind it is unreached.
+# Without them no path crosses the river: what lies behind it is unreached.
 
 hospital = towns[used[0]]
 outputs = ("cost", "back_direction")

@@ -13,7 +13,7 @@ from orograph.tiles.graph.graph import Graph
 
 def add_graph(commands: Any) -> None:
     """Add the command."""
-    graph = commands.add_parser("graph", help="graphs that are no grids")
+    graph = commands.add_parser("graph", help="graphs other than grids")
     kinds = graph.add_subparsers(required=True, metavar="what")
 
     read = kinds.add_parser("read", help="put a graph into a store")

@@ -255,7 +255,7 @@ class MatrixJob(DatasetJob):
 
     @property
     def fill(self) -> int | None:
-        """What marks pairs without a path; None: infinity."""
+        """The mark of pairs without a path; None: infinity."""
         if self.matrix.dtype.kind != "i":
             return None
         return fill_of_integers(-1 if self.masked is not None else self.matrix.statistics.least)

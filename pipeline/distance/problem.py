@@ -209,7 +209,7 @@ class Distance:
         return {name: raster for name, raster in named if name != "sources"}
 
     def _unit(self, name: str) -> int:
-        """Return what the cells of a raster are multiples of."""
+        """Return the number that all cells of a raster are multiples of."""
         if name != "friction" or self.by_mask:
             return 1
         return friction_unit(self.model.name, self.dtype, self.connectivity)

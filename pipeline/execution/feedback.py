@@ -102,7 +102,7 @@ def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
 
 
 def _line(progress: Progress) -> str:
-    """Return what a notebook shows of a call that is waited for."""
+    """Return the line that a notebook shows while a call waits."""
     return f"orograph {html.bar(progress.done, progress.total)} {html.escape(progress.waiting)}"
 
 

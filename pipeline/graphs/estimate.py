@@ -47,7 +47,7 @@ def estimate_paths(
     method: str = "auto",
     predecessors: bool = False,
 ) -> GraphPlan:
-    """Return what `shortest_paths` takes; ``sources`` are its sources, one if not known yet."""
+    """Return the plan of `shortest_paths`, from one source if none are given."""
     graph = graph.joined()
     count = 1 if sources is None else graph.vertices(sources, "sources").size
     method = check_choice("method", method, METHODS)

@@ -1,4 +1,4 @@
-"""What stands for "no path" in the results of operations on graphs.
+"""Marks of unreached vertices in the results of operations on graphs.
 
 -1 among integers, with the attribute ``_FillValue``, and infinity among floats. Where a weight is
 negative -1 may be a cost, and 2**60 stands for it, which no cost reaches.
@@ -21,14 +21,14 @@ NO_HOPS = -1
 
 
 def cost_fill(graph: Graph) -> int | None:
-    """Return what marks unreached vertices among costs; None if costs are floats."""
+    """Return the mark of unreached vertices among costs; None if costs are floats."""
     if graph.arrays["weight"].dtype.kind == "f":
         return None
     return fill_of_integers(graph.weight_range[0])
 
 
 def fill_of_integers(least: float) -> int:
-    """Return what marks unreached vertices among integer costs, given the least weight."""
+    """Return the mark of unreached vertices among integer costs, given the least weight."""
     return -1 if least >= 0 else int(unreached(np.dtype(np.int64)))
 
 

@@ -69,7 +69,7 @@ def estimate_index(
     nodata: float | int | None = None,
     sparsify: bool = False,
 ) -> Plan:
-    """Return what `DistanceIndex.build` will take; a `RasterSpec` stands for all rasters."""
+    """Return the plan of `DistanceIndex.build`; a `RasterSpec` stands for all rasters."""
     spec = friction if friction is not None else elevation
     if isinstance(spec, RasterSpec):
         cost, connectivity, block, levels, name, sparsify = check_form(

@@ -275,7 +275,7 @@ class GraphReachJob(Job[Reach]):
         return WholeGraph(lambda: ({"reach": self.search()}, {}))
 
     def collect(self, engine: WholeGraph, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return what the function has found."""
+        """Return the result of the function."""
         found: Reach = attributes["reach"]
         return found
 

@@ -560,9 +560,9 @@ def connected_components(
     method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
         Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
         edges.
-    outputs : str or sequence of str
-        What the result is to hold: ``"labels"``, and of the table ``"component_size"`` and
-        ``"component_box"``, which take more time and memory.
+    outputs : sequence of {"labels", "component_size", "component_box"}
+        What the result holds: labels, and of the table sizes and boxes, which take more time and
+        memory.
     dtype : {"int64", "int32"}
         Of the labels. int32 takes half of the memory, and is refused if there are 2**31 components
         or more, before any label is written.

@@ -1,4 +1,4 @@
-"""The command line of distances: ``hop_distance``, ``least_cost_path``, ``corridor``, ..."""
+"""The command line of paths: ``least_cost_path``, ``corridor``, ``all_pairs``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,8 @@ from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import check_vector_target
 
 
-def add_distances(
-    commands: Any, add_run_options: Callable[[argparse.ArgumentParser], None], run: Any
-) -> None:
-    """Add the commands; ``run`` runs an operation on a cluster and watches it."""
-    hops = commands.add_parser("hop_distance", aliases=["hops"], help="steps from sources")
-    hops.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
-    hops.add_argument("out", help="Zarr store or GeoTIFF to write")
-    add_sources(hops)
-    hops.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
-    hops.add_argument("--max-hops", type=int, help="cells farther away stay unreached")
-    add_run_options(hops)
-    hops.set_defaults(command=lambda options: _hops(options, run))
-
+def add_distances(commands: Any) -> None:
+    """Add the commands."""
     path = commands.add_parser(
         "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
     )
@@ -62,41 +51,6 @@ def add_distances(
     pairs.add_argument("--overwrite", action="store_true")
     add_backend(pairs)
     pairs.set_defaults(command=_all_pairs)
-
-
-def add_sources(parser: argparse.ArgumentParser) -> None:
-    """Add the ways to say where distances are counted from, and which raster of several is used."""
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--sources", metavar="FILE", help="raster of labels, or vector file")
-    where.add_argument("--point", type=float, nargs=2, action="append", metavar=("X", "Y"))
-    parser.add_argument("--label", metavar="COLUMN", help="of a vector file: labels of sources")
-    parser.add_argument(
-        "--all-touched", action="store_true", help="take all cells that areas touch"
-    )
-    parser.add_argument(
-        "--target-values", type=float, nargs="+", help="labels that count (default: all)"
-    )
-    parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
-    parser.add_argument("--nodata", type=float, default=None, help="in place of what the file says")
-    parser.add_argument("--band", type=int, default=None, help="number of the band, from 1")
-    parser.add_argument("--variable", default=None, help="name of the raster, if there are several")
-
-
-def source_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that `add_sources` has added, as keywords of an operation."""
-    names = ("label", "all_touched", "target_values", "snap", "nodata", "band", "variable")
-    return {name: getattr(options, name) for name in names}
-
-
-def _hops(options: argparse.Namespace, run: Any) -> None:
-    run(
-        og.hop_distance,
-        (options.mask, options.sources or options.point),
-        options,
-        connectivity=options.connectivity,
-        max_hops=options.max_hops,
-        **source_options(options),
-    )
 
 
 def _path(options: argparse.Namespace) -> None:

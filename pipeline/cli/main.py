@@ -10,27 +10,17 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.distances import (
-    add_distances,
-    add_sources,
-    check_table_target,
-    source_options,
-)
+from orograph.cli.distances import add_distances
 from orograph.cli.files import add_files
 from orograph.cli.options import add_backend
 from orograph.cli.parser import Parser
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
 from orograph.execution.feedback import SECONDS_OF_SILENCE
-from orograph.kernels.forest.order import WEIGHTS
-from orograph.kernels.relax.models import MODELS
-from orograph.tiles.arguments import absolute_path, check_integer, check_path
-from orograph.tiles.extensions import GEOTIFF
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.arguments import check_integer, check_path
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -95,65 +85,6 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(commands)
 
-    mst = commands.add_parser(
-        "minimum_spanning_forest", aliases=["mst"], help="minimum spanning forest"
-    )
-    mst.add_argument("elevation", help="store or raster file")
-    mst.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
-    mst.add_argument("--weight", choices=WEIGHTS, default="max")
-    mst.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
-    mst.add_argument("--nodata", type=float, default=None)
-    _add_run_options(mst)
-    mst.set_defaults(command=_mst)
-
-    cost = commands.add_parser(
-        "cost_distance", aliases=["cost"], help="least-cost distance from sources"
-    )
-    cost.add_argument("friction", help="store or raster file; '-' for models that go without")
-    cost.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
-    add_sources(cost)
-    cost.add_argument("--elevation", help="store or raster file")
-    cost.add_argument(
-        "--links", metavar="GRAPH", help="roads, bridges, ferries: what 'orograph graph read' wrote"
-    )
-    cost.add_argument("--cost", choices=tuple(MODELS), default="friction")
-    cost.add_argument("--direction", choices=("from", "to"), default="from")
-    cost.add_argument("--connectivity", type=int, choices=(4, 8, 16), default=8)
-    cost.add_argument("--max-cost", type=float, default=float("inf"))
-    cost.add_argument("--cell-size", type=float, default=None)
-    cost.add_argument("--dtype", choices=("float64", "float32", "int64"), default="float64")
-    cost.add_argument(
-        "--outputs",
-        nargs="+",
-        choices=("cost", "back_direction", "allocation"),
-        help="default: cost and back_direction; of a GeoTIFF cost",
-    )
-    _add_run_options(cost)
-    cost.set_defaults(command=_cost)
-
-    components = commands.add_parser(
-        "connected_components", aliases=["components"], help="connected components"
-    )
-    components.add_argument("classes", help="store or raster file")
-    components.add_argument("out", help="Zarr store to write, or a GeoTIFF if it ends in .tif")
-    components.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
-    components.add_argument("--min-size", type=int, default=1, help="cells of the smallest kept")
-    components.add_argument(
-        "--outputs",
-        nargs="+",
-        choices=("labels", "component_size", "component_box"),
-        default=("labels",),
-        help="default: labels",
-    )
-    components.add_argument("--dtype", choices=("int64", "int32"), default="int64")
-    components.add_argument("--nodata", type=float, default=None)
-    components.add_argument(
-        "--table", metavar="FILE", help="CSV with class, cells, area and centroid of each"
-    )
-    components.add_argument("--picture", metavar="FILE", help="draw the labels, such as to a PNG")
-    _add_run_options(components)
-    components.set_defaults(command=_components)
-
     reach = commands.add_parser(
         "st_connected",
         aliases=["reach"],
@@ -179,21 +110,25 @@ def _parser() -> argparse.ArgumentParser:
     reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
     reach.set_defaults(command=_reach)
 
-    add_distances(commands, _add_run_options, _run)
+    add_distances(commands)
     add_files(commands)
 
+    from orograph.cli.commands import commands as of_operations
     from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
-    from orograph.cli.terrain import add_terrain
+    from orograph.cli.passes import add_passes
 
     add_index(commands, client_of)
-    add_terrain(commands, _add_run_options, _run)
+    add_passes(commands)
+    for command in of_operations():
+        command.add(commands, _add_run_options, _run)
     add_graph(commands)
     return parser
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
+    parser.add_argument("--shard", type=int, default=None, help="cells a side of a shard")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
@@ -246,66 +181,6 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if not whole else 0 if stores else 2
 
 
-def _mst(options: argparse.Namespace) -> None:
-    _run(
-        og.minimum_spanning_forest,
-        (options.elevation,),
-        options,
-        weight=options.weight,
-        connectivity=options.connectivity,
-        nodata=options.nodata,
-    )
-
-
-def _cost(options: argparse.Namespace) -> None:
-    friction = None if options.friction == "-" else options.friction
-    usual = ("cost",) if options.out.lower().endswith(GEOTIFF) else ("cost", "back_direction")
-    _run(
-        og.cost_distance,
-        (friction, options.sources or options.point),
-        options,
-        elevation=options.elevation,
-        links=None if options.links is None else og.read_graph(options.links),
-        cost=options.cost,
-        direction=options.direction,
-        connectivity=options.connectivity,
-        max_cost=options.max_cost,
-        cell_size=options.cell_size,
-        dtype=options.dtype,
-        outputs=options.outputs or usual,
-        **source_options(options),
-    )
-
-
-def _components(options: argparse.Namespace) -> None:
-    if options.table is not None:
-        check_table_target(Path(check_path("--table", options.table)), options.overwrite)
-    if options.picture is not None:
-        from orograph.plotting.labels import components_picture, image_writer
-
-        parent = os.path.dirname(absolute_path("--picture", options.picture))
-        if not os.path.isdir(parent):
-            raise og.InputError(f"--picture: the folder {parent} does not exist; create it first")
-        image_writer()  # if it is not installed, better say so before the run
-    result = _run(
-        og.connected_components,
-        (options.classes,),
-        options,
-        connectivity=options.connectivity,
-        min_size=options.min_size,
-        outputs=options.outputs,
-        dtype=options.dtype,
-        nodata=options.nodata,
-    )
-    if options.table is not None:
-        classes = open_raster(options.classes, nodata=options.nodata)
-        og.component_table(result, classes).to_csv(options.table)
-        print(f"table: {options.table}")
-    if options.picture is not None:
-        classes = open_raster(options.classes, nodata=options.nodata)
-        print(f"picture: {components_picture(result, options.picture, classes=classes)}")
-
-
 def _reach(options: argparse.Namespace) -> None:
     reach = og.st_connected(
         options.mask,
@@ -340,6 +215,7 @@ def _run(
             *inputs,
             **own,
             tile=options.tile,
+            shard=options.shard,
             out=options.out,
             overwrite=options.overwrite,
             takeover=options.takeover,

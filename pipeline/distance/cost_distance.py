@@ -140,8 +140,8 @@ def cost_distance(
         neighbours), since a step costs the mean of so many cells; heights, weights of links,
         ``initial_cost`` and, with ``"friction"``, the lengths of steps, so that ``cell_size=1`` and
         4 neighbours are usual. Costs end at 2**60.
-    outputs : str or sequence of str
-        Any of ``"cost"``, ``"back_direction"``, ``"allocation"``; the first is always there.
+    outputs : sequence of {"cost", "back_direction", "allocation"}
+        What the result holds; the cost is always there.
     nodata : float or int, optional
         The value of friction's nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional

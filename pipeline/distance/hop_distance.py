@@ -58,7 +58,9 @@ def hop_distance(
     ----------
     mask : raster or Graph
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
-    sources, target_values, label, all_touched, snap
+    sources : raster, points or vector layer
+        As for `cost_distance`.
+    target_values, label, all_touched, snap
         As for `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.

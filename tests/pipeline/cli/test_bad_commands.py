@@ -76,6 +76,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("cost_distance", "--links"): (*STORES, "words.txt"),
     ("cost_distance", "--outputs"): (*NONE, ("cost", "x")),
     ("cost_distance", "--max-cost"): (*NUMBER, "-1", "nan"),
+    ("cost_distance", "--initial-cost"): (*NUMBER, "-1", "nan", "inf"),
+    ("cost_distance", "--coefficients"): ("x", "pace=x", "pace=nan", "zebra=1", "pace"),
     ("connected_components", "--min-size"): (*WHOLE, "0"),
     ("connected_components", "--outputs"): (*NONE, ("labels", "x")),
     ("connected_components", "--picture"): ("", "a\0b", "none/a.png"),
@@ -98,7 +100,6 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("fill", "--outlet"): POINTS,
     ("fill", "--max-depth"): (*NUMBER, "-1", "nan"),
     ("fill", "--outputs"): (*NONE, ("filled", "x")),
-    ("flood", "--source"): POINTS,
     ("passes", "--target"): POINTS,
     ("passes", "--out"): OUT,
     ("peaks", "--min-prominence"): (*NUMBER, "-1", "nan"),
@@ -155,7 +156,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     **{f"graph {what}": {"graph": ("graph.gr",), "out": ("out.zarr",)} for what in GRAPH_COMMANDS},
     "graph paths": {"graph": ("graph.gr",), "out": ("out.zarr",), "--source": ("1",)},
     "fill": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
-    "flood": {"elevation": ("dem.tif",), "out": ("out.zarr",), "--source": ("0", "0")},
+    "flood": {"elevation": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
     "passes": {"elevation": ("dem.tif",), "--point": ("0", "0")},
     "peaks": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "depressions": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
@@ -166,6 +167,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
 # what else has to be given for an argument to count
 WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("cost_distance", "--elevation"): {"--cost": ("tobler",)},
+    ("cost_distance", "--coefficients"): {"--cost": ("tobler",), "--elevation": ("dem.tif",)},
     ("index build", "--elevation"): {"--cost": ("tobler",)},
     ("plan", "--elevation"): {"operation": ("distance_index",), "--cost": ("tobler",)},
     ("plan", "--components"): {"operation": ("connected_components",)},
@@ -184,7 +186,7 @@ INSTEAD = {
     ("hop_distance", "--sources"): "--point",
     ("least_cost_path", "--points"): "--point",
     ("cost_distance", "--sources"): "--point",
-    ("flood", "--sources"): "--source",
+    ("flood", "--sources"): "--point",
     ("index query", "--points"): "--point",
     ("index matrix", "--points"): "--point",
     ("plan", "--shape"): "raster",
@@ -296,7 +298,7 @@ def test_what_cannot_be_used_ends_with_one_line(
 
 
 SAYS = {
-    "cost_distance dem.tif out.zarr --source x": "--source: unknown; did you mean --sources?",
+    "cost_distance dem.tif out.zarr --sourcs x": "--sourcs: unknown; did you mean --sources?",
     "cost dem.tif out.zarr --point 0 0 --max-costs=5": "--max-costs: unknown; did you mean --max-c",
     "cost dem.tif out.zarr --point 0 0 --maxcost 5": "--maxcost: unknown; did you mean --max-cost?",
     "mst dem.tif --over": "--over: unknown; did you mean --overwrite?",

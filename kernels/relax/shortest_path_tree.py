@@ -431,7 +431,7 @@ def back_directions(
         has reached.
     """
     codes = np.empty(tuple(n - 2 * reach for n in steps.shape), np.uint8)
-    _directions(steps, reach, pairs, code.bits, linked, codes)
+    _directions(steps, reach, pairs, code.hop_bits, linked, codes)
     return codes
 
 
@@ -440,7 +440,7 @@ def labels_of(pairs: Integers, reach: int, code: PairCode, nobody: int) -> Integ
 
     They take the place of the pairs: new memory takes longer than what is put there.
     """
-    _put_labels(pairs, reach, code.bits, code.labels, nobody)
+    _put_labels(pairs, reach, code.hop_bits, code.labels, nobody)
     return pairs[reach:-reach, reach:-reach]
 
 

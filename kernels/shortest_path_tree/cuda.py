@@ -18,6 +18,7 @@ from orograph.kernels.relax.definitions import definitions
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, FRICTION, Rules
 from orograph.kernels.relax.tile import TileState
+from orograph.kernels.shortest_path_tree.pair_code import PairCode
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.cuda import DeviceTile
@@ -113,7 +114,7 @@ def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> Device
 
 
 def back_directions(
-    pairs: TileState, hop_bits: int, *, device: cuda.Device | None = None
+    pairs: TileState, code: PairCode, *, device: cuda.Device | None = None
 ) -> cuda.Buffer:
     """Return the direction of the first step back of each cell, uint8; sources have 0.
 
@@ -121,38 +122,29 @@ def back_directions(
     ----------
     pairs : TileState
         The ``state`` of what `open_pairs` returned, once it has converged.
-    hop_bits : int
-        How many low bits of a pair are hops.
+    code : PairCode
+        That of the pairs.
     device : Device, optional
         Where it lies; by default this process's GPU.
     """
     device = device or cuda.current_device()
     shape = _inner_shape(pairs)
     codes = device.array_module.empty(shape, np.uint8)
-    numbers = map(np.int32, (*shape, hop_bits))
+    numbers = map(np.int32, (*shape, code.hop_bits))
     _launch(device, "back_directions", pairs, pairs.dist, pairs.friction, codes, *numbers)
     device.synchronize()  # other threads may download it
     return codes
 
 
 def labels_of(
-    pairs: TileState,
-    hop_bits: int,
-    nobody: int,
-    labels: npt.NDArray[np.int64] | None = None,
-    least: int = 0,
-    *,
-    device: cuda.Device | None = None,
+    pairs: TileState, code: PairCode, nobody: int, *, device: cuda.Device | None = None
 ) -> cuda.Buffer:
-    """Return the label of each cell, int64, ``nobody`` where nothing has reached.
-
-    ``labels`` are those of the ranks; None: the whole numbers from ``least`` on.
-    """
+    """Return the label of each cell, int64, ``nobody`` where nothing has reached."""
     device = device or cuda.current_device()
     shape = _inner_shape(pairs)
     found = device.array_module.empty(shape, np.int64)
-    known = None if labels is None else device.upload(labels)
-    numbers = *map(np.int32, (*shape, hop_bits)), np.int64(least), np.int64(nobody)
+    known = None if code.labels is None else device.upload(code.labels)
+    numbers = *map(np.int32, (*shape, code.hop_bits)), np.int64(code.least), np.int64(nobody)
     _launch(device, "labels_of", pairs, pairs.dist, known, found, *numbers)
     device.synchronize()
     return found

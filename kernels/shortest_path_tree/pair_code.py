@@ -1,10 +1,13 @@
-"""Pairs (label, hops) as single numbers: the place of a label among those known, above the hops."""
+"""Pairs (label, hops) as single numbers: the rank of a label among those known, above the hops."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.errors import RunError
 
 Integers = npt.NDArray[np.int64]
@@ -15,53 +18,97 @@ _NO_LABELS: Integers = np.empty(0, np.int64)
 class PairCode:
     """Pairs (label, hops) as single numbers, in the same order: int64, ``NOBODY`` for none.
 
-    The labels of a tile have numbers in their order, and so may need others when there are more of
-    them (`admit`).
+    The labels of a tile have ranks in their order, and so may need others when there are more of
+    them (`admit`). Those of a run that are known from the first need none (`code_of_run`).
 
     Parameters
     ----------
-    cells : int
-        Cells of the grid: no path has as many steps.
-    labels : (n,) int64
-        Those that are known from the first, ascending.
+    hop_bits : int
+        How many low bits of a pair are hops.
+    labels : (n,) int64 or None
+        Those that are known, ascending; None: all whole numbers from ``least`` on.
+    least : int
     """
 
-    def __init__(self, cells: int, labels: Integers = _NO_LABELS) -> None:
-        self.bits = (2 * cells).bit_length()  # of hops; no path found on the way has more
+    def __init__(self, hop_bits: int, labels: Integers | None = _NO_LABELS, least: int = 0) -> None:
+        self.hop_bits = hop_bits
         self.labels = labels
-        self._check()
+        self.least = least
+
+    @classmethod
+    def of_tile(cls, cells: int, labels: Integers = _NO_LABELS) -> PairCode:
+        """Return the code of a tile in a grid of so many cells, before others are admitted.
+
+        No path has more hops than cells, and one that was found before a tile was lost, and goes on
+        in the tile that is made again, less than twice as many.
+        """
+        code = cls((2 * cells).bit_length(), labels)
+        code._check()
+        return code
 
     def _check(self) -> None:
-        if self.labels.size << self.bits > NOBODY:
+        assert self.labels is not None
+        if self.labels.size << self.hop_bits > NOBODY:
             raise RunError(
                 f"sources: a tile has {self.labels.size} labels, and at most "
-                f"{NOBODY >> self.bits} can be told apart on so large a grid: give smaller tiles"
+                f"{NOBODY >> self.hop_bits} can be told apart on so large a grid: give smaller "
+                "tiles"
             )
 
     def admit(self, labels: Integers, pairs: Integers) -> None:
-        """Number labels among those known, and change the numbers in ``pairs`` accordingly."""
+        """Rank labels among those known, and change the numbers in ``pairs`` accordingly."""
+        before = self.labels
+        assert before is not None
         new = np.unique(labels)
-        places = (np.searchsorted(self.labels, new, side) for side in ("left", "right"))
+        places = (np.searchsorted(before, new, side) for side in ("left", "right"))
         new = new[np.equal(*places)]
         if not new.size:
             return
-        before = self.labels
         self.labels = np.union1d(before, new)
         self._check()
         more = np.searchsorted(self.labels, before) - np.arange(before.size)
         if more.any():
             known = pairs < NOBODY
-            pairs[known] += (more << self.bits)[pairs[known] >> self.bits]
+            pairs[known] += (more << self.hop_bits)[pairs[known] >> self.hop_bits]
 
-    def pairs(self, labels: Integers, hops: Integers) -> Integers:
+    def pairs(self, labels: Integers, hops: Integers | int) -> Integers:
         """Return pairs; the labels are known, or ``NOBODY``."""
-        pairs = (np.searchsorted(self.labels, labels) << self.bits) | hops
-        return np.where(labels < NOBODY, pairs, NOBODY)
+        ranks = labels - self.least
+        if self.labels is not None:
+            ranks = np.searchsorted(self.labels, labels)
+        return np.where(labels < NOBODY, (ranks << self.hop_bits) | hops, NOBODY)
 
     def labels_and_hops(self, pairs: Integers) -> tuple[Integers, Integers]:
         """Return the labels and hops of pairs, ``NOBODY`` both for none."""
         known = pairs < NOBODY
         labels, hops = np.full((2, *pairs.shape), NOBODY)
-        labels[known] = self.labels[pairs[known] >> self.bits]
-        hops[known] = pairs[known] & ((1 << self.bits) - 1)
+        ranks = pairs[known] >> self.hop_bits
+        labels[known] = ranks + self.least if self.labels is None else self.labels[ranks]
+        hops[known] = pairs[known] & ((1 << self.hop_bits) - 1)
         return labels, hops
+
+
+def code_of_run(cells: int, known: Integers | None, dtype: np.dtype[Any]) -> PairCode | None:
+    """Return one code for all tiles of a run, or None if pairs may not stay below ``BARRIER``.
+
+    Hops that pass their bits, after a tile was lost, make a pair of a higher rank: it is improved
+    by that of the shortest path as any other.
+
+    Parameters
+    ----------
+    cells : int
+        Cells of the grid: a path has no more.
+    known : (n,) int64 or None
+        The labels of all sources, if they are known.
+    dtype : dtype
+        Of the labels: otherwise any of its values may be one.
+    """
+    hop_bits = cells.bit_length()
+    if dtype.kind in "iu" and dtype.itemsize < 8:
+        values = np.iinfo(dtype)
+        if (int(values.max) - int(values.min) + 1) << hop_bits <= BARRIER:
+            return PairCode(hop_bits, None, int(values.min))
+    if known is None:
+        return None
+    labels = np.unique(known)
+    return PairCode(hop_bits, labels) if labels.size << hop_bits <= BARRIER else None

@@ -147,9 +147,9 @@ class AllocationProblem:
         attained = tile.dist[rows + reach, columns + reach] == values
         at, own = (rows[attained] + reach, columns[attained] + reach), own[attained]
         steps, pairs = tight_steps(tile), _in_place_of_costs(tile)
-        code = PairCode(self.distance.cells, self._labels)
+        code = PairCode.of_tile(self.distance.cells, self._labels)
         code.admit(own, pairs)
-        np.minimum.at(pairs, at, code.pairs(own, np.zeros_like(own)))
+        np.minimum.at(pairs, at, code.pairs(own, 0))
         changed = np.zeros(tile.dist.shape, np.bool_)
         changed[at] = True
         state = State(place, tile.dist, pairs, code, changed, steps, reach)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.allocation import ALLOCATION, BACK_DIRECTION, NO_SOURCE, AllocationProblem
@@ -29,51 +28,11 @@ from orograph.kernels.shortest_path_tree.cuda import (
     open_pairs,
     set_distances,
 )
+from orograph.kernels.shortest_path_tree.pair_code import PairCode
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class LabelRanks:
-    """The labels of a run in their order, and how pairs hold their ranks: above the hops."""
-
-    hop_bits: int
-    labels: npt.NDArray[np.int64] | None = None
-    """All labels, sorted; None: the whole numbers from ``least`` on."""
-    least: int = 0
-
-    def pairs_at_start(self, own: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the pairs of sources with these labels."""
-        ranks = own - self.least if self.labels is None else np.searchsorted(self.labels, own)
-        pairs: npt.NDArray[np.int64] = ranks << self.hop_bits
-        return pairs
-
-
-def rank_labels(
-    cells: int, known: npt.NDArray[np.int64] | None, dtype: np.dtype[Any]
-) -> LabelRanks | None:
-    """Return the ranks of labels, or None if there may be more than fit beside the hops.
-
-    Parameters
-    ----------
-    cells : int
-        Cells of the grid: a path has no more.
-    known : (n,) int64 or None
-        The labels of all sources, if they are known.
-    dtype : dtype
-        Of the labels: otherwise any of its values may be one.
-    """
-    hop_bits = cells.bit_length()
-    if dtype.kind in "iu" and dtype.itemsize < 8:
-        values = np.iinfo(dtype)
-        if (int(values.max) - int(values.min) + 1) << hop_bits <= BARRIER:
-            return LabelRanks(hop_bits, least=int(values.min))
-    if known is None:
-        return None
-    labels = np.unique(known)
-    return LabelRanks(hop_bits, labels) if labels.size << hop_bits <= BARRIER else None
 
 
 @dataclass(slots=True)
@@ -95,7 +54,8 @@ class AllocationOnGpu(AllocationProblem):
     backend = CudaBackend.name
     cells_a_visit = CudaBackend.cells_a_visit
 
-    ranks: LabelRanks
+    code: PairCode
+    """One for all tiles: borders are pairs."""
 
     @property
     def gpu_bytes(self) -> int:
@@ -116,7 +76,7 @@ class AllocationOnGpu(AllocationProblem):
         if rows.size:
             attained = to_host(solved.dist[rows + reach, columns + reach]) == values
             rows, columns, own = rows[attained], columns[attained], own[attained]
-        tile.seed(rows, columns, self.ranks.pairs_at_start(own))
+        tile.seed(rows, columns, self.code.pairs(own, 0))
         sides = [to_host(part) for part in facing(inner_of(solved.dist, reach), reach)]
         least = to_host(as_words(solved.dist).min()).view(solved.dist.dtype)
         return State(place, tile, sides, float(least))
@@ -158,11 +118,9 @@ class AllocationOnGpu(AllocationProblem):
     def finish(self, state: Any) -> tuple[dict[str, Any], dict[str, float]]:
         """Return the outputs of a converged tile, in the memory of the GPU."""
         outputs: dict[str, Any] = {}
-        pairs, ranks = state.tile.state, self.ranks
+        pairs = state.tile.state
         if BACK_DIRECTION.name in self.wanted:
-            outputs[BACK_DIRECTION.name] = back_directions(pairs, ranks.hop_bits)
+            outputs[BACK_DIRECTION.name] = back_directions(pairs, self.code)
         if ALLOCATION.name in self.wanted:
-            outputs[ALLOCATION.name] = labels_of(
-                pairs, ranks.hop_bits, NO_SOURCE, ranks.labels, ranks.least
-            )
+            outputs[ALLOCATION.name] = labels_of(pairs, self.code, NO_SOURCE)
         return outputs, {}

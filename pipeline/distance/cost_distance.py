@@ -17,7 +17,7 @@ from orograph.distance.allocation import (
     DistanceThenAllocation,
     source_labels,
 )
-from orograph.distance.allocation_on_gpu import AllocationOnGpu, rank_labels
+from orograph.distance.allocation_on_gpu import AllocationOnGpu
 from orograph.distance.arguments import (
     DTYPES,
     check_outputs,
@@ -37,6 +37,7 @@ from orograph.execution.job import raster_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_cuda, may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lacking_on_gpu
+from orograph.kernels.shortest_path_tree.pair_code import code_of_run
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_number
 from orograph.tiles.graph.graph import Graph
@@ -271,9 +272,9 @@ def cost_distance(
         on_gpu = None
         if joined is None and may_use_cuda(problem.backend):
             of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
-            ranks = rank_labels(problem.cells, labels, of_labels)
-            if ranks is not None:
-                on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, ranks)
+            code = code_of_run(problem.cells, labels, of_labels)
+            if code is not None:
+                on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code)
         both = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
         job = replace(job, make_engine=DistanceThenAllocation, problem=both)
         if on_gpu is not None:

@@ -94,7 +94,7 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
     for row, column, label in SOURCES:
         expected[row + reach, column + reach] = label, 0
         changed[row + reach, column + reach] = True
-    code = PairCode(dist.size, np.array([2, 5, 7]))
+    code = PairCode.of_tile(dist.size, np.array([2, 5, 7]))
     pairs = code.pairs(*np.moveaxis(expected, 2, 0))
     given, resolved, left = pairs.copy(), pairs.copy(), changed.copy()
     while True:
@@ -142,7 +142,7 @@ def test_pairs_are_the_least_and_each_cell_is_improved_once(
 
 
 def test_pairs_are_numbers_in_their_order_whatever_labels_come_later() -> None:
-    code = PairCode(10**6)
+    code = PairCode.of_tile(10**6)
     pairs = np.full(4, NOBODY)
     known: list[tuple[int, int]] = []
     for label, hops in [(7, 3), (-(2**61), 999_999), (2**61, 0), (0, 5)]:
@@ -154,7 +154,7 @@ def test_pairs_are_numbers_in_their_order_whatever_labels_come_later() -> None:
         assert labels[len(known) :].tolist() == [NOBODY] * (4 - len(known))
     assert np.argsort(pairs).tolist() == [1, 3, 0, 2]
     with pytest.raises(RunError, match=r"5 labels, and at most 4 can be told apart.*smaller tiles"):
-        PairCode(2**59 - 1, np.arange(5))
+        PairCode.of_tile(2**59 - 1, np.arange(5))
 
 
 def test_no_step_is_longer_than_the_halo_is_wide() -> None:
@@ -164,5 +164,5 @@ def test_no_step_is_longer_than_the_halo_is_wide() -> None:
     steps, near = every_step[2:8], pairs[2:8]
     steps[...] = 0
     near[...] = 1
-    code = PairCode(60, np.array([0]))
+    code = PairCode.of_tile(60, np.array([0]))
     assert (back_directions(steps, 1, near, code, True) == NO_DIRECTION).all()

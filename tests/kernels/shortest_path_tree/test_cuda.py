@@ -19,6 +19,7 @@ from orograph.kernels.shortest_path_tree.cuda import (
     set_distances,
     tight_steps,
 )
+from orograph.kernels.shortest_path_tree.pair_code import PairCode
 
 SHAPE = 41, 70  # blocks that are not whole
 SOURCES = np.array([(3, 4, 2), (20, 60, 1), (39, 0, 0), (30, 30, 1)])  # row, column, rank
@@ -76,27 +77,27 @@ def test_a_tile_has_the_bits_of_the_twin(
     assert np.unique(steps).size > 25
 
     rows, columns, ranks = SOURCES.T
-    code = twin.PairCode(state.dist.size, np.arange(3))
+    code = PairCode(HOP_BITS, np.arange(3))
     pairs = np.full(state.dist.shape, twin.NOBODY)
     changed = np.zeros(state.dist.shape, np.bool_)
-    pairs[inner][rows, columns] = code.pairs(ranks, np.zeros_like(ranks))
+    pairs[inner][rows, columns] = code.pairs(ranks, 0)
     changed[inner][rows, columns] = True
     twin.spread_labels(steps, reach, pairs, changed)
     own, hops = (part[inner] for part in code.labels_and_hops(pairs))
     tile = open_pairs(state)
-    tile.seed(rows, columns, ranks << HOP_BITS)
+    tile.seed(rows, columns, code.pairs(ranks, 0))
     tile.relax()
     labelled = own < twin.NOBODY
     expected = np.where(labelled, (own << HOP_BITS) + hops, BARRIER)
     assert_array_equal(tile.state.dist[inner], expected)
 
     codes = twin.back_directions(steps, reach, pairs, code, False)
-    assert_array_equal(back_directions(tile.state, HOP_BITS), codes, strict=True)
+    assert_array_equal(back_directions(tile.state, code), codes, strict=True)
     own[~labelled] = -1
-    assert_array_equal(labels_of(tile.state, HOP_BITS, -1), own, strict=True)
-    found = labels_of(tile.state, HOP_BITS, -1, least=-7)
+    assert_array_equal(labels_of(tile.state, code, -1), own, strict=True)
+    found = labels_of(tile.state, PairCode(HOP_BITS, None, -7), -1)
     assert_array_equal(found, np.where(own < 0, -1, own - 7))
-    found = labels_of(tile.state, HOP_BITS, -1, LABELS)
+    found = labels_of(tile.state, PairCode(HOP_BITS, LABELS), -1)
     assert_array_equal(found, np.where(own < 0, -1, LABELS[own]))
     assert 0 < np.count_nonzero(own < 0) < own.size / 2
 

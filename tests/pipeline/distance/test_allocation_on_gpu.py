@@ -14,12 +14,13 @@ from numpy.testing import assert_array_equal
 
 import orograph as og
 from orograph.distance.allocation import AllocationProblem
-from orograph.distance.allocation_on_gpu import AllocationOnGpu, LabelRanks, rank_labels
+from orograph.distance.allocation_on_gpu import AllocationOnGpu
 from orograph.engines import parts
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.worker import visit_tiles
 from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile
+from orograph.kernels.shortest_path_tree.pair_code import PairCode, code_of_run
 
 OUTPUTS = ("cost", "back_direction", "allocation")
 SHAPE = 66, 60
@@ -193,22 +194,22 @@ def test_what_does_not_fit_is_done_on_the_cpu(
 @pytest.mark.parametrize(
     ("cells", "known", "dtype", "expected"),
     [
-        (100, None, "uint8", LabelRanks(7, least=0)),
-        (100, None, "int8", LabelRanks(7, least=-128)),
-        (2**40, None, "uint16", LabelRanks(41, least=0)),
-        (2**28 - 1, None, "int32", LabelRanks(28, least=-(2**31))),
+        (100, None, "uint8", PairCode(7, None, 0)),
+        (100, None, "int8", PairCode(7, None, -128)),
+        (2**40, None, "uint16", PairCode(41, None, 0)),
+        (2**28 - 1, None, "int32", PairCode(28, None, -(2**31))),
         (2**28, None, "int32", None),
         (100, None, "int64", None),
         (100, None, "float32", None),
-        (2**58 - 1, [5, 5, 4], "int64", LabelRanks(58, np.array([4, 5]))),
-        (2**59 - 1, [5, 5, 4], "int64", LabelRanks(59, np.array([4, 5]))),
+        (2**58 - 1, [5, 5, 4], "int64", PairCode(58, np.array([4, 5]))),
+        (2**59 - 1, [5, 5, 4], "int64", PairCode(59, np.array([4, 5]))),
         (2**59 - 1, [5, 3, 4], "int64", None),
     ],
 )
 def test_labels_are_ranked_where_they_fit_beside_the_hops(
-    cells: int, known: Any, dtype: str, expected: LabelRanks | None
+    cells: int, known: Any, dtype: str, expected: PairCode | None
 ) -> None:
-    found = rank_labels(cells, None if known is None else np.array(known), np.dtype(dtype))
+    found = code_of_run(cells, None if known is None else np.array(known), np.dtype(dtype))
     if found is None or expected is None:
         assert found is expected
         return

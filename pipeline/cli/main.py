@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"orograph: {options.parser.in_shell(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("orograph: interrupted; --resume goes on from here", file=sys.stderr)
+        next_step = "; --resume goes on from here" if "resume" in options else ""
+        print(f"orograph: interrupted{next_step}", file=sys.stderr)
         return 130
     return status
 

@@ -110,3 +110,14 @@ def test_a_server_that_is_no_scheduler_is_refused(
         server.shutdown(socket.SHUT_RDWR)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"orograph: --scheduler: '{address}' cannot be reached (")
+
+
+def test_only_what_can_be_resumed_is_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(og, "verify", interrupted)
+    assert main(["verify", "x.zarr"]) == 130
+    assert capsys.readouterr().err == "orograph: interrupted\n"

@@ -51,6 +51,7 @@ def cells_of(dtype: str, shape: tuple[int, int], seed: int) -> np.ndarray:
     width=st.integers(1, 40),
     margins=st.tuples(*[st.integers(0, 2)] * 4),
     nodata=st.sampled_from([None, 0, 3, float("nan")]),
+    unit=st.sampled_from([1, 2, 4]),
     seed=st.integers(0, 2**16),
 )
 def test_costs_are_laid_into_a_halo_of_barriers(
@@ -61,6 +62,7 @@ def test_costs_are_laid_into_a_halo_of_barriers(
     width: int,
     margins: tuple[int, int, int, int],
     nodata: float | None,
+    unit: int,
     seed: int,
 ) -> None:
     kernels, options = on(backend)
@@ -72,15 +74,21 @@ def test_costs_are_laid_into_a_halo_of_barriers(
     where = np.s_[top : top + height, left : left + width]
     barrier = BARRIER if target == "int64" else np.nan
     valid = valid_cells(cells, nodata)
+    costs = np.where(valid, cells, 0).astype(target)
+    if target == "int64":
+        costs //= unit
+    else:
+        unit = 1
     for mask, inside in (
-        (False, np.where(valid, cells, 0).astype(target)),
+        (False, costs),
         (True, np.ones(cells.shape, target)),
     ):
         known = valid & (cells != 0) if mask else valid
         expected = np.full(shape, barrier, target)
         np.copyto(expected[where], inside, where=known)
         found = kernels.pad_costs(
-            cells, nodata, shape, (top, left), np.dtype(target), mask, **options
+            *(cells, nodata, shape, (top, left), np.dtype(target), mask, 1 if mask else unit),
+            **options,
         )
         assert found.dtype == expected.dtype
         np.testing.assert_array_equal(np.asarray(found), expected)

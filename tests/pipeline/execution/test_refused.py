@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import orograph as og
+from orograph.execution.workers import _is_news
 
 
 @pytest.fixture
@@ -46,6 +48,22 @@ def test_an_index_that_is_refused_leaves_nothing(friction: Path, tmp_path: Path)
     with pytest.raises(og.InputError, match="friction: -2"):
         og.DistanceIndex.build(friction, tmp_path / "i.zarr", block=5, levels=0)
     assert [path.name for path in tmp_path.iterdir()] == ["f.zarr"]
+
+
+def test_workers_log_what_the_run_does_not_say() -> None:
+    failed = "Compute Failed\nKey:       %s\nException: %r"
+    for text, logged in (
+        ("InputError('friction: -2.0 at row 0')", False),
+        ("RunError('the run that this task belongs to has ended')", False),
+        ("ZeroDivisionError('division by zero')", True),
+    ):
+        assert _is_news(record(failed, ("visit", 3), text)) == logged
+    assert not _is_news(record("Async instruction for <Task> ended with CancelledError"))
+    assert _is_news(record("Worker is at %s memory usage. Pausing worker.", "85%"))
+
+
+def record(message: str, *parts: Any) -> logging.LogRecord:
+    return logging.LogRecord("distributed.worker", logging.ERROR, "", 0, message, parts, None)
 
 
 def test_heights_in_memory_are_looked_at_before_anything_runs(

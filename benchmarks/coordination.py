@@ -20,7 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from types import SimpleNamespace
 from typing import Any
@@ -205,7 +205,8 @@ class Workers:
             visit = self._one_visit(tile, bound)
             work += self.costs.visits / int(self.surface.visits[tile]) * visit.times
             keys[tile] = visit.pending
-            found[tile] = visit.after(found.get(tile))
+            attempt = self.tasks.total()
+            found[tile] = replace(visit.after(found.get(tile)), attempt=attempt)
             for (di, dj), key in zip(NEIGHBOURS, visit.outward, strict=True):
                 other = tile[0] + di, tile[1] + dj
                 if other in keys:
@@ -238,11 +239,10 @@ class Workers:
         return Visit(surface.key(tile, made + 1), outward, BORDER, settled, reached, 1, None, far)
 
     def _write(self, worker: int, arguments: Any) -> tuple[float, Any]:
-        work = 0.0
-        for _, requests in arguments[1]:
-            self._shards += 1
-            work += self.costs.write + sum(self._open(worker, r.tile) for r in requests)
-        return work, {}
+        _, nodes, requests = arguments
+        self._shards += len(nodes)
+        work = self.costs.write * len(nodes)
+        return work + sum(self._open(worker, request.tile) for request in requests), {}
 
 
 def bytes_of(entry: Any) -> float:

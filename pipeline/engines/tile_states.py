@@ -80,6 +80,8 @@ class StateCache:
         self._states: OrderedDict[Tile, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
+        self.strips: dict[Tile, list[tuple[int, Any]]] = {}
+        """The strips around each tile and its own, as they were last sent, with their names."""
         self._unsaved: Counter[Tile] = Counter()
         self._seconds_left = 0.0
 

@@ -1,8 +1,15 @@
-"""The last border of every tile that the driver may still have to hand on."""
+"""The last border of every tile that the driver may still have to hand on.
+
+A worker keeps the strips that it was sent for a tile, and those that it has sent itself. So a strip
+has a name, that of the attempt at a task that made it, and goes to a worker once. One that has not
+what it is taken to have, since it died or since another has done its task, leaves the tile as it
+was, and then is sent all.
+"""
 
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,6 +32,8 @@ class Borders:
     def __init__(self, tiles: TileKeys) -> None:
         self._tiles = tiles
         self._borders: dict[Tile, Border] = {}
+        self._names: dict[Tile, list[int]] = {}
+        self._held: dict[Tile, tuple[Any, list[int]]] = {}
         self.changed: set[Strip] = set()
         """Strips that have changed since this was last cleared."""
 
@@ -43,13 +52,49 @@ class Borders:
             for k, (di, dj) in enumerate(NEIGHBOURS)
         ]  # fmt: skip
 
-    def take(self, tile: Tile, border: Border) -> None:
-        """Take note of the parts of a border that have changed."""
+    def request(self, tile: Tile, worker: Any) -> tuple[Border, Border, list[int]]:
+        """Return the strips around a tile and its own that a worker has not, and all names."""
+        strips = self.around(tile) + self.of(tile)
+        names = self._names_of(tile)
+        holder, held = self._held.get(tile, (None, []))
+        if holder == worker:
+            strips = [
+                None if there == name else strip
+                for strip, there, name in zip(strips, held, names, strict=True)
+            ]
+        self._held[tile] = worker, names
+        return strips[:8], strips[8:], list(names)
+
+    def came_back(self, tiles: Iterable[Tile], attempt: int) -> None:
+        """Take note that the strips of an attempt are where its tiles are."""
+        for tile in tiles:
+            if tile in self._held:
+                worker, held = self._held[tile]
+                now = self._names_of(tile)
+                new = [a if a == attempt else b for a, b in zip(now, held, strict=True)]
+                self._held[tile] = worker, new
+
+    def send_all(self, tile: Tile) -> None:
+        """Take it that no worker has any strip of a tile."""
+        self._held.pop(tile, None)
+
+    def take(self, tile: Tile, border: Border, attempt: int = 0) -> None:
+        """Take note of the parts of a border that have changed in an attempt."""
         known = self._borders.setdefault(tile, [None] * 8)
+        names = self._names.setdefault(tile, [0] * 8)
         for k, strip in enumerate(border):
             if strip is not None:
-                known[k] = strip
+                known[k], names[k] = strip, attempt
                 self.changed.add((*tile, k))
+
+    def _names_of(self, tile: Tile) -> list[int]:
+        """Return the names of the strips around a tile, and of its own."""
+        nothing = [0] * 8
+        around = [
+            self._names.get((tile[0] + di, tile[1] + dj), nothing)[OPPOSITE[k]]
+            for k, (di, dj) in enumerate(NEIGHBOURS)
+        ]
+        return around + self._names.get(tile, nothing)
 
     def forget(self, shard: Tile) -> None:
         """Drop what nobody needs any more, since a shard has been written."""
@@ -62,7 +107,8 @@ class Borders:
             for tile in itertools.product(
                 range(rows.start, rows.stop), range(columns.start, columns.stop)
             ):
-                self._borders.pop(tile, None)
+                for table in (self._borders, self._names, self._held):
+                    table.pop(tile, None)
 
     def pack(self, *, changed: bool) -> list[Any]:
         """Return all strips, or those that have changed, as few large arrays."""
@@ -83,8 +129,10 @@ class Borders:
 
     def unpack(self, packed: Iterable[Any]) -> None:
         """Put packed strips in the place of older ones."""
+        name = secrets.randbits(62) + 1
         for (i, j, k), strip in _strips(packed):
             self._borders.setdefault((i, j), [None] * 8)[k] = strip
+            self._names.setdefault((i, j), [0] * 8)[k] = name
 
 
 def _strips(packed: Iterable[Any]) -> Iterator[tuple[Strip, Array]]:

@@ -208,6 +208,12 @@ class _Driver:
         self.tiles.awake.add(self._part_of(workers, task.worker))
         for tile in task.tiles:
             self._take_back(tile, found.get(tile))
+        visits = [found[tile] for tile in task.tiles if tile in found]
+        for attempt in {visit.attempt for visit in visits if visit is not None}:
+            self.borders.came_back(task.tiles, attempt)
+        for tile in task.tiles:
+            if tile in found and found[tile] is None:
+                self.borders.send_all(tile)
         if task.shards:
             self._writing[task.part] -= 1
             self._add(found)
@@ -240,7 +246,7 @@ class _Driver:
             tiles, waiting = self._choose(workers, worker, part, bound)
         if tiles:
             tiles += self._beside(tiles, workers)
-            requests = self._take_out(tiles)
+            requests = self._take_out(tiles, None if workers.shared else worker)
             threads = workers.threads(len(self._pending) + 1 + waiting)
             ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
             self.window.tasks += not workers.shared
@@ -256,7 +262,8 @@ class _Driver:
             elif (tile := self.tiles.unread[part].pop()) is not None:
                 # its first visit need not wait for its cells when the front comes there
                 tiles = [tile]
-                requests = [replace(r, key=-math.inf) for r in self._take_out(tiles)]
+                taken = self._take_out(tiles, None if workers.shared else worker)
+                requests = [replace(request, key=-math.inf) for request in taken]
                 ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
             else:
                 return False
@@ -327,13 +334,12 @@ class _Driver:
 
     def _write(self, workers: Executor, worker: Any, handle: Any, shards: list[Tile]) -> Any:
         """Start to write shards, and return what the executor calls the task."""
-        work = []
+        nodes = tuple(Node(self.tiles.level, morton_encode(*shard)) for shard in shards)
+        tiles = (tile for node in nodes for tile in self.tree.nodes(0, within=node))
+        requests = [self._request(morton_decode(tile.z), math.inf) for tile in tiles]
         for shard in shards:
-            node = Node(self.tiles.level, morton_encode(*shard))
-            tiles = [morton_decode(tile.z) for tile in self.tree.nodes(0, within=node)]
-            work.append((node, [self._request(tile, math.inf) for tile in tiles]))
             self.tiles.written[shard] = True
-        return workers.submit(worker, "write", finish_shards, handle, work)
+        return workers.submit(worker, "write", finish_shards, handle, nodes, requests)
 
     def _add(self, counts: dict[str, float]) -> None:
         """Take note of the counts of shards that have been written."""
@@ -390,17 +396,23 @@ class _Driver:
             )
         return list(found)[len(tiles) : TILES_A_TASK]
 
-    def _take_out(self, tiles: list[Tile]) -> list[Request]:
+    def _take_out(self, tiles: list[Tile], worker: Any = None) -> list[Request]:
         """Return the requests to visit these tiles, and mark the tiles in flight."""
-        requests = [self._request(tile, float(self.keys[tile])) for tile in tiles]
+        requests = [self._request(tile, float(self.keys[tile]), worker) for tile in tiles]
         for tile in tiles:
             self.tiles.take_out(tile)
         return requests
 
-    def _request(self, tile: Tile, key: float) -> Request:
-        """Return the request to visit a tile: its halo, last sent border and links."""
+    def _request(self, tile: Tile, key: float, worker: Any = None) -> Request:
+        """Return the request to visit a tile: its halo, last sent border and links.
+
+        A worker that is named is sent only the strips that it has not.
+        """
         links = None if self.links is None else self.links.border(tile)
-        return Request(tile, key, self.borders.around(tile), self.borders.of(tile), links)
+        if worker is None:
+            return Request(tile, key, self.borders.around(tile), self.borders.of(tile), links)
+        halo, sent, names = self.borders.request(tile, worker)
+        return Request(tile, key, halo, sent, links, names)
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
         """Take note of a tile that has come back from a task, visited or not."""
@@ -414,7 +426,7 @@ class _Driver:
         self.settled += visit.settled
         self.reached[tile], self.tiles.final_at[tile] = visit.reached, visit.final_at
         self.tiles.opened[tile] = True
-        self.borders.take(tile, visit.border)
+        self.borders.take(tile, visit.border, visit.attempt)
         rows, columns = self.keys.shape
         for k, (di, dj) in enumerate(NEIGHBOURS):
             i, j = tile[0] + di, tile[1] + dj

@@ -40,6 +40,8 @@ class Visit:
     """What leaves along links, or None where nothing is new."""
     final_at: float = math.inf
     """Nothing that costs as much can improve the tile: it is final once the front is there."""
+    attempt: int = 0
+    """The name of the strips that are new; no other attempt at any task has the same."""
 
     def after(self, earlier: Visit | None) -> Visit:
         """Return this visit and an earlier one of the same tile as one."""
@@ -70,6 +72,12 @@ class Request:
     """Its own last sent border."""
     links: LinkBorder | None = None
     """What is known of its links, if the problem has any."""
+    names: list[int] | None = None
+    """Names of the strips of ``halo`` and ``sent``, 0 where there is none.
+
+    A strip that has a name and is None here is one that the worker has from before. Without names
+    all strips are here.
+    """
 
 
 class FrontierProblem(TileProblem, Protocol):

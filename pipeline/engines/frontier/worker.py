@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orograph.engines.frontier.protocol import (
@@ -17,14 +18,14 @@ from orograph.engines.frontier.protocol import (
     Visit,
 )
 from orograph.engines.parts import in_threads
-from orograph.engines.tile_states import Tile, TileStates
+from orograph.engines.tile_states import StateCache, Tile, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.threads import use_threads
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
-from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.grid.quadtree import Node, morton_decode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.sink import ShardWriter
@@ -48,31 +49,52 @@ class FrontierTasks:
 
 def visit_tiles(
     handle: Any, requests: Sequence[Request], bound: float, threads: int = 1
-) -> dict[Tile, Visit]:
+) -> dict[Tile, Visit | None]:
     """Visit tiles, least key first, and again those of them that they wake, up to the bound.
 
     So a front crosses a worker's own tiles without asking the driver. At most ``TILES_A_TASK``
     visits: other workers wait for what this one finds. Tiles that were not visited are not
-    in the result; their keys are as they were, but for what others' ``outward`` says. A visit may
-    use ``threads`` threads.
+    in the result; their keys are as they were, but for what others' ``outward`` says. None stands
+    for tiles of which this process has not the strips that it should have. A visit may use
+    ``threads`` threads.
     """
     run: FrontierTasks = load(handle)
     with get_backend(run.problem.backend).array_memory(), use_threads(threads):
         begin = time.perf_counter()
-        found = _visit_tiles(run, requests, bound)
+        states = run.states
+        ready = [request for request in requests if _find_strips(states.cache, request)]
+        found = _visit_tiles(run, ready, bound)
         settled = {tile: visit.settled for tile, visit in found.items()}
-        run.states.save_some(settled, time.perf_counter() - begin)
-        return found
+        states.save_some(settled, time.perf_counter() - begin)
+        missing = {request.tile for request in requests} - {request.tile for request in ready}
+        return {**found, **dict.fromkeys(missing)}
+
+
+def _find_strips(cache: StateCache, request: Request) -> bool:
+    """Put the strips that this process has into a request; return whether it has all of them."""
+    if request.names is None:
+        return True
+    strips = [*request.halo, *request.sent]
+    held = cache.strips.get(request.tile, [(0, None)] * len(strips))
+    for n, (name, known) in enumerate(zip(request.names, held, strict=True)):
+        if name and strips[n] is None:
+            if known[0] != name:
+                return False
+            strips[n] = known[1]
+    request.halo[:], request.sent[:] = strips[: len(request.halo)], strips[len(request.halo) :]
+    return True
 
 
 def _visit_tiles(
     run: FrontierTasks, requests: Sequence[Request], bound: float
 ) -> dict[Tile, Visit]:
     states = run.states
+    attempt = secrets.randbits(62) + 1
     area = {request.tile: request for request in requests}
+    names = {request.tile: list(request.names or [0] * 16) for request in requests}
     open_keys = {request.tile: request.key for request in requests}
     done: dict[Tile, Visit] = {}
-    for _ in range(max(TILES_A_TASK, len(area))):
+    for _ in range(max(TILES_A_TASK, len(area)) if area else 0):
         tile = min(open_keys, key=lambda t: (open_keys[t], t))
         if open_keys[tile] > bound or open_keys[tile] == math.inf:
             break
@@ -82,21 +104,25 @@ def _visit_tiles(
         visit = run.problem.visit(state, request.halo, request.sent, bound, request.links)
         states.keep(tile, state)
         open_keys[tile] = visit.pending
-        done[tile] = visit.after(done.get(tile))
+        done[tile] = replace(visit.after(done.get(tile)), attempt=attempt)
         if visit.links is not None and request.links is not None:
             request.links.sent[:] = visit.links.values
         for k, (di, dj) in enumerate(NEIGHBOURS):
             sent = visit.border[k]
             if sent is not None:
-                request.sent[k] = sent
+                request.sent[k], names[tile][8 + k] = sent, attempt
             other = tile[0] + di, tile[1] + dj
             if other in area:
                 if sent is not None:
-                    area[other].halo[OPPOSITE[k]] = sent
+                    area[other].halo[OPPOSITE[k]], names[other][OPPOSITE[k]] = sent, attempt
                 open_keys[other] = min(open_keys[other], visit.outward[k])
                 if other in done:
                     # what it sent to this tile was taken in by this visit
                     done[other].outward[OPPOSITE[k]] = math.inf
+    for tile, request in area.items():
+        if request.names is not None:
+            strips = [*request.halo, *request.sent]
+            states.cache.strips[tile] = list(zip(names[tile], strips, strict=True))
     return done
 
 
@@ -117,14 +143,19 @@ def _counts_of(run: FrontierTasks, node: Node) -> dict[str, float] | None:
     return counts if intact else None
 
 
-def finish_shards(handle: Any, work: Sequence[tuple[Node, Sequence[Request]]]) -> dict[str, float]:
+def finish_shards(
+    handle: Any, nodes: Sequence[Node], requests: Sequence[Request]
+) -> dict[str, float]:
     """Write shards whose tiles have all converged; return the sums of their tiles' counts."""
     run: FrontierTasks = load(handle)
+    known = {request.tile: request for request in requests}
     sums: Counter[str] = Counter()
-    for node, requests in work:
+    for node in nodes:
         run.context.stop_if_cancelled()
+        tiles = run.context.quadtree.nodes(0, within=node)
+        own = [known[morton_decode(tile.z)] for tile in tiles]
         with get_backend(run.problem.backend).array_memory():
-            sums.update(_finish_shard(run, node, requests))
+            sums.update(_finish_shard(run, node, own))
     return dict(sums)
 
 
@@ -160,6 +191,7 @@ def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -
     context.checkpoints.save("done", node, counts)
     for request in requests:
         states.drop(request.tile)
+        states.cache.strips.pop(request.tile, None)
     return counts
 
 

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 from kill_distances import TILES
 
-from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.journal import MOST_ENTRIES, Journal
-from orograph.engines.frontier.tile_keys import TileKeys
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.tiles.grid.quadtree import Node
 
@@ -91,39 +89,3 @@ def test_a_series_whose_beginning_is_not_written_counts_for_nothing() -> None:
     journal.close()
     checkpoints.save("front", Node(2, 0), "new")
     assert list(Journal(checkpoints, ROOT).entries()) == ["old"]
-
-
-@pytest.mark.parametrize("changed", [False, True], ids=["all", "what has changed"])
-def test_borders_come_back_as_they_were(changed: bool) -> None:
-    """Of arrays of two kinds; what has not changed is there from before."""
-    rng = np.random.default_rng(3)
-    tiles = TileKeys((3, 4), 0)
-    borders, again = Borders(tiles), Borders(tiles)
-    for count in (20, 5):
-        borders.changed.clear()
-        for _ in range(count):
-            tile = int(rng.integers(3)), int(rng.integers(4))
-            kinds = [rng.random((1, 5)), rng.integers(0, 9, (2, 1, 3)).astype(np.int32), None]
-            borders.take(tile, [kinds[k] for k in rng.integers(0, 3, 8)])
-        again.unpack(borders.pack(changed=changed))
-    for tile in np.ndindex(3, 4):
-        for one, other in zip(borders.of(tile), again.of(tile), strict=True):
-            assert (one is None) == (other is None)
-            if one is not None:
-                np.testing.assert_array_equal(one, other, strict=True)
-
-
-def test_borders_in_the_midst_of_written_shards_are_forgotten() -> None:
-    tiles = TileKeys((6, 6), 1)
-    borders = Borders(tiles)
-    for tile in np.ndindex(6, 6):
-        borders.take(tile, [np.zeros(3)] * 8)
-    for number, shard in enumerate(np.ndindex(3, 3)):
-        assert number < 4 or tiles.done.any()
-        tiles.done[shard] = True
-        borders.forget(shard)
-        kept = {t for t in np.ndindex(6, 6) if borders.of(t)[0] is not None}
-        for tile in np.ndindex(6, 6):
-            i, j = tiles.shard_of(tile)
-            around = tiles.done[max(i - 1, 0) : i + 2, max(j - 1, 0) : j + 2]
-            assert (tile in kept) == (not around.all())

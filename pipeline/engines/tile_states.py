@@ -18,6 +18,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any, Protocol
 
@@ -198,7 +199,8 @@ class TileStates:
         """
         if self.context.checkpoints.lasting:
             half = {tile: self.place(tile).window.size // 2 for tile in settled}
-            self.cache.save_some(settled, seconds, half.__getitem__, self._spill)
+            save = partial(self._spill, compressed=False)
+            self.cache.save_some(settled, seconds, half.__getitem__, save)
 
     def drop(self, tile: Tile) -> None:
         """Forget the saved state of a tile."""
@@ -213,8 +215,9 @@ class TileStates:
         """The run's cache in this process."""
         return cache_of(self.context.token, self.problem.memory)
 
-    def _spill(self, tile: Tile, state: Any) -> None:
-        self.context.checkpoints.save("state", self.place(tile).node, self.problem.pack(state))
+    def _spill(self, tile: Tile, state: Any, *, compressed: bool = True) -> None:
+        packed, node = self.problem.pack(state), self.place(tile).node
+        self.context.checkpoints.save("state", node, packed, compressed=compressed)
 
     def _first_refusal(self, frame: Window) -> InputError | None:
         """Return the error of the first cell of the grid: which tile finds a fault is chance."""

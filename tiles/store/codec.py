@@ -158,8 +158,10 @@ def stored(name: str) -> Callable[[_Class], _Class]:
     return register
 
 
-def encode_entry(entry: Any, name: str) -> list[Any]:
+def encode_entry(entry: Any, name: str, *, compressed: bool = True) -> list[Any]:
     """Return the parts of an entry's file, bytes and arrays of bytes.
+
+    Without ``compressed`` it takes half the time; either is decoded alike.
 
     Raises
     ------
@@ -173,7 +175,7 @@ def encode_entry(entry: Any, name: str) -> list[Any]:
     text = json.dumps(head, separators=(",", ":")).encode()
     parts = [text, bytes(writer.small)]
     for array in writer.large:
-        parts += _pack(array)
+        parts += _pack(array, 5 if compressed else 0)
     checksum = google_crc32c.value(_LENGTH.pack(len(text)))
     for part in parts:
         checksum = google_crc32c.extend(checksum, part)
@@ -261,7 +263,7 @@ class _Writer:
         return ["s", array.dtype.str, *array.shape]
 
 
-def _pack(array: NDArray[Any]) -> list[Any]:
+def _pack(array: NDArray[Any], level: int) -> list[Any]:
     """Return the bytes of a large array, in parts."""
     width = _width(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}")
@@ -269,7 +271,7 @@ def _pack(array: NDArray[Any]) -> list[Any]:
         return [flat]
     # most are labels and indices: bit-shuffled, they compress as fast as a copy
     step = PIECE // width
-    frames = [compress(flat[i : i + step], 5, BITSHUFFLE) for i in range(0, flat.size, step)]
+    frames = [compress(flat[i : i + step], level, BITSHUFFLE) for i in range(0, flat.size, step)]
     return [part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)]
 
 

@@ -312,8 +312,8 @@ class _Driver:
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Write all shards, each where most of its states are."""
-        shards = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
-        todo = Shares(owner_of_shard, [s for s in shards if not self.tiles.written[s]])
+        every = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
+        todo = Shares(owner_of_shard, (shard for shard in every if not self.tiles.written[shard]))
         under_way = 0
         while todo or under_way:
             for worker in workers.idle() if todo else ():

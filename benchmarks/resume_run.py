@@ -87,9 +87,9 @@ def session(store: Path, options: argparse.Namespace) -> None:
         workers = og.cluster(n_workers=options.workers, dashboard_address=None)
     with workers as client, og.config.set(threads=2):
         begin = cpu_time()
-        run = og.cost_distance(
+        run = og.cost_distance.submit(
             store, [(0, 0)], out=out, tile=options.tile, shard=options.shard, cell_size=1,
-            client=client, wait=False, resume=options.session == "resumed",
+            client=client, resume=options.session == "resumed",
         )  # fmt: skip
         while run.status == "running":
             if cpu_time() - begin > options.most:

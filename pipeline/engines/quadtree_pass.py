@@ -185,18 +185,22 @@ class QuadtreePass:
         # these rows belong to what crosses shards: O(border) a node
         levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
         above = list(self.rows_of(node for level in levels for node in self.tree.nodes(level)))
+        before = 0
+        for rows, nodes in self.bands():
+            tables = chain(above, self.rows_of(nodes))
+            piece = self.tabulated.join_rows(tables, column, rows, before)
+            before += len(piece)
+            yield piece
+            del piece  # before the next is made
+
+    def bands(self) -> list[tuple[range, list[Node]]]:
+        """Return the rows of the grid that each row of shards covers, and its shards."""
         bands: dict[range, list[Node]] = {}
         for node in self.shards:
             window = self.tree.window(node)
             rows = range(window.y, window.y + window.height)
             bands.setdefault(rows, []).append(node)
-        before = 0
-        for rows in sorted(bands, key=lambda rows: rows.start):
-            tables = chain(above, self.rows_of(bands[rows]))
-            piece = self.tabulated.join_rows(tables, column, rows, before)
-            before += len(piece)
-            yield piece
-            del piece  # before the next is made
+        return sorted(bands.items(), key=lambda band: band[0].start)
 
     def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
         """Yield the rows that nodes saved."""

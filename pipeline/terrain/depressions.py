@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -13,22 +13,24 @@ from orograph.components_table import cell_areas
 from orograph.engines.quadtree_pass import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.kernels.forest.order_keys import decode_keys, order_keys
+from orograph.kernels.forest.order_keys import decode_keys
+from orograph.kernels.terrain import depressions as kernel
+from orograph.kernels.terrain import exact_sums
+from orograph.kernels.terrain.order import order_cells
 from orograph.operation import operation
+from orograph.terrain import run
 from orograph.terrain.basin_tree import (
     OUTSIDE,
-    Cells,
     LeafState,
     MergeState,
     Summary,
     Terminals,
     Tree,
     cells_at_edge,
-    places_of,
 )
-from orograph.terrain.differences import subtract_keys, within_bounds
-from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
-from orograph.terrain.hierarchy import Hierarchy, Pits
+from orograph.terrain.depression_table import DepressionSweep
+from orograph.terrain.fates import Fates, FateTree, resolve_fates
+from orograph.terrain.hierarchy import Held, Hierarchy
 from orograph.terrain.run import TableJob, terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.grid.crs import parse_crs
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
     from orograph.execution.job import Job
 
-
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 TileState = tuple[LeafState, Array]
@@ -54,35 +55,28 @@ LABELS = Variable(
 )
 
 
-class Water(NamedTuple):
-    """The cells of a tile that are under water."""
-
-    fates: Fates
-    under: npt.NDArray[np.bool_]
-    """Which they are."""
-    key: npt.NDArray[np.uint64]
-    """Of the height of each."""
-    pit: Integers
-    """Of each the pit that is the lowest of what is joined below it."""
-
-
 @dataclass(frozen=True)
 class Depressions(FateTree):
-    """Pits, where they spill and what is under water, as a problem of the quadtree sweep."""
+    """Pits, where they spill and what is under water, as a problem of the quadtree sweep.
+
+    A pit that is decided in a tile has all its depressions there, with all their cells: they are
+    finished rows. Of other pits a tile counts the cells and lists its own pits that yield to them;
+    `orograph.terrain.depression_table` makes rows of these.
+    """
 
     min_depth: float
     min_area: float
     cell_area: float | None
     """In square metres; None: cells of a row have areas of their own, or count as one."""
-    degrees: bool
-    """Whether cells of a row have areas of their own."""
+    row_areas: exact_sums.Areas | None
+    """Of a cell of each row of the grid, if they differ."""
     labels: bool
 
     name = "depressions"
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the result: labels or nothing."""
+        """What is written: labels or nothing."""
         return (LABELS,) if self.labels else ()
 
     @property
@@ -97,11 +91,12 @@ class Depressions(FateTree):
 
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
         """Return the fate of the outside, which never yields."""
+        in_metres = self.row_areas is not None or self.cell_area is not None
         attributes = {
             "connectivity": self.connectivity,
             "min_depth": self.min_depth,
             "min_area": self.min_area,
-            "area_unit": "m2" if self.degrees or self.cell_area is not None else "cell",
+            "area_unit": "m2" if in_metres else "cell",
         }
         return Fates.lasting(summary.pits), attributes
 
@@ -113,125 +108,119 @@ class Depressions(FateTree):
         """Return the labels of a tile, if they are asked for."""
         if not self.labels:
             return {}
-        water = self._water(saved, message)
-        labels = np.zeros(water.under.shape, np.int64)
-        labels[water.under] = water.fates.pits.cell[water.pit] + 1
+        fates, water = self._water(saved, message)
+        labels = np.zeros(saved[1].shape, np.int64)
+        labels.ravel()[water.cells] = fates.pits.cell[water.pit] + 1
         return {LABELS.name: labels}
 
     def rows_of_tile(self, place: Place, saved: TileState, message: Fates) -> Table:
-        """Return the pits that are decided in a tile, and how many cells under water are how high.
-
-        A cell belongs to the pit that is the lowest of what is joined below the cell. If cells of a
-        row have areas of their own, the cells of each row are counted for themselves.
-        """
-        fates, under, key, pit = self._water(saved, message)
-        row = np.zeros(pit.size, np.int64)
-        if self.degrees:
-            row += np.nonzero(under)[0] + place.window.y
-        order = np.lexsort((row, key, pit))
-        key, pit, row = key[order], pit[order], row[order]
-        other = (np.diff(key) != 0) | (np.diff(pit) != 0) | (np.diff(row) != 0)
-        first = np.flatnonzero(np.append(True, other)[: key.size])
-        counts = {
-            "of": fates.pits.cell[pit[first]],
-            "height": key[first],
-            "count": np.diff(np.append(first, key.size)),
+        """Return the depressions of the pits that are decided in a tile, and what others hold."""
+        tree, heights = saved[0].tree, saved[1]
+        fates, (cells, pit, key) = self._water(saved, message)
+        own = np.zeros(fates.heir.size, np.bool_)
+        own[_with_depth(tree, fates)] = True
+        hierarchy = self.hierarchy(fates, tree.dead, own)
+        row = (
+            None if self.row_areas is None else cells // heights.shape[1] + np.int64(place.window.y)
+        )
+        number = hierarchy.find(pit, key)
+        exponents = hierarchy.exponents(key)
+        held = hierarchy.nothing(exponents, heights.size)
+        hierarchy.add(held, number, key, None, row)
+        hierarchy.add_up(held)
+        columns = self.rows_of(hierarchy, held)
+        which = columns.pop("which")
+        numbers, some = which, which.size < hierarchy.count
+        if some:
+            numbers = np.full(hierarchy.count, -1)
+            numbers[which] = np.arange(which.size)
+        # pits that yield to one that is decided further up: what holds them is known there
+        leaving = np.flatnonzero(own & (fates.heir >= 0) & ~own[fates.heir])
+        number_of_leaving = np.empty(own.size, np.int64)
+        number_of_leaving[leaving] = np.arange(leaving.size)
+        parent, into = hierarchy.found.parent, hierarchy.found.spills_into
+        for name, links in (("parent", parent), ("spills_into", into)):
+            columns[name] = kernel.renumber(
+                links[which] if some else links, numbers, -2 - number_of_leaving
+            )
+        # others that yield to them at the same height lie in the same depression
+        beside = np.flatnonzero(parent <= -2)
+        taken = held.take(beside).sum_by(number_of_leaving[-2 - parent[beside]], leaving.size)
+        return {
+            **columns,
+            **_fates_of(fates, leaving),
+            "row": numbers[hierarchy.final[leaving]],
+            "held_cells": taken.cells,
+            "held_areas": taken.areas.words,
+            "held_sums": taken.sums.words,
+            "words": np.array([taken.areas.low, taken.sums.low, *exponents]),
+            **_count_heights(fates.pits.cell, pit, key, row, number < 0),
         }
-        if self.degrees:
-            counts["row"] = row[first]
-        return {**_pits(saved[0].tree, fates), **counts}
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
         """Return the pits that are decided in a node."""
-        none = np.empty(0, np.int64)
-        counts = {"of": none, "height": none.astype(np.uint64), "count": none, "row": none}
-        return {**_pits(saved.tree, resolve_fates(saved.tree, message)), **counts}
+        fates = resolve_fates(saved.tree, message)
+        return _fates_of(fates, _with_depth(saved.tree, fates))
 
-    def _water(self, saved: TileState, message: Fates) -> Water:
+    def hierarchy(self, fates: Fates, order: Integers, own: npt.NDArray[np.bool_]) -> Hierarchy:
+        """Return the depressions of some pits."""
+        return Hierarchy(fates, order, own, self.dtype, self.row_areas)
+
+    @property
+    def size_of_cell(self) -> float:
+        """By what areas are multiplied."""
+        return 1.0 if self.cell_area is None else self.cell_area
+
+    def rows_of(self, hierarchy: Hierarchy, held: Held) -> Table:
+        """Return the columns of depressions that are deep and large enough."""
+        return hierarchy.columns(held, self.size_of_cell, (self.min_depth, self.min_area))
+
+    def _water(self, saved: TileState, message: Fates) -> tuple[Fates, kernel.Water]:
+        """Return the fates of a tile's pits, with -1 for the outside, and its cells under water."""
         state, heights = saved
         fates = resolve_fates(state.tree, message)
-        top = np.arange(fates.heir.size)
-        while True:
-            after = fates.heir[top]
-            goes_on = (after >= 0) & (fates.pits.cell[after] != OUTSIDE)
-            if not goes_on.any():
-                break
-            top[goes_on] = after[goes_on]
-        # 0 is nodata, and no height is below the lowest
-        low = -np.inf if heights.dtype.kind == "f" else np.iinfo(heights.dtype).min
-        levels = np.append(
-            np.array([low], heights.dtype), decode_keys(fates.died.key[top], heights.dtype)
-        )
-        under = heights < levels[state.labels]
-        key = order_keys(heights[under])
-        pit = state.labels[under].astype(np.int64) - 1
-        moving = np.arange(pit.size)
-        while moving.size:
-            moving = moving[fates.died.key[pit[moving]] <= key[moving]]
-            pit[moving] = fates.heir[pit[moving]]
-        return Water(fates, under, key, pit)
+        outside = fates.pits.cell[fates.heir] == OUTSIDE
+        fates = replace(fates, heir=np.where(outside, -1, fates.heir))
+        died = decode_keys(fates.died.key, heights.dtype)
+        highest = died[kernel.find_outermost(fates.heir)]
+        return fates, kernel.find_water(heights, state.labels, died, highest, fates.heir)
 
 
-def _pits(tree: Tree, fates: Fates) -> Table:
+def _with_depth(tree: Tree, fates: Fates) -> Integers:
     """Return the decided pits; those without any depth are none, but cells of flat ground."""
-    own = tree.dead[fates.died.key[tree.dead] > fates.pits.key[tree.dead]]
+    return tree.dead[fates.died.key[tree.dead] > fates.pits.key[tree.dead]]
+
+
+def _fates_of(fates: Fates, which: Integers) -> Table:
+    """Return what becomes of some pits."""
+    heir = fates.heir[which]
     return {
-        "pit": fates.pits.cell[own],
-        "pit_key": fates.pits.key[own],
-        "spill": fates.died.cell[own],
-        "spill_key": fates.died.key[own],
-        "heir": fates.pits.cell[fates.heir[own]],
+        "own_pit": fates.pits.cell[which],
+        "own_key": fates.pits.key[which],
+        "died": fates.died.cell[which],
+        "died_key": fates.died.key[which],
+        "heir": np.where(heir < 0, OUTSIDE, fates.pits.cell[heir]),
     }
 
 
-@dataclass(frozen=True)
-class DepressionSweep(TableSweep):
-    """The sweep that makes the table of depressions."""
+def _count_heights(
+    name: Integers, pit: Array, key: npt.NDArray[np.uint64], row: Integers | None, which: Array
+) -> Table:
+    """Return how many cells of some pits are how high, in each row of the grid if rows are given.
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """Return the columns."""
-        problem: Any = self.problem
-        raster = self.rasters[0]
-        names = ("pit", "pit_key", "spill", "spill_key", "heir")
-        tables = [{name: rows[name] for name in names} for rows in self.all_rows()]
-        joined = {name: np.concatenate([rows[name] for rows in tables]) for name in names}
-        del tables
-        hierarchy = Hierarchy(
-            Pits(
-                Cells(joined["pit_key"], joined["pit"]),
-                Cells(joined["spill_key"], joined["spill"]),
-                joined["heir"],
-            ),
-            raster.dtype,
-            cell_areas(raster.georeference, raster.shape[0])[0] if problem.degrees else None,
-        )
-        for rows in self.all_rows():
-            hierarchy.add(rows["of"], rows["height"], rows["count"], rows.get("row"))
-        count, area, volume = hierarchy.totals()
-        size = 1.0 if problem.cell_area is None else problem.cell_area
-        pit, level = (
-            decode_keys(keys, raster.dtype) for keys in (hierarchy.pit_key, hierarchy.level)
-        )
-        depth = subtract_keys(hierarchy.level, hierarchy.pit_key, raster.dtype)
-        with np.errstate(over="ignore"):
-            area, volume = area * size, volume * size
-        kept = within_bounds(depth, problem.min_depth) & (area >= problem.min_area)
-        number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-        columns = {
-            "elevation": pit,
-            "spill_elevation": level,
-            "depth": depth.astype(np.float64),
-            "cells": count,
-            "area": area,
-            "volume": volume,
-            "parent": number[hierarchy.parent],
-            "spills_into": number[hierarchy.spills_into],
-            "pit": hierarchy.pit + 1,
-        }
-        for name, cells in (("pit", hierarchy.pit), ("spill", hierarchy.spill)):
-            place = places_of(cells, raster)
-            columns |= {f"{name}_y": place[:, 1], f"{name}_x": place[:, 0]}
-        return {name: (("depression",), [column[kept]]) for name, column in columns.items()}
+    ``name`` are the numbers of the pits.
+    """
+    pit, key = name[pit[which]], key[which]
+    order = order_cells(key, pit)
+    pit, key = pit[order], key[order]
+    other = (np.diff(key) != 0) | (np.diff(pit) != 0)
+    counts = {"of": pit, "height": key}
+    if row is not None:  # in order, since those of one height stay in theirs
+        counts["line"] = row[which][order]
+        other |= np.diff(counts["line"]) != 0
+    first = np.flatnonzero(np.append(True, other)[: key.size])
+    counts = {column: values[first] for column, values in counts.items()}
+    return {**counts, "count": np.diff(np.append(first, key.size))}
 
 
 @dataclass(frozen=True)
@@ -240,7 +229,7 @@ class DepressionJob(TableJob):
 
     @property
     def georeference(self) -> Georeference:
-        """Georeference of the labels."""
+        """That of the labels."""
         return self.rasters[0].georeference if self.problem.labels else super().georeference
 
 
@@ -341,6 +330,7 @@ def depressions(
     chosen = choose_backend("tile_basins", (raster,), spec)
     place = raster.georeference
     degrees = place.crs_wkt is not None and place.is_geographic and place.cell_size is not None
+    row_areas = exact_sums.Areas.of(cell_areas(place, raster.shape[0])[0]) if degrees else None
     problem = Depressions(
         raster.nodata,
         connectivity,
@@ -348,8 +338,17 @@ def depressions(
         raster.dtype,
         *least,
         _cell_area(place),
-        degrees,
+        row_areas,
         labels,
     )
     parameters = {"least": repr(least), "labels": labels}
-    return terrain_job(problem, (raster,), parameters, spec, DepressionSweep, DepressionJob)
+    return terrain_job(
+        problem, (raster,), parameters, spec, DepressionSweep, DepressionJob, compile_kernels
+    )
+
+
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    run.compile_kernels(dtype)
+    kernel.compile_kernels(dtype)
+    exact_sums.compile_kernels()

@@ -1,4 +1,4 @@
-"""Differences of heights, given by their keys: exact integers where heights are integers.
+"""Differences of heights, some given by their keys: exact integers where heights are integers.
 
 Integers above 2**53 must not become float64 before they are subtracted.
 """
@@ -34,6 +34,16 @@ def subtract_keys(upper: Keys, lower: Keys, dtype: np.dtype[Any]) -> Array:
         return upper - lower
     with np.errstate(over="ignore"):
         return decode_keys(upper, dtype).astype(np.float64) - decode_keys(lower, dtype)
+
+
+def subtract_heights(upper: Array, lower: Array) -> npt.NDArray[np.float64]:
+    """Return how far some heights are above lower ones of the same dtype, rounded once."""
+    if upper.dtype.kind in "iu" and upper.itemsize == 8:
+        # without a sign, since they may be greater than the greatest integer with one
+        return (upper.view(np.uint64) - lower.view(np.uint64)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        difference: npt.NDArray[np.float64] = upper.astype(np.float64) - lower.astype(np.float64)
+    return difference
 
 
 def within_bounds(

@@ -22,11 +22,15 @@ from orograph.tiles.raster.raster import Raster
 PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 48
 BORDER_BYTES = 200
 PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made, and in it
-DEPRESSION_ROW, DEPRESSION_COLUMNS, HIERARCHY_BYTES = 5 * 8, 13 * 8, 500
+# depressions of a pit; bytes of one: its row, in the table, and while it is made in its tile, and
+# while its row of shards is joined
+DEPRESSIONS, DEPRESSION_ROW, DEPRESSION_COLUMNS = 2, 8 * 8, 13 * 8
+DEPRESSION_OF_TILE, DEPRESSION_JOINED = 180, 220
 # of a height of cells under water: its row, and while its tile is counted, or added to the table
-HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 50, 100
-# of floats each cell under water has its own; those of terrain and of noise are four in ten
-WET, HEIGHTS_OF_PIT = 0.4, 8
+HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 100, 100
+# of floats each cell under water has its own; those of terrain and of noise are four in ten. They
+# are rows unless their pits are decided in their tile, which have this many or more of them
+WET, HEIGHTS_OF_PIT, CELLS_OF_PIT = 0.4, 8, 3
 OUTPUT_BYTES = {"depth": 8, "depression": 8}
 LABEL_BYTES = 8
 SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
@@ -58,24 +62,32 @@ def estimate_depressions(
     """Return the plan of `depressions`; the hierarchy has two depressions for each pit."""
     written = LABEL_BYTES if check_flag("labels", labels) else 0
     sweep = _Sweep.of(grid, connectivity, pits)
-    row, columns = DEPRESSION_ROW, 2 * DEPRESSION_COLUMNS
-    plan = sweep.with_table("depressions", workers, row, columns, written, reread=True)
-    grid = sweep.grid
-    heights = int(WET * grid.cells)
+    plan, grid = sweep.plan("depressions", workers, written, reread=True), sweep.grid
+    heights = max(int(WET * grid.cells) - CELLS_OF_PIT * sweep.pits, 0)
+    count = DEPRESSIONS * sweep.pits
     if grid.dtype.kind != "f":
         heights = min(heights, HEIGHTS_OF_PIT * sweep.pits)
-    in_tile, in_shard = (
-        heights * part // grid.cells for part in (grid.tile_cells, grid.shard_cells)
-    )
-    table = sweep.pits * HIERARCHY_BYTES + in_shard * 2 * HEIGHT_ROW + in_tile * HEIGHT_ADDED
+
+    def share(number: int, cells: int) -> int:
+        return -(-number * cells // grid.cells)
+
+    in_tile, in_shard = share(heights, grid.tile_cells), share(heights, grid.shard_cells)
+    in_band = share(count, min(grid.layout.shard, grid.shape[0]) * grid.shape[1])
+    rows_read = in_shard * 2 * HEIGHT_ROW
+    table = in_band * DEPRESSION_JOINED + rows_read + in_tile * HEIGHT_ADDED
     return replace(
         plan,
         memory_per_worker=plan.memory_per_worker
+        + share(count, grid.tile_cells) * DEPRESSION_OF_TILE
+        + share(count, grid.shard_cells) * 2 * DEPRESSION_ROW
         + in_tile * HEIGHT_OF_TILE
-        + in_shard * 2 * HEIGHT_ROW,
+        + rows_read,
         memory_client=plan.memory_client + table,
-        memory_table=plan.memory_table + table,
-        bytes_checkpoints=plan.bytes_checkpoints + heights * HEIGHT_ROW,
+        memory_table=table,
+        bytes_written=plan.bytes_written + count * DEPRESSION_COLUMNS,
+        bytes_checkpoints=plan.bytes_checkpoints
+        + count * 2 * DEPRESSION_ROW
+        + heights * HEIGHT_ROW,
     )
 
 

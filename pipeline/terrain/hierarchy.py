@@ -1,189 +1,152 @@
-"""Build the hierarchy of depressions from the merges of pits, with areas and volumes."""
+"""The depressions of pits whose fates are known, and what they hold."""
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.terrain.basin_tree import Cells
+from orograph.kernels.terrain import depressions, exact_sums
+from orograph.kernels.terrain.exact_sums import Areas, Sums
+from orograph.terrain.differences import subtract_keys, within_bounds
+from orograph.terrain.fates import Fates
 
+Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
+HEIGHT_BITS = {exact_sums.INTEGERS: 64, exact_sums.DOUBLES: 53, exact_sums.SINGLES: 24}
+AREA_BITS = 53
 
 
-class Pits(NamedTuple):
-    """Pits, the saddles at which they yield, and the pits to which they do."""
+class Held(NamedTuple):
+    """Numbers of cells, their areas, and the sums of heights times areas."""
 
-    pits: Cells
-    spills: Cells
-    heir: Integers
-    """Cell of the pit; negative for the outside."""
+    cells: Integers
+    areas: Sums
+    """Of no words where each cell counts as one."""
+    sums: Sums
+
+    def take(self, which: Any) -> Held:
+        """Return those of some depressions."""
+        areas, sums = (Sums(s.low, s.words[which]) for s in (self.areas, self.sums))
+        return Held(self.cells[which], areas, sums)
+
+    def sum_by(self, group: Integers, groups: int) -> Held:
+        """Return the sums of groups of depressions."""
+        totals = []
+        for numbers in (self.cells, self.areas.words, self.sums.words):
+            totals.append(np.zeros((groups, *numbers.shape[1:]), np.int64))
+            np.add.at(totals[-1], group, numbers)
+        cells, areas, sums = totals
+        return Held(cells, Sums(self.areas.low, areas), Sums(self.sums.low, sums))
 
 
 class Hierarchy:
-    """Depressions in the order of their pits, those of one pit from the inside out.
+    """Depressions of some pits, and what they hold.
 
-    The water above a pit rises until it meets other water; then the depression is full, and a
-    larger one begins, which is that of the lower of the two pits. Waters that meet at one height
-    make one larger depression, however many they are. So a pit has a depression for each height at
-    which others yield to it, and one more, which ends where it yields itself.
-
-    ``areas`` are those of a cell of each row of the grid; without them each cell counts as one.
+    Parameters
+    ----------
+    fates
+        Of all pits; an heir of -1 is the outside.
+    order
+        The pits by the saddles at which they yield, from the lowest on.
+    own
+        Those whose depressions these are; all that yield to one of them are among them.
+    dtype
+        Of the heights.
+    areas
+        Of a cell of each row of the grid; without them each cell counts as one.
     """
 
     def __init__(
-        self, given: Pits, dtype: np.dtype[Any], areas: npt.NDArray[np.float64] | None = None
+        self,
+        fates: Fates,
+        order: Integers,
+        own: npt.NDArray[np.bool_],
+        dtype: np.dtype[Any],
+        areas: Areas | None,
     ) -> None:
-        self.dtype = dtype
-        mantissa, exponent = np.frexp(np.ones(1) if areas is None else areas)
-        self._area_unit = 53 - int(exponent.min())  # areas are multiples of 2**-unit
-        wholes = np.ldexp(mantissa, 53).astype(np.int64).tolist()
-        powers = (exponent - exponent.min()).tolist()
-        self._areas = [whole << power for whole, power in zip(wholes, powers, strict=True)]
-        order = np.argsort(given.pits.cell)
-        pits, spills = given.pits.take(order), given.spills.take(order)
-        heir = given.heir[order]
-        inside = heir >= 0
-        heir = np.where(inside, np.searchsorted(pits.cell, heir), -1)
-        n = pits.cell.size
-        self._cells = pits.cell
-
-        # meetings by (pit, height, cell, lowest pit first); those at the end are not a boundary
-        lost = np.flatnonzero(inside)
-        lost = lost[
-            np.lexsort(
-                (pits.cell[lost], pits.key[lost], spills.cell[lost], spills.key[lost], heir[lost])
-            )
-        ]
-        by, height = heir[lost], spills.key[lost]
-        new = np.append(True, (np.diff(by) != 0) | (np.diff(height) != 0))[: lost.size]
-        met, by, height = lost[new], by[new], height[new]
-        last = height == spills.key[by]
-        self._levels = np.unique(height)
-        self._bounds = self._place(by[~last], height[~last])
-        self._first = np.arange(n + 1) + np.concatenate(
-            [[0], np.cumsum(np.bincount(by[~last], minlength=n))]
+        self.dtype, self.order, self.areas = dtype, order, areas
+        self.kind = exact_sums.kind_of(dtype)
+        pits, died = fates.pits, fates.died
+        self.found = depressions.list_depressions(
+            order, own, fates.heir, pits.key, pits.cell, died.key, died.cell
         )
-
-        count = int(self._first[-1])
-        owner = np.repeat(np.arange(n), np.diff(self._first))
-        final = self._first[1:] - 1
+        self.count = self.found.level.size
+        self.final = self.found.first[1:] - 1
+        """Of each pit the depression that ends where it yields."""
+        owner = np.repeat(np.arange(own.size), np.diff(self.found.first))
         self.pit, self.pit_key = pits.cell[owner], pits.key[owner]
-        self.level, self.spill = np.empty(count, np.uint64), np.empty(count, np.int64)
-        self.parent, self.spills_into = np.full(count, -1), np.full(count, -1)
 
-        # those that end where another yields
-        full = np.delete(np.arange(count), final)
-        self.level[full], self.spill[full] = height[~last], spills.cell[met[~last]]
-        self.parent[full] = full + 1
-        self.spills_into[full] = final[met[~last]]
+    def find(self, pit: Array, height: Keys) -> Integers:
+        """Return the depressions that hold cells of these heights; -1 where the pit has none."""
+        return depressions.find_depressions(self.found, pit, height)
 
-        # those that end where their own pit yields: to what is joined there in the end
-        self.level[final], self.spill[final] = spills.key, spills.cell
-        after = heir.copy()
-        while True:
-            on = np.flatnonzero(after >= 0)
-            on = on[spills.key[after[on]] == spills.key[on]]
-            if not on.size:
-                break
-            after[on] = heir[after[on]]
-        known = after >= 0
-        self.parent[final[known]] = self.at(after[known], spills.key[known])
-        known = heir >= 0
-        self.spills_into[final[known]] = self.at(heir[known], spills.key[known], below=True)
-        # another yields at the same height, at an earlier cell
-        at, other = by[last], met[last]
-        earlier = spills.cell[other] < spills.cell[at]
-        at, other = at[earlier], other[earlier]
-        self.spill[final[at]] = spills.cell[other]
-        self.spills_into[final[at]] = final[other]
+    def exponents(self, heights: Keys) -> tuple[int, int]:
+        """Return the least and the greatest exponent of heights, and of those where water ends."""
+        low, high = zip(
+            exact_sums.find_exponents(heights, self.kind),
+            exact_sums.find_exponents(self.found.level, self.kind),
+            strict=True,
+        )
+        return min(low), max(high)
 
-        self._count = np.zeros(count, np.int64)
-        self._area = [0] * count
-        self._sum = [0] * count  # of heights times areas, exactly, in units of 2**-unit
-        # the least positive value of the dtype is a multiple of 2**-unit, by its 53-bit mantissa
-        self._unit = 0 if dtype.kind in "iu" else 201 if dtype.itemsize == 4 else 1126
-
-    def _place(
-        self, pit: Integers, height: Keys, side: Literal["left", "right"] = "left"
-    ) -> Integers:
-        """Return numbers in the order of (pit, height); side as of `numpy.searchsorted`."""
-        rank = np.searchsorted(self._levels, height, side)
-        places: Integers = pit * (self._levels.size + 1) + rank
-        return places
-
-    def at(self, pit: Integers, height: Keys, below: bool = False) -> Integers:
-        """Return the depressions of pits that hold a height, or ``below`` it end there or later."""
-        if below:
-            passed = np.searchsorted(self._bounds, self._place(pit, height))
-        else:
-            passed = np.searchsorted(self._bounds, self._place(pit, height, "right"))
-        depressions: Integers = passed + pit
-        return depressions
+    def nothing(self, exponents: tuple[int, int], cells: int) -> Held:
+        """Return what empty depressions hold, with room for so many cells of such heights."""
+        count, (least, greatest) = self.count, exponents
+        if least > greatest:  # all heights are 0
+            least = greatest = 0
+        bits = cells.bit_length() + HEIGHT_BITS[self.kind]
+        areas = Sums(0, np.empty((count, 0), np.int64))
+        if self.areas is not None:
+            low, high = int(self.areas.exponent.min()), int(self.areas.exponent.max())
+            areas = Sums.zeros(count, low, high, cells.bit_length() + AREA_BITS)
+            least, greatest, bits = least + low, greatest + high, bits + AREA_BITS
+        sums = Sums.zeros(count, least, greatest, bits)
+        return Held(np.zeros(count, np.int64), areas, sums)
 
     def add(
-        self, pit: Integers, height: Keys, count: Integers, row: Integers | None = None
+        self,
+        held: Held,
+        number: Integers,
+        height: Keys,
+        count: Integers | None = None,
+        row: Integers | None = None,
     ) -> None:
-        """Add cells: their pit, height and count, and their row if areas are given."""
-        row = np.zeros(pit.size, np.int64) if row is None else row
-        number = self.at(np.searchsorted(self._cells, pit), height)
-        np.add.at(self._count, number, count)
-        whole, exponent = self._integers(height)
-        order = np.lexsort((exponent, row, number))
-        number, exponent, row = number[order], exponent[order], row[order]
-        whole, count = whole[order], count[order]
-        other = (np.diff(number) != 0) | (np.diff(exponent) != 0) | (np.diff(row) != 0)
-        new = np.append(True, other)[: number.size]
-        start = np.flatnonzero(new)
-        if not start.size:
-            return
-        # two parts of 32 bits, whose sums over a shard, of at most 2**32 cells, cannot overflow
-        high = np.add.reduceat((whole >> 32) * count, start)
-        low = np.add.reduceat((whole & 0xFFFFFFFF).view(np.uint64) * count.view(np.uint64), start)
-        cells = np.add.reduceat(count, start)
-        parts = (number[start], exponent[start], row[start], cells, high, low)
-        for at, power, y, n, a, b in zip(*(part.tolist() for part in parts), strict=True):
-            area = self._areas[y]
-            self._area[at] += n * area
-            self._sum[at] += (((a << 32) + b) << (power + self._unit)) * area
+        """Add cells of some heights, one or ``count`` each, to what depressions hold."""
+        exact_sums.add_cells(number, height, self.kind, *held, count, self.areas, row)
 
-    def _integers(self, keys: Keys) -> tuple[Integers, npt.NDArray[np.int32]]:
-        """Return integers and powers of two whose products are heights, up to a constant.
+    def add_up(self, held: Held) -> None:
+        """Add what depressions hold to those in which they lie."""
+        found = self.found
+        exact_sums.add_up(self.order, found.first, found.parent, *held)
 
-        Volumes do not depend on the constant; for unsigned heights it is 2**63.
+    def columns(self, held: Held, cell_area: float, least: tuple[float, float]) -> dict[str, Array]:
+        """Return the columns of those that are deep and large enough, and ``which`` they are.
+
+        ``area`` is among them where cells of a row have areas of their own.
         """
-        if self.dtype.kind in "iu":
-            return decode_keys(keys, np.int64), np.zeros(keys.size, np.int32)
-        mantissa, exponent = np.frexp(decode_keys(keys, self.dtype).astype(np.float64))
-        return np.ldexp(mantissa, 53).astype(np.int64), exponent - 53
-
-    def totals(self) -> tuple[Integers, npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the cells below the spill level of each depression, their area and volume."""
-        count, area, height = self._count.tolist(), list(self._area), list(self._sum)
-        parent = self.parent.tolist()
-        # a parent ends above what lies in it
-        for number in np.argsort(self.level, kind="stable").tolist():
-            if parent[number] >= 0:
-                count[parent[number]] += count[number]
-                area[parent[number]] += area[number]
-                height[parent[number]] += height[number]
-        wholes, powers = self._integers(self.level)
-        volume = np.empty(len(count))
-        for number, (whole, power) in enumerate(zip(wholes.tolist(), powers.tolist(), strict=True)):
-            level = whole << (power + self._unit)
-            whole_volume = area[number] * level - height[number]
-            volume[number] = _ratio(whole_volume, self._unit + self._area_unit)
-        areas = np.array([_ratio(n, self._area_unit) for n in area], np.float64)
-        return np.array(count, np.int64), areas, volume
-
-
-def _ratio(whole: int, unit: int) -> float:
-    """Return a multiple of 2**-unit, rounded; infinity if it overflows."""
-    try:
-        return whole / (1 << unit)
-    except OverflowError:
-        return math.inf
+        level = self.found.level
+        top, bottom = (decode_keys(keys, self.dtype) for keys in (level, self.pit_key))
+        columns = {
+            "elevation": bottom,
+            "spill_elevation": top,
+            "cells": held.cells,
+            "pit": self.pit,
+            "spill": self.found.spill,
+        }
+        if self.areas is not None:
+            columns["area"] = exact_sums.round_sums(held.areas) * cell_area
+        which = np.arange(self.count)
+        if any(least):
+            area = columns.get("area", held.cells * cell_area)
+            depth = subtract_keys(level, self.pit_key, self.dtype)
+            which = np.flatnonzero(within_bounds(depth, least[0]) & (area >= least[1]))
+            columns = {name: column[which] for name, column in columns.items()}
+            level = level[which]
+        volume = exact_sums.round_volumes(which, level, self.kind, *held)
+        with np.errstate(over="ignore"):
+            volume *= cell_area
+        return {"which": which, "volume": volume, **columns}

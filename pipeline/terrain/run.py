@@ -54,6 +54,13 @@ class TableJob(RasterJob):
         return super().open(out).set_coords(self.coordinates)
 
 
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, what tiles of this dtype need."""
+    basins.compile_kernels(dtype)
+    merge_tree.compile_kernels()
+    order.compile_kernels()
+
+
 def terrain_job(
     problem: Any,
     rasters: tuple[Raster, ...],
@@ -61,22 +68,17 @@ def terrain_job(
     spec: RunSpec,
     engine: Callable[..., Engine] = QuadtreePass,
     kind: type[RasterJob] = RasterJob,
+    compile_for: Callable[[np.dtype[Any]], None] = compile_kernels,
 ) -> RasterJob:
     """Return the job of a problem on the terrain.
 
     ``parameters`` are what decides the result beside the rasters, their nodata and neighbours.
+    ``compile_for`` compiles what tiles of a dtype need.
     """
     decisive = {
         "connectivity": problem.connectivity,
         "nodata": repr(problem.nodata),
         **parameters,
     }
-    warm_up = partial(compile_kernels, rasters[0].dtype)
+    warm_up = partial(compile_for, rasters[0].dtype)
     return raster_job(engine, problem, rasters, decisive, warm_up, spec, kind=kind)
-
-
-def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
-    basins.compile_kernels(dtype)
-    merge_tree.compile_kernels()
-    order.compile_kernels()

@@ -266,6 +266,28 @@ def test_a_distance_takes_the_memory_that_was_planned(tmp_path: Path) -> None:
     assert client == pytest.approx(planned.memory_client, rel=0.15)
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc to read peaks from")
+def test_depressions_take_no_more_memory_than_was_planned(tmp_path: Path) -> None:
+    heights = rough((1024, 2048)).astype(np.float32)
+    og.ingest(heights, tmp_path / "z", tile=512, shard=1024)
+    planned = og.depressions.plan(tmp_path / "z")
+    og.depressions(heights[:8, :8], out=tmp_path / "small")
+    work = "og.depressions(raster, out=out, client=client)"
+    worker, client = peaks_of(work, tmp_path / "z", tmp_path / "d")
+    assert 0.6 < worker / planned.memory_per_worker < 1.05
+    assert 0.6 < client / planned.memory_client < 1.05
+
+
+def test_the_client_of_depressions_needs_memory_for_a_row_of_shards() -> None:
+    wide, narrow = (og.depressions.plan(og.RasterSpec(shape)) for shape in ((2048, 32768), (8192, 8192)))
+    assert wide.bytes_written == narrow.bytes_written
+    long = og.depressions.plan((2048 * 64, 8192))
+    bytes_of_row = 2 * 2048 * 8192 / 9 * 220
+    for plan in (narrow, long):
+        assert plan.memory_table == pytest.approx(bytes_of_row, rel=0.1)
+    assert wide.memory_table == pytest.approx(4 * bytes_of_row, rel=0.1)
+
+
 TABLE = ("labels", "component_size", "component_box")
 
 

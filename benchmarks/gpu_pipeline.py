@@ -24,7 +24,8 @@ import orograph as og
 from orograph.kernels.backends import get_backend
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import StoreRaster
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.sink import StoreSink
 
 PATCH = 4096
 COUNTS = ("_cells", "_count")  # attributes of results that end so

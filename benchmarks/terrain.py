@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.publish import partial_path, publish
+from orograph.tiles.store.sink import StoreSink
 
 Heights = npt.NDArray[np.float32]
 

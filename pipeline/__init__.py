@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from orograph.terrain.flood import flood_level
     from orograph.terrain.passes import pass_elevation
     from orograph.terrain.peaks import peaks
+    from orograph.tiles.convert.export import to_geotiff
+    from orograph.tiles.convert.ingest import ingest
+    from orograph.tiles.convert.rasterize import rasterize
     from orograph.tiles.errors import (
         BackendError,
         Cancelled,
@@ -60,12 +63,9 @@ if TYPE_CHECKING:
     )
     from orograph.tiles.graph.graph import Graph
     from orograph.tiles.graph.read import read_graph
-    from orograph.tiles.integrity.verify import StoreReport, verify
     from orograph.tiles.store.dataset import open_dataset as open
-    from orograph.tiles.store.export import to_geotiff
-    from orograph.tiles.store.ingest import ingest
+    from orograph.tiles.store.verify import StoreReport, verify
     from orograph.tiles.vector.layer import VectorLayer
-    from orograph.tiles.vector.rasterize import rasterize
 
 _HOMES = {
     "orograph.dense_paths.all_pairs": ("all_pairs",),
@@ -111,11 +111,11 @@ _HOMES = {
     ),
     "orograph.tiles.graph.graph": ("Graph",),
     "orograph.tiles.graph.read": ("read_graph",),
-    "orograph.tiles.integrity.verify": ("StoreReport", "verify"),
-    "orograph.tiles.store.export": ("to_geotiff",),
-    "orograph.tiles.store.ingest": ("ingest",),
+    "orograph.tiles.store.verify": ("StoreReport", "verify"),
+    "orograph.tiles.convert.export": ("to_geotiff",),
+    "orograph.tiles.convert.ingest": ("ingest",),
     "orograph.tiles.vector.layer": ("VectorLayer",),
-    "orograph.tiles.vector.rasterize": ("rasterize",),
+    "orograph.tiles.convert.rasterize": ("rasterize",),
 }
 _TRUE_NAME = {"open": "open_dataset"}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

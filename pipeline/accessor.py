@@ -71,7 +71,7 @@ class RasterAccessor(_Accessor):
 
     def rasterize(self, layer: Any, **options: Any) -> xr.DataArray:
         """Return the labels of a vector layer on this grid; see `orograph.rasterize`."""
-        from orograph.tiles.vector.rasterize import rasterize
+        from orograph.tiles.convert.rasterize import rasterize
 
         return rasterize(layer, self._raster, **options)
 

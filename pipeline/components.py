@@ -42,13 +42,13 @@ from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, refuse_arguments
 from orograph.tiles.errors import InputError
+from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.memory import empty
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 from orograph.tiles.store.sink import ArraySink
 

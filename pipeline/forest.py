@@ -35,14 +35,14 @@ from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:

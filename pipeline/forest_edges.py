@@ -8,8 +8,8 @@ import numpy as np
 
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.border import DIRECTION_STEPS
-from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.window import Window, parse_window
+from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import VectorLayer
 

@@ -24,8 +24,8 @@ from donfig import Config
 from orograph.kernels.backends import BACKENDS
 from orograph.tiles.arguments import absolute_path, check_choice, check_integer, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.format.metadata import MOST_CELLS_A_SIDE
 from orograph.tiles.grid.window import LONGEST_SIDE
-from orograph.tiles.integrity.metadata import MOST_CELLS_A_SIDE
 
 MOST_THREADS = 1024
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from orograph.tiles.store.storage import Reader, State, Storage
+from orograph.tiles.storage import Reader, State, Storage
 
 CLAIM = ".claim"
 COMMITTING = ".committing"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orograph.tiles.integrity.metadata import checksum_of
+from orograph.tiles.format.metadata import checksum_of
 
 
 def reseal(store: Path, change: Callable[[dict[str, Any]], Any]) -> None:

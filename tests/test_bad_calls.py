@@ -579,8 +579,8 @@ def nothing_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
         "orograph.index.distance_index.corridor_of",
         "orograph.index.store.IndexStore.begin",
         "orograph.index.estimate.bytes_on_disk",
-        "orograph.tiles.store.ingest.create_store",
-        "orograph.tiles.store.export._write",
+        "orograph.tiles.convert.ingest.create_store",
+        "orograph.tiles.convert.export._write",
         "distributed.LocalCluster.__init__",
     ):
         monkeypatch.setattr(place, begun)

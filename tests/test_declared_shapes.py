@@ -15,8 +15,8 @@ import xarray as xr
 from reseal import reseal
 
 import orograph as og
-from orograph.tiles.integrity.checksums import CHECKSUMS
-from orograph.tiles.integrity.metadata import MARK
+from orograph.tiles.format.checksums import CHECKSUMS
+from orograph.tiles.format.metadata import MARK
 
 
 def vrt(folder: Path, side: int, place: str = "") -> Path:

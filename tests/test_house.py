@@ -198,6 +198,27 @@ def test_no_module_needs_itself_to_be_imported() -> None:
     assert set(order) == MODULES.keys()
 
 
+# Of the three folders, those whose subfolders import each other one way.
+ONE_WAY = ("tiles",)
+
+
+@pytest.mark.parametrize("top", ONE_WAY)
+def test_no_folder_imports_one_that_imports_it(top: str) -> None:
+    """By any import: of a module, of a function, or for types alone."""
+    folders = {name: path.parent for name, path in MODULES.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        if path.relative_to(ROOT).parts[0] == top:
+            found = {folders[other] for other in imports(path) & MODULES.keys()}
+            inside = {folder for folder in found if folder.relative_to(ROOT).parts[0] == top}
+            node = str(folders[name].relative_to(ROOT))
+            graph.setdefault(node, set()).update(
+                str(folder.relative_to(ROOT)) for folder in inside - {folders[name]}
+            )
+    assert len(graph) > 3
+    list(TopologicalSorter(graph).static_order())  # raises CycleError, which names them
+
+
 @pytest.mark.parametrize("folder", FOLDERS.values())
 def test_imports_are_at_most_ten_levels_deep(folder: str) -> None:
     graph = imported_at_once()

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 BASE, PRIME = 1_000_003, (1 << 61) - 1

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
+from pathlib import Path
 from reprlib import Repr
 from typing import Any, TypeVar
 
 import numpy as np
 
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, StoreExistsError
 
 _Choice = TypeVar("_Choice", str, int)
 
@@ -156,3 +157,24 @@ def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> N
     names += [name for name, used in given.items() if used]
     if names:
         raise InputError(f"{names[0]}: of no use for {what}; leave it out")
+
+
+def check_file(path: Path, overwrite: bool) -> None:
+    """Raise an error if no file may be written at ``path``.
+
+    Raises
+    ------
+    StoreExistsError
+        If a file exists there and ``overwrite`` is false, or something that is not a file.
+    InputError
+        If there can be none.
+    """
+    check_name_length(absolute_path("path", path), 0)
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise StoreExistsError(f"{path} exists and is not a file; choose another path")
+    if path.exists() and not overwrite:
+        raise StoreExistsError(
+            f"{path} exists; pass overwrite=True to replace it, or choose another path"
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")

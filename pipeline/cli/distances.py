@@ -14,11 +14,11 @@ import numpy as np
 import orograph as og
 from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
-from orograph.tiles.arguments import check_path
+from orograph.tiles.arguments import check_file, check_path
+from orograph.tiles.convert.export import file_path
 from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
-from orograph.tiles.store.export import check_file, file_path
+from orograph.tiles.storage import open_storage
 from orograph.tiles.store.publish import check_target
-from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import check_vector_target
 
 

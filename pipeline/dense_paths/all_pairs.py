@@ -41,12 +41,12 @@ from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.product import NO_VERTEX, minplus
 from orograph.operation import operation
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag
+from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, NegativeCycle, RunError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version
 from orograph.tiles.store.create import Layout, Variable
-from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.pad import first_outside
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 
 Array = npt.NDArray[Any]
 

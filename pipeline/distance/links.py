@@ -20,8 +20,8 @@ from orograph.kernels.relax.resident import Exchange, ResidentTile
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.points import cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 

@@ -22,12 +22,12 @@ from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
+from orograph.tiles.raster.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.storage import open_storage
 from orograph.tiles.vector.layer import VectorLayer
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.layer import LayerRaster
+from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 from orograph.tiles.vector.layer import read_layer
-from orograph.tiles.vector.raster import LayerRaster
 
 SNAP_CELLS = 10
 

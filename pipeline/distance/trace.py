@@ -12,8 +12,8 @@ from orograph.distance.links import LINK_ENDS, NO_LINK
 from orograph.kernels.relax.backtrack import LINKED, LOST, SOURCE, follow
 from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.points import cells_of
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.points import cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ class Problem(Protocol):
     """A problem on a grid whose tiles can be summarised by their border.
 
     Summaries, saved states and messages are of any type, but not None. Summaries, saved states and
-    rows of a table are kept in checkpoints: they consist of what `orograph.tiles.store.codec`
+    rows of a table are kept in checkpoints: they consist of what `orograph.tiles.format.codec`
     stores. Summaries and messages must be small, O(border). All functions are pure: the same
     arguments give the same result, to the bit.
     """

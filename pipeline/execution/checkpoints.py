@@ -4,7 +4,7 @@ An entry is written whole or not at all, and writing it twice does no harm, so t
 again at any time. In a storage every entry carries a checksum and its name; a damaged one, or that
 of another node or part of the run, counts as absent, and the task that made it is simply done
 again. What an entry may hold, and that reading one runs no code, is said in
-`orograph.tiles.store.codec`.
+`orograph.tiles.format.codec`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from orograph.tiles.format.codec import decode_entry, encode_entry
 from orograph.tiles.grid.quadtree import Node
-from orograph.tiles.store.codec import decode_entry, encode_entry
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.storage import Location, open_storage
 
 
 class CheckpointStore(Protocol):

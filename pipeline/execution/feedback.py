@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
+from html import escape
 from importlib import import_module
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,7 @@ def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
 
 def _line(progress: Progress) -> str:
     """Return the line that a notebook shows while a call waits."""
-    return f"orograph {html.bar(progress.done, progress.total)} {html.escape(progress.waiting)}"
+    return f"orograph {html.bar(progress.done, progress.total)} {escape(progress.waiting)}"
 
 
 def show_live(

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orograph.tiles.arguments import check_file
+from orograph.tiles.convert.export import check_copy, to_geotiff
 from orograph.tiles.errors import InputError
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.files import sync_file
+from orograph.tiles.storage import Storage, local_path
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.export import check_copy, check_file, to_geotiff
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import mark_complete, partial_path
-from orograph.tiles.store.storage import Storage, local_path
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -22,10 +22,10 @@ from orograph.settings import setting
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.raster.unchanged import Version, version_of
+from orograph.tiles.storage import Storage
 from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.sink import ArraySink
-from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -40,19 +40,19 @@ from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
 from orograph.kernels.backends import get_backend, may_use_numba
 from orograph.settings import setting, thread_count
+from orograph.tiles.convert.ingest import ingest
+from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
-from orograph.tiles.integrity.verify import verify
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
 from orograph.tiles.raster.version import UNVERSIONED
+from orograph.tiles.storage import Storage, open_storage
 from orograph.tiles.store.create import add_table, update_attributes
-from orograph.tiles.store.ingest import ingest
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.publish import check_target
 from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Storage, open_storage
+from orograph.tiles.store.verify import verify
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -15,10 +15,10 @@ from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
+from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster
+from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.create import Layout
-from orograph.tiles.store.storage import Location, open_storage
-from orograph.tiles.vector.raster import LayerRaster
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orograph import __version__
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
-from orograph.tiles.store.storage import Storage
+from orograph.tiles.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -61,7 +61,7 @@ def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, 
         if folder is None:
             return host, ""
         try:
-            from orograph.tiles.store.storage import open_storage
+            from orograph.tiles.storage import open_storage
 
             same = open_storage(folder).get("witness") == token.encode()
         except Exception as error:

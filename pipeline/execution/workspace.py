@@ -24,11 +24,11 @@ from typing import Any
 from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.tiles.errors import DamagedStoreError, InputError, RunError, StoreExistsError
 from orograph.tiles.files import is_token
-from orograph.tiles.integrity.metadata import read_metadata, run_of
-from orograph.tiles.store.codec import FORMAT
+from orograph.tiles.format.codec import FORMAT
+from orograph.tiles.format.metadata import read_metadata, run_of
+from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage, publish
-from orograph.tiles.store.storage import Location, Storage, is_missing_below, open_storage
 
 IDENTITY = "run.json"
 RESULT = "result.zarr"

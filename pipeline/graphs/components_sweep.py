@@ -16,8 +16,8 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import Table
 from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.label.union_find import rem_components
+from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]

@@ -18,8 +18,8 @@ from orograph.engines.quadtree_pass import Table
 from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
-from orograph.tiles.store.codec import stored
 from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]

@@ -26,12 +26,12 @@ from orograph.execution.run import Progress
 from orograph.graphs.parts import GraphParts
 from orograph.graphs.unreached import fill_of_column
 from orograph.kernels.backends import get_backend
+from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Layout, Variable
-from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.sink import ArraySink
 
 if TYPE_CHECKING:

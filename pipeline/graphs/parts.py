@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.codec import stored
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]

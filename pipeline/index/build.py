@@ -44,8 +44,8 @@ from orograph.kernels.stages import kernel
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.storage import Storage
 from orograph.tiles.store.sink import StoreSink
-from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     from distributed import Client

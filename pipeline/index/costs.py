@@ -12,7 +12,7 @@ from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.relax.models import BARRIER
 from orograph.tiles.grid.quadtree import Node, Place, Sides
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 
 if TYPE_CHECKING:
     from orograph.distance.problem import Distance

@@ -36,11 +36,11 @@ from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operation import operation
 from orograph.plotting import html
 from orograph.tiles.arguments import check_integer, shown
+from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window, parse_window
-from orograph.tiles.store.overlap import refuse_overlap
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr

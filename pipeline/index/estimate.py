@@ -33,7 +33,7 @@ from orograph.kernels.relax.models import MODELS
 from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
 from orograph.settings import setting
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 

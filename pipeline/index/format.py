@@ -16,14 +16,14 @@ from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
-from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.store.codec import (
+from orograph.tiles.format.codec import (
     SHUFFLE,
     compress,
     decompress,
     with_checksum,
     without_checksum,
 )
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.store.create import Layout
 
 Array = npt.NDArray[Any]

@@ -22,8 +22,8 @@ from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.propagate import unreached
-from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import ArrayRaster
 
 if TYPE_CHECKING:

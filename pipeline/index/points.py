@@ -32,10 +32,10 @@ from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
 from orograph.settings import thread_count
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
-from orograph.tiles.store.storage import State, Storage
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
+from orograph.tiles.storage import State, Storage
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -45,16 +45,15 @@ from orograph.tiles.errors import (
     report_full_storage,
 )
 from orograph.tiles.files import is_token
-from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.integrity.checksums import (
+from orograph.tiles.format.checksums import (
     CHECKSUMS,
     check_stated,
     checksum_of_end,
     decode_checksums,
     encode_checksums,
 )
-from orograph.tiles.integrity.dense import DenseArray
-from orograph.tiles.integrity.metadata import (
+from orograph.tiles.format.dense import DenseArray
+from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
     StoreMetadata,
@@ -65,11 +64,12 @@ from orograph.tiles.integrity.metadata import (
     read_metadata,
     write_group_metadata,
 )
+from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import StoreRaster
+from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.create import Variable, create_dense, create_store, list_table
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, stored_format
-from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 Array = npt.NDArray[Any]
 

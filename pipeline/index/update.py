@@ -14,8 +14,8 @@ from orograph.index.build import make_block
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.store import IndexStore
 from orograph.tiles.errors import InputError
+from orograph.tiles.format.metadata import read_array
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.metadata import read_array
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard

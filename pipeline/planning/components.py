@@ -16,7 +16,7 @@ from orograph.planning.patches import neighbour_pairs, patches
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer
 from orograph.tiles.grid.window import LONGEST_SIDE
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import TABLE_ROWS
 

@@ -26,7 +26,7 @@ from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
-from orograph.tiles.raster.nodata import supported_dtype
+from orograph.tiles.nodata import supported_dtype
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
 

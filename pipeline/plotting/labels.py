@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from orograph.tiles.errors import OrographError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster, open_raster
 
 READ_SIDE = 1024

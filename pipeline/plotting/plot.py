@@ -19,7 +19,7 @@ from orograph.plotting.tables import draw_table, read_table
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import parse_crs, reproject, same_crs
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.storage import open_storage
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,7 +9,7 @@ from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit
 from orograph.reachability.pairs import PAIRS_A_TASK
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points
+from orograph.tiles.raster.points import as_points
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 from orograph.tiles.vector.layer import read_layer
 

@@ -32,15 +32,15 @@ from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import (
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.points import (
     as_points,
     cells_of,
     coordinates_of,
     is_point,
     snap_to_valid,
 )
-from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.mask import MaskRaster
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink

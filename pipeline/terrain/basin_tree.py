@@ -23,13 +23,13 @@ from orograph.kernels.stages import kernel
 from orograph.kernels.terrain.basins import lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
+from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells, join
-from orograph.tiles.grid.points import coordinates_of
 from orograph.tiles.grid.quadtree import Place, Sides
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.store.codec import stored
 
 Array = npt.NDArray[Any]
 Keys = npt.NDArray[np.uint64]

@@ -15,7 +15,7 @@ from orograph.planning.plan import (
     Plan,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
 # bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk

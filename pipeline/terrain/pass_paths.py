@@ -16,8 +16,8 @@ import numpy.typing as npt
 from orograph.kernels.forest.order_keys import order_keys
 from orograph.reachability.pairs import Query
 from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.mask import MaskRaster
-from orograph.tiles.raster.nodata import valid_cells
 
 Integers = npt.NDArray[np.int64]
 

@@ -20,9 +20,9 @@ from orograph.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
 from orograph.terrain.run import TableJob, terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
-from orograph.tiles.grid.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
+from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
 

@@ -15,8 +15,8 @@ from orograph.execution.options import RunSpec
 from orograph.kernels.terrain import basins, merge_tree, order
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.storage import Storage
 from orograph.tiles.store.sink import ArraySink
-from orograph.tiles.store.storage import Storage
 
 if TYPE_CHECKING:
     import xarray as xr

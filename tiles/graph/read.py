@@ -22,7 +22,7 @@ from orograph.tiles.graph.files import (
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import is_graph, open_graph, write_graph
 from orograph.tiles.graph.tables import Edges, from_networkx, from_sparse, from_table
-from orograph.tiles.store.storage import open_storage
+from orograph.tiles.storage import open_storage
 
 FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
 

@@ -11,10 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.tiles.errors import DamagedStoreError, InputError
-from orograph.tiles.graph.graph import Graph
-from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.integrity.dense import DenseArray, StoredColumn
-from orograph.tiles.integrity.metadata import (
+from orograph.tiles.format.dense import DenseArray, StoredColumn
+from orograph.tiles.format.metadata import (
     GROUP,
     ArrayMetadata,
     StoreMetadata,
@@ -26,9 +24,11 @@ from orograph.tiles.integrity.metadata import (
     read_metadata,
     whole_numbers,
 )
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.create import Layout, add_table, create_store
 from orograph.tiles.store.publish import staged_store
-from orograph.tiles.store.storage import Location, open_storage
 
 KEY = "orograph_graph"
 FORMAT = 1

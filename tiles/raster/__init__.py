@@ -1,1 +1,1 @@
-"""Input rasters: arrays, files, masks, nodata values."""
+"""Rasters that operations read: arrays, files, stores, layers, masks; points on them."""

@@ -16,7 +16,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
-from orograph.tiles.raster.nodata import fill_masked
+from orograph.tiles.nodata import fill_masked
 from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 

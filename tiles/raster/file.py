@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from orograph.tiles.errors import DamagedChunkError, InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window, check_sides
+from orograph.tiles.nodata import native_nodata, supported_dtype
 from orograph.tiles.patience import patiently
 from orograph.tiles.raster.array import check_band, check_window
 from orograph.tiles.raster.ascii_grid import (
@@ -26,7 +27,6 @@ from orograph.tiles.raster.ascii_grid import (
     open_options,
     open_quietly,
 )
-from orograph.tiles.raster.nodata import native_nodata, supported_dtype
 from orograph.tiles.raster.version import UNVERSIONED, absolute, file_versions
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orograph.tiles.errors import InputError
+from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.cf import X_NAMES, Y_NAMES
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import check_sides
-from orograph.tiles.integrity.metadata import is_store
+from orograph.tiles.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, check_band, is_cupy, to_host
-from orograph.tiles.raster.nodata import fill_masked, native_nodata, supported_dtype
 from orograph.tiles.raster.version import absolute, is_remote
 from orograph.tiles.store.raster import StoreRaster, choose_step
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 
 

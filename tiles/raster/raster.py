@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.metadata import is_store
+from orograph.tiles.nodata import native_nodata
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, from_elsewhere
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
@@ -25,7 +26,6 @@ from orograph.tiles.raster.from_xarray import (
     from_dataarray,
     from_dataset,
 )
-from orograph.tiles.raster.nodata import native_nodata
 from orograph.tiles.raster.version import absolute
 from orograph.tiles.store.publish import partial_path
 from orograph.tiles.store.raster import StoreRaster

@@ -1,1 +1,1 @@
-"""Zarr stores: layout, codecs, reading, writing, publishing."""
+"""Zarr stores: layout, shards, reading, writing, publishing, verification."""

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import shown
-from orograph.tiles.errors import InputError, report_full_storage, storage_error
-from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
-from orograph.tiles.grid.window import LONGEST_SIDE, Window
-from orograph.tiles.integrity.metadata import (
+from orograph.tiles.errors import InputError, report_full_storage
+from orograph.tiles.format.metadata import (
     FORMAT,
     GROUP,
     MARK,
@@ -26,27 +24,11 @@ from orograph.tiles.integrity.metadata import (
     read_document,
     write_group_metadata,
 )
-from orograph.tiles.raster.nodata import native_nodata, supported_dtype
-from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.publish import check_target, discard, partial_path, publish
-from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
-from orograph.tiles.store.storage import Location, Storage, open_storage
-
-__all__ = [
-    "ArraySink",
-    "Layout",
-    "Sink",
-    "StoreSink",
-    "Variable",
-    "check_target",
-    "create_store",
-    "discard",
-    "open_dataset",
-    "partial_path",
-    "publish",
-    "storage_error",
-    "update_attributes",
-]
+from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
+from orograph.tiles.nodata import native_nodata, supported_dtype
+from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.store.publish import check_target
 
 SHARD_SIDE = 4096
 # Bytes of a shard in memory, of which a writer briefly holds two: 4096 cells a side of 4 bytes, or
@@ -311,7 +293,7 @@ def create_dense(
     attrs: Mapping[str, Any] | None = None,
     level: int = 5,
 ) -> Any:
-    """Return a new array of an unfinished store, for `orograph.tiles.integrity.dense`.
+    """Return a new array of an unfinished store, for `orograph.tiles.format.dense`.
 
     The metadata of the group remain as they are, until `list_table` lists the array in them.
     """

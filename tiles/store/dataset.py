@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.integrity.dense import DenseArray
-from orograph.tiles.integrity.metadata import read_metadata
+from orograph.tiles.format.dense import DenseArray
+from orograph.tiles.format.metadata import read_metadata
+from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.raster import StoreRaster
-from orograph.tiles.store.storage import Location, open_storage
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.storage import State
+from orograph.tiles.storage import State
 
 LIMIT_BYTES = 64 * 2**20  # per process, whatever the size of the raster
 SIDE = 2  # cells: no edge of a graph is longer, in rows or columns

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
+from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.grid.georeference import GRID_MAPPING
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.dense import DenseArray
 from orograph.tiles.store.raster import StoreRaster
 
 

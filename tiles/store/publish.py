@@ -13,8 +13,8 @@ import numpy as np
 
 from orograph.tiles.errors import RunError, StoreExistsError
 from orograph.tiles.files import is_token
-from orograph.tiles.integrity.checksums import CHECKSUMS, encode_checksums
-from orograph.tiles.integrity.metadata import (
+from orograph.tiles.format.checksums import CHECKSUMS, encode_checksums
+from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
     PARTIAL,
@@ -24,9 +24,9 @@ from orograph.tiles.integrity.metadata import (
     read_document,
     write_group_metadata,
 )
+from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.shard import chunk_checksum, shard_format
-from orograph.tiles.store.storage import Location, Storage, is_missing_below, open_storage
 
 # zarr-python writes metadata under such a name first
 _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")

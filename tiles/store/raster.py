@@ -19,21 +19,21 @@ from orograph.tiles.errors import (
     DamagedChunkError,
     InputError,
 )
-from orograph.tiles.grid.cf import matching_geotransform
-from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
-from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.checksums import check_stated, checksum_in
-from orograph.tiles.integrity.dense import MEND, DenseArray
-from orograph.tiles.integrity.metadata import (
+from orograph.tiles.format.checksums import check_stated, checksum_in
+from orograph.tiles.format.dense import MEND, DenseArray
+from orograph.tiles.format.header import Header, header_of
+from orograph.tiles.format.metadata import (
     GROUP,
     damaged,
     read_metadata,
     stated_checksums,
 )
+from orograph.tiles.grid.cf import matching_geotransform
+from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
+from orograph.tiles.grid.window import Window
 from orograph.tiles.patience import patiently
-from orograph.tiles.store.header import Header, header_of
+from orograph.tiles.storage import Location, State, Storage, open_storage
 from orograph.tiles.store.shard import read_window, stored_format
-from orograph.tiles.store.storage import Location, State, Storage, open_storage
 
 
 def choose_step(opened: str, name: str) -> str:

@@ -1,10 +1,11 @@
 """Reading and encoding of shards, without zarr-python.
 
-With its event loop zarr-python 3.1.6 takes about 4 ms for a tile of 1024 x 1024, which decodes in
-1 ms. All rasters of a store have the same codecs, and the format is fixed [1]_ [2]_: tiles in
-Morton order, each compressed by Blosc and followed by its crc32c; then the index, offset and length
-of each tile as little-endian uint64 (all ones: no such tile), followed by its crc32c. A raster with
-other metadata is read and written by zarr-python, see `shard_format`.
+zarr-python, with its event loop, takes twice as long for a tile and more than three times as much
+of a processor (docs/decisions/008-storage.md). All rasters of a store have the same codecs, and the
+format is fixed [1]_ [2]_: tiles in Morton order, each compressed by Blosc and followed by its
+crc32c; then the index, offset and length of each tile as little-endian uint64 (all ones: no such
+tile), followed by its crc32c. A raster with other metadata is read and written by zarr-python, see
+`shard_format`.
 
 References
 ----------
@@ -22,19 +23,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.checksums import check_stated, checksum_in, checksum_of_end
-from orograph.tiles.integrity.metadata import read_document
-from orograph.tiles.memory import empty
-from orograph.tiles.store.codec import (
+from orograph.tiles.format.checksums import check_stated, checksum_in, checksum_of_end
+from orograph.tiles.format.codec import (
     check_frame,
     compress,
     decompress,
     with_checksum,
     without_checksum,
 )
+from orograph.tiles.format.metadata import read_document
+from orograph.tiles.grid.window import Window
+from orograph.tiles.memory import empty
+from orograph.tiles.storage import Reader, State, Storage
 from orograph.tiles.store.decoded_cache import TILE_CACHE
-from orograph.tiles.store.storage import Reader, State, Storage
 
 ABSENT = 2**64 - 1
 # Bytes. Adjacent tiles are read together up to this size; a larger range would only take memory.

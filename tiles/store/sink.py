@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedStoreError, InputError
+from orograph.tiles.format.metadata import ArrayMetadata, read_array
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.metadata import ArrayMetadata, read_array
 from orograph.tiles.memory import empty
+from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import (
     ShardEncoder,
@@ -22,7 +23,6 @@ from orograph.tiles.store.shard import (
     shard_format,
     stored_format,
 )
-from orograph.tiles.store.storage import Location, Storage, open_storage
 
 
 class ShardWriter(Protocol):

@@ -1,1 +1,1 @@
-"""Vector layers: read from what users have, brought to a grid, and written."""
+"""Vector layers: read from what users have, burnt onto a grid, and written."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.arguments import check_flag, check_path, shown
+from orograph.tiles.arguments import check_file, check_flag, check_path, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import reproject
 from orograph.tiles.grid.georeference import Georeference
@@ -208,8 +208,6 @@ def check_vector_target(path: Path, overwrite: bool) -> None:
         raise InputError(
             f"path: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb or .shp"
         )
-    from orograph.tiles.store.export import check_file  # which reads layers
-
     check_file(path, overwrite)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orograph.tiles.store.codec import stored
+from orograph.tiles.format.codec import stored
 
 if TYPE_CHECKING:
     from orograph.engines.frontier.protocol import Visit

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.order_keys import decode_keys, key_values, order_keys
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 
 DTYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"]
 

@@ -15,7 +15,7 @@ from orograph.kernels.relax import pad as surface
 from orograph.kernels.relax import pad_cuda as surface_cuda
 from orograph.kernels.relax.models import BARRIER, CostModel
 from orograph.kernels.relax.tile import tile_state
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 
 DTYPES = ["uint8", "int16", "int32", "int64", "uint64", "float32", "float64"]
 BACKENDS = ["numba", "cuda"]

@@ -19,8 +19,9 @@ import pytest
 import orograph as og
 from orograph.cli.main import _parser, main
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.publish import publish
+from orograph.tiles.store.sink import StoreSink
 
 WHOLE = ("x", "1.5", "nan", "inf", "", "1e3", "-1", str(2**70))
 NUMBER = ("x", "", "1,5", "1j")
@@ -257,7 +258,7 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "orograph.index.distance_index.table_of",
         "orograph.index.distance_index.field_of",
         "orograph.index.estimate.bytes_on_disk",
-        "orograph.tiles.store.ingest.create_store",
+        "orograph.tiles.convert.ingest.create_store",
         "distributed.LocalCluster.__init__",
     ):
         monkeypatch.setattr(place, begun)

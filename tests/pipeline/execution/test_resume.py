@@ -19,7 +19,7 @@ import orograph as og
 from orograph.dense_paths import all_pairs as all_pairs_module
 from orograph.engines import tile_states
 from orograph.execution import launch
-from orograph.tiles.store import storage as storages
+from orograph.tiles import storage as storages
 from orograph.tiles.store.sink import StoreSink
 
 rng = np.random.default_rng(7)

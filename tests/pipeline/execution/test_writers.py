@@ -24,9 +24,9 @@ import orograph as og
 from orograph.execution import geotiff, jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
 from orograph.execution.workspace import Workspace
+from orograph.tiles.storage import LocalStorage, Storage
 from orograph.tiles.store import create
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.storage import LocalStorage, Storage
 
 GRID = np.random.default_rng(5).integers(1, 90, (50, 60)).astype(np.float32)
 EDGES = pd.DataFrame({"source": [0, 1], "target": [1, 2], "weight": [3.0, 4.0]})

@@ -31,8 +31,8 @@ from orograph.index.store import COMMITTED, PENDING, IndexStore
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
 from orograph.settings import config
+from orograph.tiles.storage import LocalStorage
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.storage import LocalStorage
 
 Array = npt.NDArray[Any]
 

@@ -16,7 +16,7 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import block_costs, step_weights
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, edge_lengths
-from orograph.tiles.store.codec import decompress
+from orograph.tiles.format.codec import decompress
 
 
 def rasters(cost: str, dtype: str, height: int, width: int) -> dict[str, Any]:

@@ -279,9 +279,9 @@ def test_depressions_take_no_more_memory_than_was_planned(tmp_path: Path) -> Non
 
 
 def test_the_client_of_depressions_needs_memory_for_a_row_of_shards() -> None:
-    wide, narrow = (og.depressions.plan(og.RasterSpec(shape)) for shape in ((2048, 32768), (8192, 8192)))
+    shapes = (2048, 32768), (8192, 8192), (2048 * 64, 8192)
+    wide, narrow, long = (og.depressions.plan(og.RasterSpec(shape)) for shape in shapes)
     assert wide.bytes_written == narrow.bytes_written
-    long = og.depressions.plan((2048 * 64, 8192))
     bytes_of_row = 2 * 2048 * 8192 / 9 * 220
     for plan in (narrow, long):
         assert plan.memory_table == pytest.approx(bytes_of_row, rel=0.1)

@@ -30,14 +30,10 @@ from orograph.tiles.raster.raster import (
     StoreRaster,
     open_raster,
 )
-from orograph.tiles.store.create import (
-    Layout,
-    StoreSink,
-    Variable,
-    create_store,
-    open_dataset,
-    publish,
-)
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.publish import publish
+from orograph.tiles.store.sink import StoreSink
 
 CELLS = np.arange(35, dtype=np.float32).reshape(7, 5)
 PART = Window(2, 1, 3, 4)

@@ -20,11 +20,11 @@ import pytest
 from memory_storage import BUCKET, MemoryStorage
 
 import orograph as og
+from orograph.tiles import storage
 from orograph.tiles.errors import InputError, RunError, StoreExistsError
+from orograph.tiles.storage import LocalStorage, Storage
 from orograph.tiles.store import lease as leases
-from orograph.tiles.store import storage
 from orograph.tiles.store.lease import Holder, Lease
-from orograph.tiles.store.storage import LocalStorage, Storage
 
 
 @pytest.fixture(params=["files", "memory"])

@@ -19,9 +19,11 @@ from numcodecs import Blosc
 
 from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.storage import LocalStorage
 from orograph.tiles.store import shard, sink
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store, publish
+from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.decoded_cache import DecodedTileCache
+from orograph.tiles.store.publish import publish
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.shard import (
     ShardEncoder,
@@ -30,7 +32,7 @@ from orograph.tiles.store.shard import (
     shard_format,
     stored_format,
 )
-from orograph.tiles.store.storage import LocalStorage
+from orograph.tiles.store.sink import StoreSink
 
 DTYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"]
 FILLS = {"u": [None, 0, 7, "max"], "i": [None, -7, "min"], "f": [None, np.nan, -9999.0, -0.0]}

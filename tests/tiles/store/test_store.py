@@ -25,6 +25,8 @@ from hypothesis import strategies as st
 from reseal import reseal
 
 from orograph.kernels import device as cuda
+from orograph.tiles import storage
+from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import (
     BackendError,
     DamagedChunkError,
@@ -37,20 +39,10 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import use_allocator
 from orograph.tiles.raster.raster import StoreRaster
-from orograph.tiles.store import storage
-from orograph.tiles.store.create import (
-    ArraySink,
-    Layout,
-    StoreSink,
-    Variable,
-    check_target,
-    create_store,
-    open_dataset,
-    partial_path,
-    publish,
-    update_attributes,
-)
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.store.create import Layout, Variable, create_store, update_attributes
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.publish import check_target, partial_path, publish
+from orograph.tiles.store.sink import ArraySink, StoreSink
 
 NOWHERE = 2**64 - 1
 
@@ -663,7 +655,8 @@ import resource, sys
 import numpy as np
 from orograph.tiles.errors import StorageFullError
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.sink import StoreSink
 path = create_store(sys.argv[1], (256, 512), Layout(128, 256), [Variable("z", "f8")])
 sink = StoreSink(path)
 cells = np.random.default_rng(0).random((256, 256))
@@ -692,7 +685,7 @@ def test_a_file_size_limit_is_reported_as_no_room(tmp_path: Path) -> None:
 def test_importing_the_store_loads_nothing_heavy() -> None:
     code = (
         "import sys, orograph.tiles.store.create, orograph.tiles.raster.raster, "
-        "orograph.tiles.store.ingest, orograph.tiles.store.export\n"
+        "orograph.tiles.convert.ingest, orograph.tiles.convert.export\n"
         # not xarray, to which the package itself adds its accessor
         "print({'dask', 'distributed', 'rasterio', 'rioxarray', 'zarr', 'pyproj', "
         "'cupy'} & set(sys.modules))"

@@ -13,8 +13,8 @@ from shapely import GeometryCollection, LineString, MultiLineString, MultiPoint,
 import orograph as og
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
-from orograph.tiles.vector.raster import LayerRaster
 
 SHAPE = (12, 16)
 # the corner of the first cell is (0, 0), rows go down

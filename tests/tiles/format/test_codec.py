@@ -20,7 +20,7 @@ from numcodecs import blosc
 from traps import PICKLE, PICKLED_ENTRY
 
 from orograph.index.format import decode_record, encode_record
-from orograph.tiles.store.codec import LARGE, decode_entry, encode_entry, stored
+from orograph.tiles.format.codec import LARGE, decode_entry, encode_entry, stored
 
 
 @stored("test-pair")
@@ -129,7 +129,7 @@ def test_structures_come_back_to_the_bit(entry: Any) -> None:
 def test_large_arrays_come_back_to_the_bit(
     dtype: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orograph.tiles.store.codec.PIECE", piece)
+    monkeypatch.setattr("orograph.tiles.format.codec.PIECE", piece)
     rng = np.random.default_rng(3)
     plain = rng.integers(0, 9, (300, 401)).astype(dtype)
     entry = [plain, plain.T, plain[::2, 1:], plain[:0], plain]

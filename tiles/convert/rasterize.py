@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from orograph.tiles.arguments import check_flag, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.vector.layer import NO_LABEL, read_layer
-from orograph.tiles.vector.raster import LayerRaster
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -17,7 +17,7 @@ from orograph.tiles.errors import DamagedChunkError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.patience import patiently
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store.storage import LocalStorage
+from orograph.tiles.storage import LocalStorage
 
 CELLS = np.arange(64.0).reshape(8, 8)
 Slept = list[float]

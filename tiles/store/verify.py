@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
+from orograph.tiles.format.dense import MEND, DenseArray
+from orograph.tiles.format.metadata import StoreMetadata, read_metadata
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.dense import MEND, DenseArray
-from orograph.tiles.integrity.metadata import StoreMetadata, read_metadata
+from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.raster import StoreRaster, tile_name
 from orograph.tiles.store.shard import damaged_tiles, stored_format
-from orograph.tiles.store.storage import Location, open_storage
 
 MOST_PROBLEMS = 1000
 """Problems that a report names at most."""

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedStoreError, InputError
+from orograph.tiles.format.checksums import CHECKSUMS, decode_checksums
+from orograph.tiles.format.json_object import parse_object
 from orograph.tiles.grid.window import LONGEST_SIDE
-from orograph.tiles.integrity.checksums import CHECKSUMS, decode_checksums
-from orograph.tiles.integrity.json_object import parse_object
-from orograph.tiles.store.storage import Location, State, Storage, open_storage
+from orograph.tiles.storage import Location, State, Storage, open_storage
 
 MARK = "orograph"
 """Name of the group's attribute that belongs to orograph."""

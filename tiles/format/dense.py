@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
-from orograph.tiles.integrity.checksums import check_stated, checksum_of_end
-from orograph.tiles.integrity.metadata import ArrayMetadata, damaged
-from orograph.tiles.store.codec import MOST_RATIO, decompress, without_checksum
-from orograph.tiles.store.storage import Storage
+from orograph.tiles.format.checksums import check_stated, checksum_of_end
+from orograph.tiles.format.codec import MOST_RATIO, decompress, without_checksum
+from orograph.tiles.format.metadata import ArrayMetadata, damaged
+from orograph.tiles.storage import Storage
 
 MEND = "restore the file from a copy, or make the store again"
 

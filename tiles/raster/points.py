@@ -13,7 +13,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.crs import Coordinates
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.nodata import valid_cells
+from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 

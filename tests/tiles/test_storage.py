@@ -21,17 +21,19 @@ import orograph as og
 from orograph.execution import workspace
 from orograph.execution.workspace import Workspace
 from orograph.index.store import PENDING, IndexStore
+from orograph.tiles import storage as storages
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
 from orograph.tiles.files import TEMPORARY
+from orograph.tiles.format.checksums import CHECKSUMS
+from orograph.tiles.format.metadata import GROUP, MARK, read_document, write_group_metadata
 from orograph.tiles.grid.window import Window
-from orograph.tiles.integrity.checksums import CHECKSUMS
-from orograph.tiles.integrity.metadata import GROUP, MARK, read_document, write_group_metadata
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store import storage as storages
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store, open_dataset
+from orograph.tiles.storage import LocalStorage, Storage, open_storage
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.dataset import open_dataset
 from orograph.tiles.store.publish import partial_storage, publish
 from orograph.tiles.store.raster import StoreRaster
-from orograph.tiles.store.storage import LocalStorage, Storage, open_storage
+from orograph.tiles.store.sink import StoreSink
 
 
 @pytest.fixture

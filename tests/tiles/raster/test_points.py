@@ -17,7 +17,7 @@ from shapely import MultiPoint, Point, Polygon
 
 import orograph as og
 from orograph.tiles.grid.georeference import Georeference
-from orograph.tiles.grid.points import as_points, cells_of
+from orograph.tiles.raster.points import as_points, cells_of
 
 ALBERS, CONUS, UTM = "EPSG:3310", "EPSG:5070", "EPSG:32611"
 SHAPE = (6, 8)

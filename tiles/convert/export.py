@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from orograph.tiles.arguments import (
-    absolute_path,
+    check_file,
     check_flag,
-    check_name_length,
     check_path,
     shown,
 )
 from orograph.tiles.errors import (
     InputError,
     StorageFullError,
-    StoreExistsError,
     free_bytes,
     report_full_storage,
 )
@@ -29,8 +27,8 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
+from orograph.tiles.storage import local_path, open_storage
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.storage import local_path, open_storage
 
 BLOCK = 512
 READ_SIDE = 4096
@@ -126,27 +124,6 @@ def file_path(argument: str, value: Any) -> Path:
     """Return the path of a file to write, given as such or as a ``file://`` URL."""
     text = check_path(argument, value)
     return local_path(open_storage(text, argument)) if "://" in text else Path(text)
-
-
-def check_file(path: Path, overwrite: bool) -> None:
-    """Raise an error if no file may be written at ``path``.
-
-    Raises
-    ------
-    StoreExistsError
-        If a file exists there and ``overwrite`` is false, or something that is no file.
-    InputError
-        If there can be none.
-    """
-    check_name_length(absolute_path("path", path), 0)
-    if path.is_dir() or (path.exists() and not path.is_file()):
-        raise StoreExistsError(f"{path} exists and is no file; choose another path")
-    if path.exists() and not overwrite:
-        raise StoreExistsError(
-            f"{path} exists; pass overwrite=True to replace it, or choose another path"
-        )
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
 
 
 def _check_raster(path: Path, raster: Raster) -> None:

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import check_flag
+from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
-from orograph.tiles.store.create import Layout, StoreSink, Variable, create_store
+from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.store.create import Layout, Variable, create_store
 from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.store.overlap import refuse_overlap
 from orograph.tiles.store.publish import check_target, partial_storage, staged_store
-from orograph.tiles.store.storage import Location, open_storage
+from orograph.tiles.store.sink import StoreSink
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 from orograph.tiles.errors import InputError
-from orograph.tiles.integrity.dense import StoredColumn
+from orograph.tiles.format.dense import StoredColumn
 from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
-from orograph.tiles.store.storage import LocalStorage, Location, Storage, open_storage
+from orograph.tiles.storage import LocalStorage, Location, Storage, open_storage
 
 
 def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) -> None:

@@ -19,12 +19,14 @@ import rioxarray
 import xarray as xr
 from affine import Affine
 
+from orograph.tiles.convert import ingest as ingesting
+from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import InputError, StorageFullError, StoreExistsError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, StoreRaster, open_raster
-from orograph.tiles.store import ingest as ingesting
-from orograph.tiles.store.create import StoreSink, open_dataset, partial_path
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.publish import partial_path
+from orograph.tiles.store.sink import StoreSink
 
 
 def write_tiff(path: Path, cells: np.ndarray, **options: Any) -> Path:
@@ -213,7 +215,7 @@ PEAK = """
 import resource, sys
 import dask.array as da, numpy as np, xarray as xr
 import orograph.tiles.store.lazy
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.convert.ingest import ingest
 side = int(sys.argv[2])
 lazy = da.full((side, side), 1.5, chunks=500, dtype="f8")
 lazy = xr.DataArray(lazy, dims=("y", "x"))
@@ -239,8 +241,8 @@ def test_memory_stays_far_below_the_raster(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 import numpy as np
-from orograph.tiles.store import ingest as ingesting
-from orograph.tiles.store.create import StoreSink
+from orograph.tiles.convert import ingest as ingesting
+from orograph.tiles.store.sink import StoreSink
 class Dying(StoreSink):
     written = 0
     def write(self, *args):

@@ -18,23 +18,18 @@ import xarray as xr
 from affine import Affine
 from rasterio.crs import CRS
 
+from orograph.tiles.convert import export as exporting
+from orograph.tiles.convert.export import to_geotiff
+from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import InputError, StoreExistsError
 from orograph.tiles.grid.crs import parse_crs, same_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.store import export as exporting
-from orograph.tiles.store.create import (
-    Layout,
-    StoreSink,
-    Variable,
-    create_store,
-    open_dataset,
-    partial_path,
-    publish,
-)
-from orograph.tiles.store.export import to_geotiff
-from orograph.tiles.store.ingest import ingest
+from orograph.tiles.store.create import Layout, Variable, create_store
+from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.publish import partial_path, publish
+from orograph.tiles.store.sink import StoreSink
 
 NOT_PLACED = "ignore::rasterio.errors.NotGeoreferencedWarning"
 
@@ -277,7 +272,7 @@ def test_files_are_replaced_only_on_demand(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is the source itself"):
         to_geotiff(path, path, overwrite=True)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreExistsError, match="is no file"):
+    with pytest.raises(StoreExistsError, match="is not a file"):
         to_geotiff(np.ones((3, 3)), tmp_path / "folder", overwrite=True)
     with pytest.raises(InputError, match="missing does not exist; create it"):
         to_geotiff(np.ones((3, 3)), tmp_path / "missing" / "a.tif")
@@ -295,7 +290,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from orograph.tiles.errors import StorageFullError
-from orograph.tiles.store.export import to_geotiff
+from orograph.tiles.convert.export import to_geotiff
 cells = np.random.default_rng(0).random((600, 600))
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 try:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from orograph.tiles.store.storage import Storage
+    from orograph.tiles.storage import Storage
 
 CHECKSUMS = "checksums"
 """Name of what states them, among the attributes of orograph: text for each array, see below."""

@@ -1,0 +1,1 @@
+"""From stores to files and layers, and back: ingest, export, rasterisation."""

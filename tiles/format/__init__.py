@@ -1,0 +1,1 @@
+"""Bytes of a store: metadata, checksums, codec, arrays outside shards."""

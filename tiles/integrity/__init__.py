@@ -1,1 +1,0 @@
-"""Integrity of stores: metadata, checksums, verification."""

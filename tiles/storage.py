@@ -242,24 +242,30 @@ class LocalStorage:
     def name(self) -> str:
         return os.path.basename(self.root)
 
+    @patient
     def get(self, key: str) -> bytes:
-        with self.open(key) as reader:
-            return reader.tail(reader.state.size).tobytes()
+        with os.fdopen(self._open(key), "rb") as file:
+            return file.read()
 
     @patient
     def open(self, key: str) -> Reader:
+        file = self._open(key)
+        return _FileReader(self._path(key), file, _state(os.fstat(file)))
+
+    def _open(self, key: str) -> int:
+        """Return the descriptor of a file, opened to be read."""
+        path = self._path(key)
         try:
             # not blocking: to open a named pipe would wait for a writer
-            file = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             if error.errno not in _NOT_A_FILE:
                 raise
-            raise _missing(self._path(key)) from None
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
+            raise _missing(path) from None
+        if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
-            raise _missing(self._path(key))
-        return _FileReader(self._path(key), file, _state(status))
+            raise _missing(path)
+        return file
 
     @patient
     def state(self, key: str) -> State | None:

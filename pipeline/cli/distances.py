@@ -149,6 +149,7 @@ def store_raster(raster: Any, out: str, overwrite: bool) -> None:
 def check_table_target(path: Path, overwrite: bool) -> None:
     """Raise the error that writing a table would end in, before anything is computed."""
     check_path("out", path)
+    check_extension("out", path, "a table as CSV", (".csv", ".txt"))
     check_file(path, overwrite)
 
 

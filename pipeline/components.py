@@ -178,7 +178,7 @@ class Components:
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns of the table that are asked for."""
+        """Requested columns of the table."""
         return {name: dims for name, dims in COLUMNS.items() if name in self.output_names}
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; an unknown option is named before anything that is missing."""
+        """Parse arguments; report an unknown option before a missing argument."""
         if self._subparsers is None:  # else the words are those of a command
             self._refuse_unknown(args or [])
         found, rest = super().parse_known_args(args, namespace)

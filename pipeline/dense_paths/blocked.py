@@ -148,7 +148,7 @@ class Blocks:
     # -- tasks -------------------------------------------------------------------------------
 
     def task_diagonal(self, phase: int) -> int | None:
-        """Close the diagonal tile of a phase; a vertex on a negative cycle, or None."""
+        """Close the diagonal tile of a phase; return a vertex on a negative cycle, or None."""
         self.context.stop_if_cancelled()
         if self.has(phase + 1, phase, phase):
             return None

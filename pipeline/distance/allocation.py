@@ -266,7 +266,7 @@ class AllocationProblem:
         return outputs, {}
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Nothing beyond what the distances say."""
+        """Return no attributes: the distances state them all."""
         return {}
 
 
@@ -348,7 +348,7 @@ class LinkSteps:
 def source_labels(
     values: Array, rows: Array, columns: Array, window: Window
 ) -> npt.NDArray[np.int64]:
-    """Return the labels of source cells of a raster; refuse what none can be."""
+    """Return the labels of source cells of a raster; refuse values that cannot be labels."""
     own = values[rows, columns]
     labels = own.astype(np.int64)
     bad = (labels != own) | (labels == NO_SOURCE) | (labels >= NOBODY)

@@ -234,7 +234,7 @@ class _Cluster:
                     return []
 
     def _fetch(self) -> list[tuple[Any, Any]]:
-        """Wait a little; the tasks that have been done, and their results."""
+        """Wait a little; return the finished tasks with their results."""
         results = []
         with suppress(Empty):
             arrived = self._arrived.get(timeout=POLL_SECONDS)

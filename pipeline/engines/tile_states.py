@@ -189,7 +189,7 @@ class TileStates:
         return cells
 
     def keep(self, tile: Tile, state: Any) -> None:
-        """Put a state into the cache; those that have to go for it are spilled."""
+        """Put a state into the cache; spill the states that no longer fit."""
         self.cache.put(tile, state, self.problem.size(state), self._spill)
 
     def save_some(self, settled: Mapping[Tile, int], seconds: float) -> None:

@@ -39,7 +39,7 @@ def leave_witness(folder: Storage, token: str) -> Witness:
 
 
 def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, str]]:
-    """Return a function that tells the host of a worker, and what keeps it from the run.
+    """Return a function that tells the host of a worker, and why it cannot take part, if so.
 
     It is a function in a function, since Dask sends those by their code: so it can be called where
     there is no orograph, or another one.

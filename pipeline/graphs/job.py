@@ -122,7 +122,7 @@ class WholeGraph:
     done: bool = False
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Do it; return the attributes of the result."""
+        """Run the operation; return the attributes of the result."""
         attributes, self.columns = self.solve()
         self.done = True
         return attributes

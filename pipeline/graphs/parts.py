@@ -72,7 +72,7 @@ class Arcs:
 
 
 def join_arcs(arcs: list[Arcs]) -> Arcs:
-    """Return the arcs of siblings together."""
+    """Concatenate the arcs of siblings."""
     columns = ("tail", "head", "weight", "edge")
     return Arcs(*(np.concatenate([getattr(a, name) for a in arcs]) for name in columns))
 

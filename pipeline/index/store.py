@@ -95,7 +95,7 @@ class IndexStore:
     def create(
         cls, path: Location, form: Form, lengths: Array, place: Georeference, run: str
     ) -> IndexStore:
-        """Lay out an empty one."""
+        """Create an empty index."""
         dtype = np.dtype(form.dtype)
         variables = [Variable(name, dtype, form.barrier) for name in form.rasters]
         header = {HEADER: json.dumps(asdict(form))}
@@ -183,7 +183,7 @@ class IndexStore:
         )
 
     def write(self, block: int, matrix: Array, leaving: Array, pending: bool = False) -> None:
-        """Keep a block's matrix and what steps out of it cost, ``pending`` until `commit`."""
+        """Store a block's matrix and the costs of steps out of it, ``pending`` until `commit`."""
         content = encode_block(self.form, matrix, leaving)
         self.storage.put(self.pending(_key(block)) if pending else _key(block), content)
 
@@ -241,7 +241,7 @@ class IndexStore:
     # -- updates -----------------------------------------------------------------------------
 
     def begin(self, token: str) -> None:
-        """Make room for an update, which puts its objects where `pending` tells."""
+        """Begin an update, whose objects have the keys of `pending` until `commit`."""
         self._token = token
         self.storage.delete_all(PENDING)
 

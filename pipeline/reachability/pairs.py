@@ -113,7 +113,7 @@ class Query:
         return Hops.on_mask(shape, nodata, self.connectivity, sources=end, backend=backend)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
-        """Search for some pairs, one after the other, here."""
+        """Search for some pairs in this task, one after the other."""
         return [self._search_one(pair, share) for pair in pairs]
 
     def _search_one(self, pair: int, share: int) -> SearchResult:

@@ -290,7 +290,7 @@ class _PairSearch:
     connected: npt.NDArray[np.bool_] | None = None
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Answer all pairs; there is nothing whose attributes could be returned."""
+        """Search for all pairs; return no attributes."""
         try:
             self._search(client, cancelled)
         except BaseException:

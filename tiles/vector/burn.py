@@ -182,7 +182,7 @@ def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
 
 
 def _runs(first: Reals, count: Reals) -> tuple[Indices, Reals]:
-    """Return whole numbers from ``first`` on, ``count`` of them for each, and whose they are."""
+    """Return runs of ``count`` whole numbers from ``first`` on, and the run of each number."""
     counts = count.astype(np.int64)
     of = np.repeat(np.arange(len(counts)), counts)
     before = np.cumsum(counts) - counts

@@ -81,7 +81,7 @@ class LinkNews:
     """The least value by which each may improve the tile of its head; infinite where not new."""
 
     def after(self, earlier: LinkNews | None) -> LinkNews:
-        """Return this news and an earlier one of the same tile as one."""
+        """Return this news merged with an earlier one of the same tile."""
         if earlier is None:
             return self
         return LinkNews(self.values, np.minimum(self.keys, earlier.keys))

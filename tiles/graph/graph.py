@@ -248,7 +248,7 @@ class Graph:
 
     @cached_property
     def one_way(self) -> int | None:
-        """An arc of the first edge without an arc of the same weight back; None if there is none."""
+        """An arc of the first edge that has no arc of the same weight back, or None."""
         if not self.directed or "edge_both_ways" in self.arrays:
             return None
         (_, indices, weight), order = self.rows, self._by_head

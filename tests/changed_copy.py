@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NEW_FILE = re.compile(r"^```python title=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+NEW_FILE = re.compile(r"^```(?:python|cpp) title=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DIFF = re.compile(r"^```diff\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"^--- (\S+)\n\+\+\+ \1\n", re.MULTILINE)
 
@@ -24,8 +24,9 @@ def section_of(page: Path, title: str) -> str:
 def copy_with_changes(text: str, folder: Path) -> set[str]:
     """Copy the package into a folder, make the changes that a text shows, and return its files.
 
-    A block ``python title=PATH`` is a new file. A block ``diff`` changes files; before each hunk
-    stands ``@@``, without line numbers, so the lines that it replaces must be in the file once.
+    A block ``python title=PATH`` or ``cpp title=PATH`` is a new file. A block ``diff`` changes
+    files; before each hunk stands ``@@``, without line numbers, so the lines that it replaces must
+    be in the file once.
     """
     package = folder / "orograph"
     without = shutil.ignore_patterns("__pycache__")

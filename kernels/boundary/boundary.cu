@@ -39,8 +39,8 @@
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=1
 // variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
 // variant: -DVALUE=int64 -DINTEGER=1 -DMODEL=1 -DLANES=8
-// variant: -DMODEL=2 -DUNIFORM=0
-// variant: -DVALUE=float -DMODEL=3 -DFRICTION=0 -DLANES=8
+// variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
+// variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0 -DLANES=8
 #include "relax/edge_costs.cuh"
 
 // Threads of a tile, per direction.

@@ -29,7 +29,7 @@ from orograph.kernels.relax.border import (
     last_sent,
     set_halo,
 )
-from orograph.kernels.relax.definitions import definitions, warp_bytes
+from orograph.kernels.relax.definitions import definitions, upload_costs, warp_bytes
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.pad import ReadOut
 from orograph.kernels.relax.pad_cuda import read_out
@@ -84,13 +84,12 @@ class DeviceTile:
             elevation,
             state.block,
             rules,
+            state.further,
+            state.appended,
         )
         """The tile in the device's memory."""
         self._dist, self._keys, self._fresh = self.state.dist, self.state.keys, self.state.fresh
-        coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
-        lengths = device.upload(np.ascontiguousarray(rules.factors))
-        costs = (raster if raster.size else self._dist for raster in (friction, elevation))
-        self._costs = *costs, lengths, device.upload(coefficients)
+        self._costs = upload_costs(self.state, device)
         self._lists = device.array_module.empty(3 * state.keys.size, np.int32)
         self._rest = device.array_module.empty(3 * state.keys.size, np.int32)
         self._control = device.array_module.empty(_WORDS, np.uint64)

@@ -1,22 +1,34 @@
-"""Macros with which relax.cu is compiled: cost model, dtype and neighbours."""
+"""What CUDA kernels on a surface are compiled with: its cost model, dtype and neighbours."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.lanes import LANES
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, Rules
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FURTHER, MODELS, Rules
 
+if TYPE_CHECKING:
+    from orograph.kernels.relax.tile import TileState
+
+SLOPES = 2  # in edge_costs.cuh: a model with a formula
 _TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
 
 def definitions(rules: Rules) -> dict[str, object]:
-    """Return the macros with which relax.cu is compiled for a tile."""
+    """Return what relax.cu is compiled with for a tile."""
+    name, row = list(MODELS.items())[rules.model]
+    slopes = {} if row.formula is None else {"FORMULA": name, "TABLE": int(bool(row.table))}
     return {
         "VALUE": _TYPES[rules.factors.dtype.name],
         "INTEGER": int(rules.integer),
-        "MODEL": rules.model,
+        "MODEL": min(rules.model, SLOPES),
+        **slopes,
+        "FURTHER": len(row.further),
         "SYMMETRIC": int(rules.symmetric),
-        "COEFFICIENTS": rules.coefficients.size,
+        "COEFFICIENTS": len(row.coefficients),
         "FRICTION": int(rules.has_friction),
         "STEPS": rules.steps,
         "UNIFORM": int(_uniform(rules)),
@@ -27,9 +39,27 @@ def definitions(rules: Rules) -> dict[str, object]:
 def warp_bytes(rules: Rules) -> int:
     """Return the bytes of shared memory of a warp, as relax.cu lays it out."""
     span = LANES + 2 * rules.reach
-    planes = 1 + int(rules.has_friction) + int(rules.has_elevation)
+    planes = 1 + int(rules.has_friction) + int(rules.has_elevation) + int(FURTHER[rules.model])
     lengths = 0 if _uniform(rules) else 5 * span
     return int((planes * span * (span | 1) + lengths) * rules.factors.itemsize)
+
+
+def upload_costs(state: TileState, device: cuda.Device) -> tuple[cuda.Buffer, ...]:
+    """Return friction, elevation, lengths and coefficients in the memory of a device.
+
+    The rasters lie there already. Further ones come behind elevation.
+    """
+    rules, xp = state.rules, device.array_module
+    friction, elevation = (
+        raster if raster.size else state.dist for raster in (state.friction, state.elevation)
+    )
+    if state.further:
+        further = [cuda.on_device(device, raster) for raster in state.further]
+        elevation = xp.concatenate([elevation, *further])
+    own = rules.coefficients[: rules.coefficients.size - state.appended]
+    coefficients = np.append(own, 0.0)  # no array is empty
+    lengths = device.upload(np.ascontiguousarray(rules.factors))
+    return friction, elevation, lengths, device.upload(coefficients)
 
 
 def _uniform(rules: Rules) -> bool:

@@ -14,9 +14,16 @@ typedef long long int64;
 #ifndef INTEGER
 #define INTEGER 0
 #endif
-// 0 friction, 1 absolute_difference, 2 tobler, 3 walk.
+// 0 friction, 1 absolute_difference, 2 the formula named FORMULA, in the file of models/ of its name.
 #ifndef MODEL
 #define MODEL 0
+#endif
+// Whether the formula has a table of coefficients, behind the others, and how many further rasters.
+#ifndef TABLE
+#define TABLE 0
+#endif
+#ifndef FURTHER
+#define FURTHER 0
 #endif
 // Whether steps cost 1 along the edges that attain known distances, and all others are barred:
 // in place of friction there is the mask that tight_steps of shortest_path_tree/tree.cu writes, in
@@ -82,23 +89,30 @@ __device__ __forceinline__ constexpr int code_of(int dy, int dx) {
                                 : (dy == 0 ? 2 - 2 * dx : dy > 0 ? 2 - dx : 6 + dx);
 }
 
-// Padded rasters and what their rows are long; ``lengths`` is (KINDS, rows), halved or quartered
+// Padded rasters and what their rows are long; further rasters lie behind elevation, each ``plane``
+// values behind the one before; ``lengths`` is (KINDS, rows), halved or quartered
 // already for ``friction``.
 struct Surface {
   const VALUE* friction;
   const VALUE* elevation;
-  int stride;
+  int stride, plane;
 #if UNIFORM
   VALUE lengths[KINDS];
 #else
   const VALUE* lengths;
   int rows;
 #endif
-  double p[COEFFICIENTS > 6 ? COEFFICIENTS : 6];  // what the longest formula reads
+#if TABLE
+  const double* p;
+#else
+  double p[COEFFICIENTS > 0 ? COEFFICIENTS : 1];
+#endif
   bool reverse;
 };
 
+// The stride has been set.
 __device__ __forceinline__ void take_lengths(Surface& s, const VALUE* lengths, int rows) {
+  s.plane = rows * s.stride;
 #if UNIFORM
   for (int kind = 0; kind < KINDS; ++kind) s.lengths[kind] = lengths[kind * rows];
 #else
@@ -108,7 +122,11 @@ __device__ __forceinline__ void take_lengths(Surface& s, const VALUE* lengths, i
 }
 
 __device__ __forceinline__ void take_coefficients(Surface& s, const double* p, int reverse) {
+#if TABLE
+  s.p = p;
+#else
   for (int i = 0; i < COEFFICIENTS; ++i) s.p[i] = p[i];
+#endif
   s.reverse = reverse != 0;
 }
 
@@ -136,27 +154,18 @@ __device__ __forceinline__ double exponential(double x) {
   return x > 708.0 ? __longlong_as_double(0x7ff0000000000000LL) : p * power;
 }
 
-__device__ __forceinline__ double tobler(double dz, double length, double friction, double pace) {
-  double slope = dz / length;
-  double steep = slope + 0.05;
-  return ((length * pace) * exponential(3.5 * (steep < 0.0 ? -steep : steep))) * friction;
-}
-
-__device__ __forceinline__ double walk(double dz, double length, double friction, const double* p) {
-  double slope = dz / length;
-  double rise = slope >= 0.0 ? dz * p[1] : (slope < p[4] ? dz * p[3] : dz * p[2]);
-  return (rise + length * p[0]) + (p[5] * friction) * length;
-}
-
-// What a step costs by a model that depends on its rise; p: coefficients.
-__device__ __forceinline__ double slope_cost(double dz, double length, double friction,
-                                             const double* p) {
-  if (MODEL == 2) return tobler(dz, length, friction, p[0]);
-  static_assert(MODEL <= 3, "the cost model has no formula here");
-  return walk(dz, length, friction, p);
-}
+#if MODEL >= 2
+#define FORMULA_FILE(name) FORMULA_QUOTED(relax/models/name.cuh)
+#define FORMULA_QUOTED(path) #path
+#include FORMULA_FILE(FORMULA)
+#endif
 
 __device__ __forceinline__ VALUE larger(VALUE a, VALUE b) { return a < b ? b : a; }
+
+// A value of a further raster; NaN where there is none, also beyond a block.
+__device__ __forceinline__ double known(VALUE value) {
+  return value < unreached() ? double(value) : __longlong_as_double(0x7ff8000000000000LL);
+}
 
 // What the step from (y, x), an index into the padded rasters, by (dy, dx) costs.
 __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, int dx) {
@@ -187,7 +196,7 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
     }
     return cost;
   }
-  double mean = 1.0;
+  [[maybe_unused]] double mean = 1.0;
   if (HAS_FRICTION) {
     VALUE total = s.friction[u] + s.friction[v];
     if (far) total = (s.friction[m] + s.friction[n]) + total;
@@ -197,7 +206,23 @@ __device__ __forceinline__ VALUE edge(const Surface& s, int y, int x, int dy, in
     }
     mean = double(total) * (far ? 0.25 : 0.5);
   }
+#if MODEL >= 2
   double dz = double(s.elevation[v]) - double(s.elevation[u]);
   if (s.reverse) dz = -dz;
-  return VALUE(slope_cost(dz, double(length), mean, s.p));
+#if FURTHER
+  double start[FURTHER], end[FURTHER];
+  const VALUE* further = s.elevation;
+#pragma unroll
+  for (int k = 0; k < FURTHER; ++k) {
+    further += s.plane;
+    start[k] = known(further[s.reverse ? v : u]);
+    end[k] = known(further[s.reverse ? u : v]);
+  }
+  return VALUE(FORMULA(dz, double(length), mean, s.p, start, end));
+#else
+  return VALUE(FORMULA(dz, double(length), mean, s.p));
+#endif
+#else
+  return barrier();
+#endif
 }

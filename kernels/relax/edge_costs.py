@@ -1,182 +1,134 @@
-"""Cost of a single step by each model of models.py, evaluated in the order written.
+"""What one step costs, as models.py says, evaluated in the order written.
 
-A model whose cost depends on the slope is a function of it and a branch of `slope_cost`.
-
-The exponential is our own, from additions and multiplications alone, and at most 2 ulp off.
+A model of slopes has its formula in a file of models/, which `slope_cost` calls by its number.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.formulas import emit_call, typed_calls
 from orograph.kernels.relax.lanes import LANES, Rows
 from orograph.kernels.relax.models import (
     ABSOLUTE_DIFFERENCE,
     DIAGONAL,
     EAST_WEST,
     FRICTION,
+    FURTHER,
+    MODELS,
     NORTH_SOUTH,
-    TOBLER,
     TWO_COLUMNS,
     TWO_ROWS,
 )
 
-# 1 / 13!, 1 / 12!, ..., 1 / 1!, 1 / 0!
-_TAYLOR = [1.0 / math.factorial(n) for n in range(13, -1, -1)]
-
-
-def splat(kind: Any, value: Any) -> Any:
-    """Return a constant of a scalar type, or the same in each lane of a vector."""
-    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
-
-
-def _emit_exponential(builder: Any, x: list[Any]) -> list[Any]:
-    """Emit exp of numbers, or of vectors, which are worked on in turn: each step needs the last."""
-    kind = x[0].type
-    whole: Any = ir.IntType(64)
-    if isinstance(kind, ir.VectorType):
-        whole = ir.VectorType(whole, kind.count)
-
-    def each(step: Any, *values: Any) -> list[Any]:
-        return [step(*both) for both in zip(*values, strict=True)]
-
-    def scaled(values: list[Any], factor: float) -> list[Any]:
-        return [builder.fmul(value, splat(kind, factor)) for value in values]
-
-    shift = splat(kind, 6755399441055744.0)  # 1.5 * 2**52: rounds to an integer
-    shifted = [builder.fadd(v, shift) for v in scaled(x, 1.4426950408889634)]
-    n = [builder.fsub(v, shift) for v in shifted]
-    r = each(builder.fsub, x, scaled(n, 6.93147180369123816490e-01))
-    r = each(builder.fsub, r, scaled(n, 1.90821492927058770002e-10))
-    p = [splat(kind, _TAYLOR[0]) for _ in x]
-    for term in _TAYLOR[1:]:
-        p = [builder.fadd(v, splat(kind, term)) for v in each(builder.fmul, p, r)]
-    one, mantissa = splat(whole, 0x3FF << 52), splat(whole, 52)
-    bits = [builder.shl(builder.bitcast(v, whole), mantissa) for v in shifted]
-    power = [builder.bitcast(builder.add(v, one), kind) for v in bits]  # 2**n
-    above = [builder.fcmp_ordered(">", v, splat(kind, 708.0)) for v in x]
-    infinite = [splat(kind, math.inf)] * len(x)
-    return each(builder.select, above, infinite, each(builder.fmul, p, power))
+_ROWS = list(enumerate(MODELS.values()))
+VECTORS = sum(1 << number for number, row in _ROWS if row.vectors is not None)
+"""Bit by number: which models have a form in vectors."""
 
 
 @intrinsic
-def _exponential(typingctx, x):
+def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride):
+    """Return what a step costs by the formula of a model, by its number; NaN if it has none.
+
+    ``further[u]`` and ``further[v]`` are the values of the first further raster where the step
+    starts and ends; those of the next one lie ``stride`` behind.
+    """
+    step = types.float64, types.float64, types.float64, p
+    formulas = []
+    for number, row in _ROWS:
+        if row.formula is not None:
+            ends = [types.UniTuple(types.float64, len(row.further))] * 2 if row.further else []
+            formulas.append((number, row.formula, (*step, *ends)))
+    calls = typed_calls(typingctx, formulas)
+
     def codegen(context, builder, signature, args):
-        return _emit_exponential(builder, [args[0]])[0]
+        cells = context.make_array(signature.args[5])(context, builder, args[5]).data
 
-    return types.float64(types.float64), codegen
+        def values(place, count):
+            """The values of some further rasters at a cell."""
+            found = []
+            for k in range(count):
+                place = builder.add(place, args[8]) if k else place
+                cell = builder.load(builder.gep(cells, [place]))
+                found.append(context.cast(builder, cell, further.dtype, types.float64))
+            return cgutils.pack_array(builder, found)
 
+        def arguments(number):
+            count = len(_ROWS[number][1].further)
+            return *args[1:5], *((values(place, count) for place in args[6:8]) if count else ())
 
-@compiled(error_model="numpy")
-def exponential(x):
-    """exp(x) for -700 <= x <= 708, in float64; infinite above, NaN for NaN."""
-    return _exponential(np.float64(x))
+        return emit_call(context, builder, args[0], calls, arguments)
 
-
-@compiled(error_model="numpy")
-def tobler(dz, length, friction, pace):
-    slope = dz / length
-    return ((length * pace) * exponential(3.5 * abs(slope + 0.05))) * friction
-
-
-@compiled(error_model="numpy")
-def walk(dz, length, friction, a, b, c, d, slope_factor, weight):
-    slope = dz / length
-    rise = dz * b if slope >= 0.0 else (dz * d if slope < slope_factor else dz * c)
-    return (rise + length * a) + (weight * friction) * length
+    return types.float64(model, *step, further, *[types.int64] * 3), codegen
 
 
-@compiled(error_model="numpy")
-def slope_cost(model, dz, length, friction, p):
-    """Return the cost of a step by a model that depends on its rise; ``p``: coefficients."""
-    if model == TOBLER:
-        return tobler(dz, length, friction, p[0])
-    return walk(dz, length, friction, p[0], p[1], p[2], p[3], p[4], p[5])
+@intrinsic
+def weigh_in_vectors(typingctx, model, ahead, back, u, v, mean, length, p, start):
+    """Weigh LANES edges between rows u and v by a model of `VECTORS`, by its number.
 
-
-def _emit_tobler(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
-    number, scaled, steep = length.type, builder.fmul(length, p[0]), []
-    for _, slope in steps:
-        sum_ = builder.fadd(slope, splat(number, 0.05))
-        down = builder.fcmp_ordered("<", sum_, splat(number, 0.0))
-        size = builder.select(down, builder.fneg(sum_), sum_)
-        steep.append(builder.fmul(splat(number, 3.5), size))
-    found = _emit_exponential(builder, steep)
-    return [builder.fmul(builder.fmul(scaled, value), friction) for value in found]
-
-
-def _emit_walk(builder: Any, steps: list[Any], length: Any, friction: Any, p: list[Any]) -> Any:
-    a, b, c, d, slope_factor, weight = p
-    along, found = builder.fmul(builder.fmul(weight, friction), length), []
-    for dz, slope in steps:
-        steep = builder.fcmp_ordered("<", slope, slope_factor)
-        down = builder.select(steep, builder.fmul(dz, d), builder.fmul(dz, c))
-        up = builder.fcmp_ordered(">=", slope, splat(slope.type, 0.0))
-        rise = builder.select(up, builder.fmul(dz, b), down)
-        found.append(builder.fadd(builder.fadd(rise, builder.fmul(length, a)), along))
-    return found
-
-
-def _weigh_both_ways(emit: Any, count: int) -> Any:
-    """Make an intrinsic: LANES edges between rows u and v by a formula of ``count`` coefficients.
-
-    Both ways at once, in vectors: the bits of the formula above.
+    Both ways at once, in vectors: the bits of the formula.
     """
 
-    @intrinsic
-    def weigh(typingctx, ahead, back, u, v, mean, length, p, start):
-        def codegen(context, builder, signature, args):
-            arrays = zip(signature.args[:7], args[:7], strict=True)
-            rows = [Rows(context, builder, kind, array) for kind, array in arrays]
-            ahead, back, u, v, means, length, coefficients = rows
-            if not u.real:
-                return context.get_dummy_value()  # such costs are not whole numbers
-            start, width = args[7], means.width
-            number, zero = means.type, ir.Constant(start.type, 0)
-            values = []
-            for i in range(count):
-                single = builder.bitcast(coefficients.load(zero, i, 1), number.element)
-                undefined = ir.Constant(number, ir.Undefined)
-                first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
-                values.append(means.shuffle(first, undefined, [0] * width))
-            for lane in range(0, LANES, width):
-                loaded = [row.load(start, lane, width) for row in (u, v, length)]
-                if u.size < means.size:
-                    loaded = [builder.fpext(value, number) for value in loaded]
-                low, high, along = loaded
-                dz = builder.fsub(high, low)
-                slope = builder.fdiv(dz, along)
-                steps = [(dz, slope), (builder.fneg(dz), builder.fneg(slope))]
-                friction = means.load(start, lane)
-                found = emit(builder, steps, along, friction, values)
-                for out, cost in zip((ahead, back), found, strict=True):
-                    if u.size < means.size:
-                        cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
-                    out.store(cost, start, lane)
-            return context.get_dummy_value()
+    def codegen(context, builder, signature, args):
+        code, rest = args[0], args[1:]
+        arrays = zip(signature.args[1:8], rest[:7], strict=True)
+        rows = [Rows(context, builder, kind, array) for kind, array in arrays]
+        if rows[2].real:  # such costs are no whole numbers
+            for number, row in _ROWS:
+                if row.vectors is not None:
+                    with builder.if_then(builder.icmp_signed("==", code, code.type(number))):
+                        _emit_lanes(builder, rows, rest[7], row.vectors, len(row.coefficients))
+        return context.get_dummy_value()
 
-        return types.void(ahead, back, u, v, mean, length, p, types.int64), codegen
-
-    return weigh
+    return types.void(model, ahead, back, u, v, mean, length, p, types.int64), codegen
 
 
-weigh_tobler = _weigh_both_ways(_emit_tobler, 1)
-weigh_walk = _weigh_both_ways(_emit_walk, 6)
+def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: int) -> None:
+    """Emit the edges between two rows by a formula of ``count`` coefficients."""
+    ahead, back, u, v, means, length, coefficients = rows
+    width = means.width
+    number, zero = means.type, ir.Constant(start.type, 0)
+    values = []
+    for i in range(count):
+        single = builder.bitcast(coefficients.load(zero, i, 1), number.element)
+        undefined = ir.Constant(number, ir.Undefined)
+        first = builder.insert_element(undefined, single, ir.Constant(ir.IntType(32), 0))
+        values.append(means.shuffle(first, undefined, [0] * width))
+    for lane in range(0, LANES, width):
+        loaded = [row.load(start, lane, width) for row in (u, v, length)]
+        if u.size < means.size:
+            loaded = [builder.fpext(value, number) for value in loaded]
+        low, high, along = loaded
+        dz = builder.fsub(high, low)
+        slope = builder.fdiv(dz, along)
+        steps = [(dz, slope), (builder.fneg(dz), builder.fneg(slope))]
+        friction = means.load(start, lane)
+        found = emit(builder, steps, along, friction, values)
+        for out, cost in zip((ahead, back), found, strict=True):
+            if u.size < means.size:
+                cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
+            out.store(cost, start, lane)
 
 
 @compiled(error_model="numpy")
-def weigh_slopes(out, sign, u, v, mean, length, model, p):
-    """Weigh one direction of a row's edges by `slope_cost` (LLVM gives up on both at once)."""
+def weigh_slopes(out, sign, u, v, mean, length, model, p, further, at_u, at_v, stride):
+    """Weigh one direction of a row's edges by `slope_cost` (LLVM gives up on both at once).
+
+    ``further``: flat further rasters; their values where steps start and end are from ``at_u`` and
+    ``at_v`` on, those of the next raster ``stride`` behind.
+    """
     for x in range(out.size):
         dz = sign * (np.float64(v[x]) - np.float64(u[x]))
-        out[x] = slope_cost(model, dz, np.float64(length[x]), mean[x], p)
+        out[x] = slope_cost(
+            *(model, dz, np.float64(length[x]), mean[x], p, further, at_u + x, at_v + x, stride)
+        )
 
 
 @compiled(error_model="numpy")
@@ -211,7 +163,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
             if max(max(zu, zv), max(zm, zn)) >= rules.barrier:
                 cost[0] = rules.barrier
         else:
-            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is not a cell
+            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is no cell
         return
     mean = 1.0
     if rules.has_friction:
@@ -229,6 +181,10 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
             return
         mean = np.float64(total) * (0.25 if far else 0.5)
     dz = np.float64(elevation[y + dy, x + dx]) - np.float64(elevation[y, x])
+    p = rules.coefficients
+    u = p.size - FURTHER[rules.model] * elevation.size + y * elevation.shape[1] + x
+    v = u + dy * elevation.shape[1] + dx
     if rules.reverse:
         dz = -dz
-    cost[0] = slope_cost(rules.model, dz, np.float64(length), mean, rules.coefficients)
+        u, v = v, u
+    cost[0] = slope_cost(rules.model, dz, np.float64(length), mean, p, p, u, v, elevation.size)

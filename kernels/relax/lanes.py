@@ -53,6 +53,8 @@ FORWARD, BACKWARD = WEIGHTS, WEIGHTS + 7
 FORWARD_TRANSPOSED, BACKWARD_TRANSPOSED = WEIGHTS + 14, WEIGHTS + 21
 WEIGHT_PLANES = 28
 PLANES = WEIGHTS + WEIGHT_PLANES
+KEPT = 8  # blocks a side whose weights are kept: what a front crosses within a while
+FURTHER_PLANES = PLANES + KEPT**2 * WEIGHT_PLANES + 1  # behind the kept weights, and a spare plane
 TRANSPOSED_LENGTHS = 8  # row of the LENGTHS plane where the lengths of the transposed plane start
 
 

@@ -42,8 +42,8 @@
 // variant: -DVALUE=float
 // variant: -DVALUE=int64 -DINTEGER=1 -DSTEPS=1
 // variant: -DVALUE=float -DMODEL=1 -DSTEPS=7
-// variant: -DMODEL=2 -DUNIFORM=0
-// variant: -DVALUE=float -DMODEL=3 -DFRICTION=0
+// variant: -DMODEL=2 -DFORMULA=tobler -DCOEFFICIENTS=1 -DUNIFORM=0
+// variant: -DVALUE=float -DMODEL=2 -DFORMULA=walk -DFRICTION=0
 // variant: -DVALUE=int64 -DINTEGER=1 -DTIGHT_STEPS=1 -DSYMMETRIC=0 -DSTEPS=7 -DCOEFFICIENTS=0
 #include "relax/edge_costs.cuh"
 
@@ -72,7 +72,7 @@ constexpr bool AHEAD = MODEL < 2;  // costs are cheap enough to be computed on s
 constexpr int SPAN = LANES + 2 * REACH;  // a block and its halo
 constexpr int STRIDE = SPAN | 1;         // odd: columns lie in different banks
 constexpr int PLANE = SPAN * STRIDE;
-constexpr int PLANES = 1 + HAS_FRICTION + HAS_ELEVATION;
+constexpr int PLANES = 1 + HAS_FRICTION + HAS_ELEVATION + FURTHER;
 constexpr int WARP_VALUES = PLANES * PLANE + (UNIFORM ? 0 : KINDS * SPAN);
 constexpr unsigned ALL = 0xffffffffu;
 
@@ -376,7 +376,7 @@ __device__ __forceinline__ void take_costs(
   const int rows = min(tile.block, tile.height - top) + 2 * REACH;
   const int columns = min(tile.block, tile.width - left) + 2 * REACH;
   const int place = top * stride + left;
-  const VALUE* rasters[2] = {};
+  const VALUE* rasters[2 + FURTHER] = {};
   int planes = 0;
   if (HAS_FRICTION) {
     s.friction = plane + ++planes * PLANE;
@@ -385,6 +385,11 @@ __device__ __forceinline__ void take_costs(
   if (HAS_ELEVATION) {
     s.elevation = plane + ++planes * PLANE;
     rasters[planes - 1] = tile.elevation + place;
+  }
+  const int plane_of_tile = (tile.height + 2 * REACH) * stride;
+  for (int k = 1; k <= FURTHER; ++k) {
+    const VALUE* further = tile.elevation + (long long)k * plane_of_tile;
+    rasters[planes++] = further + place;
   }
   copy_windows<PLANES - 1>(plane + PLANE, rasters, stride, rows, columns);
 #if !UNIFORM
@@ -556,6 +561,7 @@ extern "C" __global__ void __launch_bounds__(LANES * WARPS, WARPS_AT_ONCE / WARP
 #if UNIFORM
   take_lengths(surface, lengths, height + 2 * REACH);
 #endif
+  surface.plane = PLANE;
   take_coefficients(surface, coefficients, reverse);
   VALUE* plane = (VALUE*)dynamic_shared + threadIdx.y * WARP_VALUES;
   const int* list = lists + now * down * across;

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import weigh_slopes, weigh_tobler, weigh_walk
+from orograph.kernels.relax.edge_costs import VECTORS, weigh_in_vectors, weigh_slopes
 from orograph.kernels.relax.lanes import (
     BACKWARD,
     BACKWARD_TRANSPOSED,
@@ -16,9 +16,11 @@ from orograph.kernels.relax.lanes import (
     FORWARD,
     FORWARD_TRANSPOSED,
     FRICTION_PLANE,
+    FURTHER_PLANES,
     HALO,
     LANES,
     LENGTHS,
+    PLANE,
     STEP_DX,
     STEP_DY,
     STRIDE,
@@ -29,7 +31,7 @@ from orograph.kernels.relax.lanes import (
     weigh_differences,
     weigh_sums,
 )
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION, TOBLER, WALK
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
 
 YES, NO = np.bool_(True), np.bool_(False)
 
@@ -97,12 +99,16 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 
 @compiled(error_model="numpy")
-def weigh_edges(ahead, back, f, at_f, z, at_z, stride, dy, dx, length, mean, rules):
+def weigh_edges(
+    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, mean, rules
+):
     """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
 
     ``ahead``: what the steps to the row cost, ``back``: those from it, the same array where it is
     symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
-    ``at_f`` and ``at_z`` on. ``mean``: scratch, float64. All that is for a cell has one length.
+    ``at_f`` and ``at_z`` on. Further rasters are in ``z`` as well: the cells of the first one are
+    from ``at_further`` on, those of each other ``plane`` behind. ``mean``: scratch, float64. All
+    that is for a cell has one length.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -135,20 +141,22 @@ def weigh_edges(ahead, back, f, at_f, z, at_z, stride, dy, dx, length, mean, rul
         for x in range(count):
             mean[x] = np.float64(fu[x] + fv[x]) * 0.5
     done = 0
-    if rules.model == TOBLER or rules.model == WALK:
+    if VECTORS >> rules.model & 1:
         while done + LANES <= count:
-            if rules.model == TOBLER:
-                weigh_tobler(ahead, back, zu, zv, mean, length, rules.coefficients, done)
-            else:
-                weigh_walk(ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            weigh_in_vectors(
+                *(rules.model, ahead, back, zu, zv, mean, length, rules.coefficients, done)
+            )
             done += LANES
     if done < count:
         out, other = lanes(ahead, done, count - done), lanes(back, done, count - done)
-        zu, zv = lanes(zu, done, count - done), lanes(zv, done, count - done)
+        low, high = lanes(zu, done, count - done), lanes(zv, done, count - done)
         along, mean = lanes(length, done, count - done), mean[done:]
-        weigh_slopes(out, 1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+        v = at_further + done
+        u = v + step
+        model, p = rules.model, rules.coefficients
+        weigh_slopes(out, 1.0, low, high, mean, along, model, p, z, u, v, plane)
         if not rules.symmetric:
-            weigh_slopes(other, -1.0, zu, zv, mean, along, rules.model, rules.coefficients)
+            weigh_slopes(other, -1.0, low, high, mean, along, model, p, z, v, u, plane)
 
 
 @compiled
@@ -157,6 +165,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
     count = high - low
     f = at(FRICTION_PLANE + (1 if transposed else 0), row) + low
     z = at(ELEVATION + (1 if transposed else 0), row) + low
+    further = at(FURTHER_PLANES + (1 if transposed else 0), row) + low
     ahead = kept + (FORWARD_TRANSPOSED if transposed else FORWARD)
     back = ahead
     if not rules.symmetric:
@@ -169,7 +178,10 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
         out = lanes(ws, at(ahead + k, row) + low, count)
         other = lanes(ws, at(back + k, row) + low, count)
         dy, dx = STEP_DY[k], STEP_DX[k]
-        weigh_edges(out, other, ws, f, ws, z, STRIDE, dy, dx, length, mean[:count], rules)
+        weigh_edges(
+            *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
+            *(length, mean[:count], rules),
+        )
 
 
 @compiled

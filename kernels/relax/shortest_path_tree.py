@@ -34,6 +34,7 @@ from orograph.kernels.relax.lanes import MOVES, STEP_DX, STEP_DY, lowest_bit, pr
 from orograph.kernels.relax.models import (
     DIAGONAL,
     EAST_WEST,
+    FURTHER,
     NORTH_SOUTH,
     TWO_COLUMNS,
     TWO_ROWS,
@@ -74,6 +75,9 @@ def _mark(dist, friction, elevation, rules, steps):
     costs = np.empty((2, width), dist.dtype)
     mean = np.empty(width)
     length = np.empty(width, dist.dtype)
+    if FURTHER[rules.model]:
+        further = rules.coefficients[-FURTHER[rules.model] * dist.size :]
+        z = np.concatenate((z, further.astype(dist.dtype)))
     for y in range(height):
         for edge in range(rules.steps + 1):
             # to the cell itself (v) from one to the west, or in a row before (u)
@@ -88,8 +92,8 @@ def _mark(dist, friction, elevation, rules, steps):
             there, here = (back, ahead) if rules.reverse else (ahead, back)
             at = y * width + left
             weigh_edges(
-                *(there, here, f, at, z, at, width, dy, dx),
-                *(length[:count], mean[:count], rules),
+                *(there, here, f, at, z, at, dist.size + at, dist.size),
+                *(width, dy, dx, length[:count], mean[:count], rules),
             )
             v = dist[y, left : left + count]
             u = dist[y - dy, left + dx : left + dx + count]

@@ -31,7 +31,9 @@ from orograph.kernels.relax.lanes import (
     FORWARD,
     FORWARD_TRANSPOSED,
     FRICTION_PLANE,
+    FURTHER_PLANES,
     HALO,
+    KEPT,
     LANES,
     LENGTHS,
     PLANE,
@@ -51,7 +53,7 @@ from orograph.kernels.relax.lanes import (
     probe_forward,
     transpose,
 )
-from orograph.kernels.relax.models import Rules
+from orograph.kernels.relax.models import FURTHER, Rules
 from orograph.kernels.relax.row_costs import (
     NO,
     YES,
@@ -61,7 +63,6 @@ from orograph.kernels.relax.row_costs import (
     weigh_rows,
 )
 
-KEPT = 8  # blocks a side whose weights are kept: what a front crosses within a while
 Array = npt.NDArray[Any]
 NORTH, SOUTH, WEST, EAST, NORTH_WEST, NORTH_EAST, SOUTH_WEST, SOUTH_EAST = range(8)
 
@@ -75,6 +76,8 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
     """
     kept = 1 if is_quick(rules) else KEPT**2 + 1
     size = (PLANES + (kept - 1) * WEIGHT_PLANES) * PLANE + STRIDE
+    if FURTHER[rules.model]:
+        size = (FURTHER_PLANES + 2 * FURTHER[rules.model]) * PLANE + STRIDE
     # weights off the ends of a row are read, not made: they must be no less than 0
     ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
     return ws, np.empty(LANES), np.full(kept, -1)
@@ -137,6 +140,20 @@ def _load(ws, plane, raster, top, left, height, width, reach, nothing):
             for y in range(end):
                 ws[uint64(start + y)] = raster[uint64(top + reach + y), uint64(column)]
             ws[start + end : start + LANES] = nothing
+
+
+@compiled
+def _load_further(ws, shape, box, rules):
+    """Copy the further rasters of a block, as `_load` does."""
+    top, left, height, width = box
+    size = shape[0] * shape[1]
+    for k in range(FURTHER[rules.model]):
+        last = rules.coefficients.size - (FURTHER[rules.model] - k - 1) * size
+        cells = rules.coefficients[last - size : last].reshape(shape)
+        _load(
+            *(ws, np.int64(FURTHER_PLANES + 2 * k), cells),
+            *(top, left, height, width, rules.reach, rules.barrier),
+        )
 
 
 @compiled
@@ -438,6 +455,8 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
                 *(ws, np.int64(ELEVATION), elevation),
                 *(top, left, height, width, reach, rules.barrier),
             )
+        if FURTHER[rules.model]:
+            _load_further(ws, elevation.shape, box, rules)
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ from orograph.kernels.relax.lanes import LANES, MOVES, borrowed
 from orograph.kernels.relax.models import (
     BY_FRICTION,
     EAST_WEST,
+    MODELS,
     NORTH_SOUTH,
     CostModel,
     Rules,
@@ -92,7 +94,10 @@ def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
     # from the step to cell 1 on
     count = dist.size - 1
     there, here = (back, ahead) if rules.reverse else (ahead, back)
-    weigh_edges(there, here, friction, 1, elevation, 1, dist.size, 0, -1, length, mean, rules)
+    weigh_edges(
+        *(there, here, friction, 1, elevation, 1, dist.size + 1, dist.size),
+        *(dist.size, 0, -1, length, mean, rules),
+    )
     for i in range(reach - 1, count - reach):
         value = dist[i] + ahead[i]
         if value < dist[i + 1] and value <= rules.limit:
@@ -142,6 +147,10 @@ class TileState:
     elevation: Array
     block: int
     rules: Rules
+    further: Sequence[Array] = ()
+    """Further rasters of the model."""
+    appended: int = 0
+    """How many values of theirs stand behind the coefficients in the rules, for Numba."""
 
     @property
     def unreached(self) -> Any:
@@ -165,6 +174,7 @@ def tile_state(
     connectivity: int = 8,
     max_cost: float = math.inf,
     block: int = LANES,
+    **further: Array,
 ) -> TileState:
     """Set up a tile whose blocks have all converged; `seed` and `wake` give it work.
 
@@ -185,13 +195,15 @@ def tile_state(
         Greatest distance of interest: cells farther away stay unreached.
     block : int
         Side of the blocks, r to 32 cells. Changes no value.
+    further : same shape and dtype
+        Further rasters of the model, by name. Barriers are those of friction and elevation.
 
     Raises
     ------
     ValueError
         If shapes, dtypes, memory order or coefficients do not fit.
     """
-    given = {"friction": friction, "elevation": elevation}
+    given = {"friction": friction, "elevation": elevation, **further}
     rules = cost_rules(
         dist.dtype,
         edge_lengths(dist.shape[0]) if lengths is None else lengths,
@@ -210,7 +222,11 @@ def tile_state(
     if not reach <= block <= LANES:
         raise ValueError(f"block={block}; must be {reach} to {LANES}")
     arrays = {"dist": dist}
-    for name, used in (("friction", rules.has_friction), ("elevation", rules.has_elevation)):
+    needed = MODELS[model.name].further
+    if unknown := sorted(further.keys() - set(needed)):
+        raise ValueError(f"{', '.join(unknown)}: no raster of the model {model.name}")
+    used_by_name = {"friction": rules.has_friction, "elevation": rules.has_elevation}
+    for name, used in {**used_by_name, **dict.fromkeys(needed, True)}.items():
         raster = given[name]
         if raster is None or not used:
             arrays[name] = np.empty((0, 0), dist.dtype)
@@ -224,6 +240,11 @@ def tile_state(
     for name, array in arrays.items():
         if not array.flags.c_contiguous:
             raise ValueError(f"{name} is not in C order; pass numpy.ascontiguousarray of it")
+    others, appended = [arrays[name] for name in needed], 0
+    if others and isinstance(dist, np.ndarray):
+        cells = [raster.reshape(-1).astype(np.float64) for raster in others]
+        appended = len(cells) * dist.size
+        rules = rules._replace(coefficients=np.concatenate([rules.coefficients, *cells]))
     inner = (dist.shape[0] - 2 * reach, dist.shape[1] - 2 * reach)
     blocks = (-(-inner[0] // block), -(-inner[1] // block))
     return TileState(
@@ -234,6 +255,8 @@ def tile_state(
         elevation=arrays["elevation"],
         block=block,
         rules=rules,
+        further=others,
+        appended=appended,
     )
 
 
@@ -399,6 +422,8 @@ def _relax_line(state: TileState) -> RelaxStats:
     length = (
         np.full(count, rules.factors[EAST_WEST, reach]) if row else rules.factors[NORTH_SOUTH, 1:]
     )
+    if state.further:
+        elevation = np.concatenate([elevation, *(raster[line] for raster in state.further)])
     ahead = np.empty(count, dist.dtype)
     back = ahead if rules.symmetric else np.empty_like(ahead)
     _lower_line(dist, friction, elevation, length, np.empty(count), rules, ahead, back)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels import device as cuda
-from orograph.kernels.relax.definitions import definitions
+from orograph.kernels.relax.definitions import definitions, upload_costs
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, FRICTION, Rules
 from orograph.kernels.relax.tile import TileState
@@ -52,10 +52,6 @@ def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.
     """
     device = device or cuda.current_device()
     rules, shape = state.rules, state.dist.shape
-    coefficients = np.append(rules.coefficients, 0.0)  # no array is empty
-    rasters = (
-        raster if raster.size else state.dist for raster in (state.friction, state.elevation)
-    )
     steps = device.array_module.empty(shape, np.int64)
     device.launch(
         SOURCE,
@@ -63,11 +59,7 @@ def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.
         cuda.blocks_for(state.dist.size, THREADS),
         (THREADS,),
         (
-            state.dist,
-            *rasters,
-            device.upload(np.ascontiguousarray(rules.factors)),
-            device.upload(coefficients),
-            steps,
+            *(state.dist, *upload_costs(state, device), steps),
             *map(np.int32, (*_inner_shape(state), rules.reverse)),
         ),
         defines=definitions(rules),

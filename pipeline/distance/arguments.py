@@ -65,7 +65,7 @@ def open_surface(
     which: dict[str, Any] = {"band": band, "variable": variable}
     given = {"friction": friction, "elevation": elevation}
     for name in model.needs:
-        if given[name] is None:
+        if given.get(name) is None:
             raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
     by_friction = friction is not None and "friction" in model.takes
     surface = Surface(
@@ -79,22 +79,29 @@ def open_surface(
     return surface
 
 
-def model_coefficients(cost: str, given: Mapping[str, float] | None) -> tuple[float, ...]:
-    names = MODELS[cost].coefficients
+def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[float, ...]:
+    names, table = MODELS[cost].coefficients, MODELS[cost].table
     if given is not None and not isinstance(given, Mapping):
         raise InputError(
             f"coefficients: {shown(given)}; it must be a dict of numbers by name, such as "
             f"{names or {}}"
         )
-    unknown = sorted(map(str, set(given or ()) - set(names)))
+    unknown = sorted(map(str, set(given or ()) - {*names, *([table] if table else [])}))
     if unknown:
         raise InputError(
             f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
             f"{', '.join(names) or 'none'}"
         )
-    for name, value in (given or {}).items():
+    scalars = dict(given or {})
+    rows = scalars.pop(table, ()) if table else ()
+    if table and (np.ndim(rows) != 1 or len(rows) == 0):
+        raise InputError(
+            f"coefficients: {table}: {shown(rows)}; cost={cost!r} needs a sequence of numbers"
+        )
+    numbered = {f"{table}[{place}]": value for place, value in enumerate(rows)}
+    for name, value in {**scalars, **numbered}.items():
         check_number(f"coefficients: {name}", value, -LARGEST, LARGEST)
-    chosen = tuple(float(value) for value in {**names, **(given or {})}.values())
+    chosen = *map(float, {**names, **scalars}.values()), *map(float, rows)
     check = MODELS[cost].check
     try:
         if check:

@@ -103,7 +103,8 @@ class Distance:
     @property
     def gpu_bytes(self) -> int:
         """Bytes of a GPU that a cell takes at the most: while a tile is opened, or read out."""
-        planes = 2 if MODELS[self.model.name].neutral_friction is not None else 1
+        model = MODELS[self.model.name]
+        planes = (2 if model.neutral_friction is not None else 1) + 2 * len(model.further)
         as_read = 8 * len(self.nodata)
         return as_read + (planes + 3) * self.dtype.itemsize + 4
 
@@ -189,12 +190,14 @@ class Distance:
         return rows[there], columns[there]
 
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
-        """Make cells without elevation barriers, also between the two cells of a knight's move.
+        """Make cells without elevation, or a further raster, barriers, also for knight's moves.
 
         Models that multiply or add friction know barriers by it; where there is none, by a neutral
         one.
         """
         neutral = MODELS[self.model.name].neutral_friction
+        for name in MODELS[self.model.name].further:
+            rasters["elevation"][np.isnan(rasters[name])] = np.nan
         if neutral is not None:
             elevation = rasters["elevation"]
             if "friction" in rasters:

@@ -15,15 +15,13 @@ from orograph.index.format import Form, encode_record
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import MOVES, unreached
-from orograph.kernels.relax.edge_costs import slope_cost
 from orograph.kernels.relax.models import (
     ABSOLUTE_DIFFERENCE,
     DIAGONAL,
     EAST_WEST,
     FRICTION,
+    MODELS,
     NORTH_SOUTH,
-    TOBLER,
-    WALK,
     Rules,
 )
 
@@ -168,11 +166,11 @@ def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> An
     rise = -rise if rules.reverse else rise
     length = length.astype(np.float64)
     slope = rise / length
-    if rules.model == TOBLER:
+    name, row = list(MODELS.items())[rules.model]
+    if name == "tobler":
         return length * p[0] * np.exp(3.5 * abs(slope + 0.05)) * mean
-    if rules.model == WALK:
+    if name == "walk":
         along = np.where(slope >= 0, p[1], np.where(slope < p[4], p[3], p[2]))
         return rise * along + length * p[0] + p[5] * mean * length
-    compiled: Any = slope_cost
-    formula = np.vectorize(compiled.py_func, [np.float64], excluded={0, 4})
-    return formula(rules.model, rise, length, mean, p)
+    formula = np.vectorize(row.formula.py_func, [np.float64], excluded={3})
+    return formula(rise, length, mean, p)

@@ -216,7 +216,7 @@ def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> Non
 
 def test_compiled_functions_keep_to_the_order_written_and_let_others_run() -> None:
     from orograph.kernels.relax.backtrack import _follow
-    from orograph.kernels.relax.edge_costs import exponential
+    from orograph.kernels.relax.exponential import exponential
 
     for function, model in ((exponential, "numpy"), (_follow, "python")):
         options = function.targetoptions  # type: ignore[attr-defined]

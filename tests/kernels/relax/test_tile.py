@@ -18,7 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from orograph.kernels.relax.edge_costs import exponential
+from orograph.kernels.relax.exponential import exponential
 from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, BY_FRICTION, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, limit_of, relax, seed, tile_state, wake

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import xarray as xr
 from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
+from orograph.distance.arguments import model_coefficients
+from orograph.kernels.relax.models import MODELS
 
 NEXT_STEP = re.compile(
     r"\b(use|pass|give|select|choose|pick|set|mark|move|raise|leave|bring|convert|cast|name|check)\b"
@@ -519,3 +522,19 @@ def test_a_plan_of_distances_counts_cells_and_grows_with_tiles_not_with_the_grid
     assert large.bytes_written == 16 * small.bytes_written == 32768**2 * 8
     assert small.memory_per_worker == large.memory_per_worker < tiles.memory_per_worker
     assert og.hop_distance.plan(og.RasterSpec((8192, 8192)), tile=1024).bytes_written == 8192**2 * 4
+
+
+def test_a_model_may_have_a_table_of_coefficients(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = replace(MODELS["tobler"], table="speed", vectors=None, check=None)
+    monkeypatch.setitem(MODELS, "tobler", row)
+    assert model_coefficients("tobler", {"speed": [3, 4.5]}) == (0.6, 3.0, 4.5)
+    assert model_coefficients("tobler", {"speed": np.arange(2), "pace": 1}) == (1.0, 0.0, 1.0)
+    for given, message in (
+        (None, r"speed: \(\); cost='tobler' needs a sequence of numbers"),
+        ({"speed": []}, r"speed: \[\]; .* needs a sequence"),
+        ({"speed": 3}, "speed: 3; .* needs a sequence"),
+        ({"speed": [1, "x"]}, r"speed\[1\]"),
+        ({"haste": 1}, "haste unknown"),
+    ):
+        with pytest.raises(og.InputError, match=message):
+            model_coefficients("tobler", given)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import orograph as og
 from orograph.execution import backends
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
-from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax import models
 from orograph.tiles.raster.raster import open_raster
 
 RASTER = open_raster(np.ones((4, 4)))
@@ -111,45 +110,47 @@ def test_the_operations_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tobler_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the CUDA kernels have no formula of one cost model."""
-    monkeypatch.setitem(MODELS, "tobler", replace(MODELS["tobler"], cuda=False))
+def no_formulas_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Let cost models have no second file."""
+    monkeypatch.setattr(models, "FOLDER", tmp_path / "models")
 
 
 def refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("a task has run")
 
 
-WALKS: dict[str, Callable[..., Any]] = {
-    "distances": lambda **o: og.cost_distance(
+BY_FORMULA: dict[str, Callable[..., Any]] = {
+    "cost='tobler'": lambda **o: og.cost_distance(
         None, [(0, 0)], elevation=np.ones((4, 4)), cost="tobler", cell_size=1, **o
     ),
-    "an index": lambda **o: og.DistanceIndex.build(
+    "cost='tobler' of an index": lambda **o: og.DistanceIndex.build(
         None, o.pop("out"), elevation=np.ones((4, 4)), cost="tobler", cell_size=1, **o
     ),
 }
 
 
-@pytest.mark.parametrize("name", WALKS)
-def test_a_cost_model_that_a_gpu_lacks_is_refused_before_a_task(
+@pytest.mark.parametrize("name", BY_FORMULA)
+def test_a_formula_that_a_gpu_lacks_is_refused_before_a_task(
     name: str,
-    tobler_without_cuda: None,
+    no_formulas_of_cuda: None,
     emulated_gpu: Emulator,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orograph.execution.launch.launch", refuse)
-    with pytest.raises(og.BackendError, match="cost='tobler' has no CUDA kernel yet; use 'numba'"):
-        WALKS[name](out=tmp_path / "out.zarr", backend="cuda")
+    monkeypatch.setattr("orograph.operation.launch", refuse)
+    what = name.split(" of ", maxsplit=1)[0]
+    with pytest.raises(og.BackendError, match=f"{what} has no CUDA kernel yet; use 'numba'"):
+        BY_FORMULA[name](out=tmp_path / "out.zarr", backend="cuda")
     assert not list(tmp_path.iterdir())
 
 
-def test_auto_leaves_a_cost_model_that_a_gpu_lacks_to_the_cpu(
-    tobler_without_cuda: None, emulated_gpu: Emulator
+def test_auto_leaves_a_formula_that_a_gpu_lacks_to_the_cpu(
+    no_formulas_of_cuda: None, emulated_gpu: Emulator
 ) -> None:
-    found = WALKS["distances"](backend="auto")
+    walk = BY_FORMULA["cost='tobler'"]
+    found = walk(backend="auto")
     assert emulated_gpu.launches == 0
-    assert found.identical(WALKS["distances"](backend="numba"))
+    assert found.identical(walk(backend="numba"))
 
 
 GRID = np.ones((64, 64))

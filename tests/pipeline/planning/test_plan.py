@@ -509,7 +509,7 @@ import numpy as np
 import orograph as og
 from numba.core import event
 from scipy import sparse
-from orograph.kernels.relax.edge_costs import exponential
+from orograph.kernels.relax.exponential import exponential
 from orograph.kernels.relax.models import MODELS
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)

@@ -1,7 +1,7 @@
 """Cost models: the cost of an edge, one row of `MODELS` each.
 
-Arguments, commands, the layout of indices and docs/cost_models.md follow from the rows; the
-formulas stand in edge_costs.py and, for CUDA, edge_costs.cuh.
+Arguments, commands, the layout of indices and docs/cost_models.md follow from the rows. A model of
+slopes is two files of this folder: its row with the formula for Numba, and the same for CUDA.
 
 Every expression is evaluated in the order written, without fused multiply-add, so that any backend
 that keeps the order gets the same bits. ``u`` is where the step starts, ``v`` where it ends; an
@@ -14,120 +14,58 @@ taken.
   factor is then the length (16 neighbours: twice the length, but for a knight's move).
 - ``absolute_difference``: |z[v] - z[u]|, whatever the length; a knight's move is barred where one
   of the two cells it passes between is.
-- ``tobler``: seconds for metres; length * pace * exp(3.5 * |slope + 0.05|) * mean friction, slope
-  positive uphill. pace 0.6 s/m is 6 km/h (Tobler 1993, NCGIA Technical Report 93-1).
-- ``walk``: GRASS r.walk, rise + length * a + lambda * mean friction * length, where rise is dz * b
-  uphill, dz * c downhill, dz * d on slopes below slope_factor (Aitken 1977, Langmuir 1984).
+- The models of slopes have their formulas in their files.
 
-The last two depend on the direction of travel and are computed in float64, then rounded to the
-state's dtype. Their exponential is our own, from additions and multiplications alone (at most
-2 ulp off), since no two mathematics libraries agree on the last bit.
+These depend on the direction of travel and are computed in float64, then rounded to the state's
+dtype. Their exponential is our own (exponential.py), since no two mathematics libraries agree on
+the last bit.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.formulas import rows_in
 from orograph.kernels.relax.lanes import STEPS
+from orograph.kernels.relax.models.model import Model
 
-FRICTION, ABSOLUTE_DIFFERENCE, TOBLER, WALK = range(4)  # codes, as in edge_costs.cuh
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """One cost model: all that is known of it but its formula."""
-
-    code: int
-    """By which compiled code knows it."""
-    summary: str
-    """What a step costs, in a line."""
-    needs: tuple[str, ...]
-    """Rasters without which there is no cost: ``"friction"``, ``"elevation"``."""
-    symmetric: bool
-    """Whether a step costs the same in both directions."""
-    integers: bool
-    """Whether costs of whole numbers are whole, so that int64 is allowed."""
-    cuda: bool = False
-    """Whether edge_costs.cuh has the formula."""
-    units: str = ""
-    """Units of costs, if they do not depend on those of the rasters."""
-    neutral_friction: float | None = None
-    """Friction where none is given; None: friction is needed, or plays no part."""
-    coefficients: Mapping[str, float] = field(default_factory=dict)
-    """Names and defaults, in the order in which the formula takes them."""
-    check: Callable[..., None] | None = None
-    """Raises ValueError for coefficients, given in that order, that can make a cost negative."""
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        """Rasters that play a part."""
-        optional = ("friction",) if self.neutral_friction is not None else ()
-        return optional + self.needs
+FRICTION, ABSOLUTE_DIFFERENCE = range(2)  # numbers of the two that kernels compute themselves
+FOLDER = Path(__file__).parent
 
 
-def _check_pace(pace: float) -> None:
-    if not pace > 0:
-        raise ValueError(f"tobler pace {pace}; must be above 0 s/m")
-
-
-def _check_walk(a: float, b: float, c: float, d: float, slope_factor: float, weight: float) -> None:
-    if not (min(a + min(0.0, c * slope_factor), b, -d, weight) >= 0 and slope_factor <= 0):
-        raise ValueError(
-            f"walk coefficients {(a, b, c, d, slope_factor, weight)} can make a step's cost "
-            "negative: a + c * slope_factor, b, -d, -slope_factor and lambda must not be below 0"
-        )
-
-
-MODELS = {
+MODELS: dict[str, Model] = {
     "friction": Model(
-        code=FRICTION,
         summary="mean friction of the two cells, times the length",
         needs=("friction",),
         symmetric=True,
         integers=True,
-        cuda=True,
     ),
     "absolute_difference": Model(
-        code=ABSOLUTE_DIFFERENCE,
         summary="difference of the two heights, whatever the length",
         needs=("elevation",),
         symmetric=True,
         integers=True,
-        cuda=True,
     ),
-    "tobler": Model(
-        code=TOBLER,
-        summary="seconds by Tobler's hiking function, for metres",
-        needs=("elevation",),
-        symmetric=False,
-        integers=False,
-        cuda=True,
-        units="s",
-        neutral_friction=1.0,
-        coefficients={"pace": 0.6},
-        check=_check_pace,
-    ),
-    "walk": Model(
-        code=WALK,
-        summary="seconds by GRASS r.walk (Naismith, Langmuir), for metres",
-        needs=("elevation",),
-        symmetric=False,
-        integers=False,
-        cuda=True,
-        units="s",
-        neutral_friction=0.0,
-        coefficients={
-            "a": 0.72, "b": 6.0, "c": 1.9998, "d": -1.9998, "slope_factor": -0.2125, "lambda": 1.0,
-        },
-        check=_check_walk,
-    ),
-}  # fmt: skip
+    **rows_in(__name__, FOLDER, Model),
+}
+"""The models by name; the place of a model is the number by which compiled code knows it."""
+
+
+FURTHER = np.array([len(row.further) for row in MODELS.values()])
+"""How many further rasters each model needs, by its number."""
+
+
+def lacking_on_gpu(model: str) -> str:
+    """Return what a GPU lacks for a cost model, in the words of an argument; empty: nothing."""
+    there = MODELS[model].formula is None or (FOLDER / f"{model}.cuh").exists()
+    return "" if there else f"cost={model!r}"
+
+
 BARRIER = 2**60  # integers: "unreachable" and "impassable"; four of them still fit int64
 
 EAST_WEST, NORTH_SOUTH, DIAGONAL, TWO_ROWS, TWO_COLUMNS = range(5)  # rows of the length table
@@ -141,7 +79,7 @@ class CostModel(NamedTuple):
     reverse: bool = False
     """Count each step in the other direction: cost *to* the sources instead of *from* them."""
     coefficients: tuple[float, ...] = ()
-    """In the order of `Model.coefficients`; none: its defaults."""
+    """In the order of `Model.coefficients`, then those of a table; none: the defaults."""
 
 
 BY_FRICTION = CostModel()
@@ -169,11 +107,7 @@ class Rules(NamedTuple):
     factors: Any
     """(5, padded rows): lengths, or what the sum of frictions is multiplied by (see the top)."""
     coefficients: Any
-
-
-def lacking_on_gpu(model: str) -> str:
-    """Return what a GPU lacks for a cost model, in the words of an argument; empty: nothing."""
-    return "" if MODELS[model].cuda else f"cost={model!r}"
+    """Those of the model, then its table; for Numba the padded further rasters come behind."""
 
 
 def edge_lengths(rows: int, dx: float = 1.0, dy: float = 1.0) -> npt.NDArray[np.float64]:
@@ -215,7 +149,7 @@ def cost_rules(
     model, connectivity, max_cost
         See `orograph.kernels.relax.tile.tile_state`.
     given : set
-        Which of ``"friction"`` and ``"elevation"`` there is.
+        Which rasters there are: ``"friction"``, ``"elevation"``, and further ones of the model.
 
     Raises
     ------
@@ -237,8 +171,10 @@ def cost_rules(
         raise ValueError(f"the model {model.name} needs a float dist; it is {dtype}")
     usual = tuple(row.coefficients.values())
     coefficients = model.coefficients or usual
-    if len(coefficients) != len(usual):
+    if len(coefficients) != len(usual) and not (row.table and len(coefficients) > len(usual)):
         raise ValueError(f"{len(coefficients)} coefficients for {model.name}; must be {len(usual)}")
+    if row.table and len(coefficients) == len(usual):
+        raise ValueError(f"the model {model.name} needs the table {row.table}")
     if row.check:
         row.check(*coefficients)
     if lengths.ndim != 2 or lengths.shape[0] != 5:
@@ -247,9 +183,10 @@ def cost_rules(
     factors = lengths.astype(dtype)
     if not (np.isfinite(used) & (used > 0)).all():
         raise ValueError(f"lengths go from {used.min()} to {used.max()}; must be above 0, finite")
-    if integer and row.code == FRICTION and (factors[: len(used)] != used).any():
+    number = list(MODELS).index(model.name)
+    if integer and number == FRICTION and (factors[: len(used)] != used).any():
         raise ValueError("lengths must be whole numbers where dist is int64; round them before")
-    if row.code == FRICTION and not integer:
+    if number == FRICTION and not integer:
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)
     elif row.code == FRICTION and connectivity == 16:
@@ -258,7 +195,7 @@ def cost_rules(
     if not integer and float(limit) > max_cost:  # rounded up
         limit = np.nextafter(limit, dtype.type(-np.inf))
     return Rules(
-        model=row.code,
+        model=number,
         steps=len(STEPS[connectivity]),
         reach=2 if connectivity == 16 else 1,
         reverse=bool(model.reverse),
@@ -297,6 +234,7 @@ def model_table() -> str:
         if row.neutral_friction is not None:
             rasters.append(f"friction ({row.neutral_friction:g} if none)")
         values = [f"{key} {value:g}" for key, value in row.coefficients.items()]
+        values += [f"table {row.table}"] if row.table else []
         cells = (
             f"`{name}`",
             row.summary,

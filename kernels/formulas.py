@@ -1,0 +1,64 @@
+"""Formulas that are files of a folder: found by name, and called by compiled code by number.
+
+A formula is two files: ``name.py`` holds its row, with a compiled function, and ``name.cuh`` the
+CUDA function of that name, with the same expressions. A number is the place of a row in its table;
+nobody writes one down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+
+def rows_in(package: str, folder: Path, kind: type) -> dict[str, Any]:
+    """Return the rows of a folder's modules by their names, in alphabetical order.
+
+    The row of a module is the value of type ``kind`` among its names.
+    """
+    found = {}
+    for name in sorted(module.name for module in iter_modules([str(folder)])):
+        for value in vars(import_module(f"{package}.{name}")).values():
+            if isinstance(value, kind):
+                found[name] = value
+    return found
+
+
+def typed_calls(
+    typingctx: Any, formulas: Iterable[tuple[int, Any, tuple[Any, ...]]]
+) -> list[tuple[int, Any, Any]]:
+    """Return numbers, types and signatures of compiled functions of (number, function, types)."""
+    calls = []
+    for number, function, arguments in formulas:
+        kind = types.Dispatcher(function)
+        calls.append((number, kind, kind.get_call_type(typingctx, arguments, {})))
+    return calls
+
+
+def emit_call(
+    context: Any,
+    builder: Any,
+    number: Any,
+    calls: Iterable[tuple[int, Any, Any]],
+    arguments: Callable[[int], tuple[Any, ...]],
+) -> Any:
+    """Emit the call of the function of a number, known at run time; NaN if there is none.
+
+    ``arguments`` emits what the function of a number takes.
+    """
+    found = cgutils.alloca_once_value(builder, ir.Constant(ir.DoubleType(), math.nan))
+    for own, kind, signature in calls:
+        with builder.if_then(builder.icmp_signed("==", number, number.type(own))):
+            function = context.get_function(kind, signature)
+            for library in function.libs:
+                context.active_code_library.add_linking_library(library)
+            builder.store(function(builder, arguments(own)), found)
+    return builder.load(found)

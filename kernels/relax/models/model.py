@@ -1,0 +1,63 @@
+"""One cost model: all that is known of it but how compiled code reaches its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RASTERS = ("friction", "elevation")
+"""The rasters that arguments of operations name; a model may need others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """One cost model."""
+
+    summary: str
+    """What a step costs, in a line."""
+    needs: tuple[str, ...]
+    """Rasters without which there is no cost: ``"friction"``, ``"elevation"``, and further ones."""
+    symmetric: bool
+    """Whether a step costs the same in both directions."""
+    integers: bool
+    """Whether costs of whole numbers are whole, so that int64 is allowed."""
+    units: str = ""
+    """Units of costs, if they do not depend on those of the rasters."""
+    neutral_friction: float | None = None
+    """Friction where none is given; None: friction is needed, or plays no part."""
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+    """Names and defaults, in the order in which the formula takes them."""
+    table: str = ""
+    """Name of a table of coefficients, any number of them, which follow the others; "": none."""
+    check: Callable[..., None] | None = None
+    """Raises ValueError for coefficients, given in that order, that can make a cost negative."""
+    formula: Any = None
+    """Compiled: the cost of a step in float64, of ``(dz, length, friction, p)``, and of
+    ``(dz, length, friction, p, start, end)`` if the model needs further rasters.
+
+    ``dz`` is the rise, ``friction`` the mean, ``p`` the coefficients, and ``start`` and ``end``
+    hold the values of the further rasters where the step starts and ends, in the order of
+    ``needs``. The CUDA function of the model's name, in the ``.cuh`` of that name, has the same
+    expressions. None: the cost is not one of slopes, and kernels compute it themselves.
+    """
+    vectors: Callable[..., Any] | None = None
+    """Emits the formula as LLVM vector code; without it costs are computed one by one."""
+
+    def __post_init__(self) -> None:
+        """Refuse rows that kernels could not work with."""
+        if self.formula is not None and "elevation" not in self.needs:
+            raise ValueError(f"needs: {self.needs}; a model with a formula needs elevation")
+        if self.vectors is not None and (self.further or self.table):
+            raise ValueError("vectors: a model of further rasters or a table has none")
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Rasters that play a part."""
+        optional = ("friction",) if self.neutral_friction is not None else ()
+        return optional + self.needs
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The rasters that it needs beside friction and elevation."""
+        return tuple(name for name in self.needs if name not in RASTERS)

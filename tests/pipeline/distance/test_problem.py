@@ -1,0 +1,49 @@
+"""The distance problem brings the rasters of a cost model into tiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cuda_on_cpu.emulator import Emulator
+
+from orograph.distance.problem import Distance
+from orograph.kernels.backends import get_backend
+from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
+from orograph.tiles.grid.quadtree import Node, Quadtree
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+
+
+@pytest.mark.parametrize("backend", ["numba", "cuda"])
+def test_cells_without_a_further_raster_are_barriers(
+    backend: str, emulated_gpu: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = replace(MODELS["walk"], needs=("elevation", "cover", "wind"), vectors=None)
+    monkeypatch.setitem(MODELS, "walk", row)
+    rng = np.random.default_rng(1)
+    elevation, wind = rng.random((2, 7, 9))
+    cover = rng.integers(1, 5, (7, 9)).astype(np.uint8)
+    cover[2, 3], wind[4, 5] = 0, np.nan
+    rasters = {
+        "elevation": open_raster(elevation),
+        "cover": open_raster(cover, nodata=0),
+        "wind": open_raster(wind),
+    }
+    problem = Distance.on_rasters(
+        rasters, CostModel("walk"), np.dtype(np.float64), 8, edge_lengths(1), backend=backend
+    )
+    whole = Window(0, 0, 7, 9)
+    place = Quadtree((7, 9), 16).place(Node(0, 0))
+    tile = problem.surface(place, [raster.read(whole) for raster in rasters.values()], whole)
+    to_host = get_backend(backend).to_host
+    inner = np.s_[1:-1, 1:-1]
+    barred = (cover == 0) | np.isnan(wind)
+    assert np.array_equal(np.isnan(to_host(tile.elevation)[inner]), barred)
+    assert np.array_equal(np.isnan(to_host(tile.friction)[inner]), barred)
+    for found, expected in zip(tile.further, (np.where(cover, cover, np.nan), wind), strict=True):
+        padded = to_host(found)
+        assert padded.shape == tile.dist.shape
+        assert np.array_equal(padded[inner], expected, equal_nan=True)
+        assert np.isnan(padded[0]).all()

@@ -30,7 +30,8 @@ from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
-from orograph.kernels.forest.order import WEIGHTS, edge_keys, key_weights
+from orograph.kernels.forest.order import edge_keys, key_weights
+from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operation import operation
 from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
@@ -371,7 +372,7 @@ def minimum_spanning_forest(
            [12,  0,  6],
            [ 0,  0,  0]], dtype=uint8)
     """
-    weight = check_choice("weight", weight, WEIGHTS)
+    weight = check_choice("weight", weight, tuple(WEIGHTS))
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     spec = RunSpec(**options)
     if isinstance(elevation, Graph):
@@ -394,7 +395,7 @@ def minimum_spanning_forest(
     raster = open_raster(
         elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
     )
-    chosen = choose_backend("tile_forest", (raster,), spec)
+    chosen = choose_backend("tile_forest", (raster,), spec, lacking_on_gpu(weight))
     problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
     parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
     kernels = partial(compile_kernels, raster.dtype, weight, connectivity)

@@ -15,6 +15,7 @@ import numpy as np
 from orograph.kernels.bits import trailing_zeros
 from orograph.kernels.compiled import compiled
 from orograph.kernels.forest.keys import FULL, order_float
+from orograph.kernels.forest.weigh import weigh
 
 LOW_HALF = np.uint64(0xFFFFFFFF)
 EDGE_BITS = np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -28,7 +29,7 @@ def gather_edges(words, offset, parent, keys, mode, pair, high, low, tag):
     offset : (4,) int64, from a cell to the other end of each of its edges.
     parent : as set by follow_choices; its paths are compressed.
     keys : flat padded keys, or the bits of heights.
-    mode : index in WEIGHTS.
+    mode : number of the weight.
     pair, high, low, tag : the list. pair holds the component of the first end in its upper 32 bits
         and that of the other end in its lower 32 bits. high and low are the key (low of size 0:
         high alone). tag is the first end's padded index * 4 + direction.
@@ -67,7 +68,7 @@ def gather_edges(words, offset, parent, keys, mode, pair, high, low, tag):
                     key = (key << np.uint64(32)) | min(zu, zv)
             else:
                 fu, fv = zu.view(np.float64), zv.view(np.float64)
-                key = order_float((fu + fv) / 2 if mode == 2 else abs(fu - fv))
+                key = order_float(weigh(mode, fu, fv))
             both = (np.uint64(~p) << np.uint64(32)) | np.uint64(~q)
             turned = (np.uint64(~q) << np.uint64(32)) | np.uint64(~p)
             again = (both == last) | (turned == last)

@@ -24,8 +24,8 @@ from orograph.kernels.device import (
 )
 from orograph.kernels.forest.exact_sum import fold_sum
 from orograph.kernels.forest.keys import Array, key_limits, native_values, unused_key
-from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.forest.tile import TileForest, check_arguments, check_magnitude
+from orograph.kernels.forest.weights import find_weight
 
 SOURCE = "forest/forest.cu"
 THREADS = 256
@@ -201,12 +201,13 @@ def forest_on_device(
     h, w = values.shape
     dtype = np.dtype(values.dtype)
     bits = 8 * dtype.itemsize
-    mode = WEIGHTS.index(weight)
-    key = np.dtype(np.float64 if mode else np.uint64 if bits == 64 else np.uint32)
+    by_formula = find_weight(weight).formula is not None
+    key = np.dtype(np.float64 if by_formula else np.uint64 if bits == 64 else np.uint32)
     defines = {
         "VALUE": value_type(dtype),
         "VALUE_BITS": bits,
-        "WEIGHT": mode,
+        "WEIGHT": int(by_formula),
+        **({"FORMULA": weight} if by_formula else {}),
         "DIAGONAL": int(connectivity == 8),
         "SIDE": squares.side,
         "ROWS": squares.rows,
@@ -223,7 +224,7 @@ def forest_on_device(
     mask = xp.zeros((h, stride), np.uint8)
     words = mask.view(np.uint32)
     link = xp.empty(perimeter, np.int32)
-    wide = mode == 0 and bits == 64
+    wide = not by_formula and bits == 64
     edges = (
         *(xp.empty(most, np.int32), xp.empty(most, np.int32), xp.empty(most, np.uint64)),
         *(xp.empty(most if wide else 1, np.uint64), xp.empty(most, np.uint32)),
@@ -231,7 +232,7 @@ def forest_on_device(
     rounds = _Rounds(device, defines, edges, state)
     limits = [int(limit) for limit in key_limits(dtype, nodata)]
     limits.append(gap if gap is not None else 2**64 - 1)
-    missing = scalar(key, np.inf if mode else 2 ** (8 * key.itemsize) - 1)
+    missing = scalar(key, np.inf if by_formula else 2 ** (8 * key.itemsize) - 1)
     device.launch(
         *(SOURCE, "contract_squares", (count,), (squares.threads,)),
         (
@@ -256,10 +257,10 @@ def forest_on_device(
     width = (scalar(np.int32, stride), scalar(np.int32, w))
     seen = rounds.run(parent, components, border, True, (words, *width, None))
     greatest = float(seen[MAGNITUDE : MAGNITUDE + 1].view(np.float64)[0])
-    if mode:
+    if by_formula:
         check_magnitude(greatest, weight)
 
-    scale = _scale(2 * greatest if mode else greatest)
+    scale = _scale(2 * greatest if by_formula else greatest)
     sums = xp.zeros(4 + 2 * 2 * 2048, np.uint64)
     device.launch(
         *(SOURCE, "sum_weights", blocks_for(h * stride, SUM_CELLS), (THREADS,)),

@@ -99,13 +99,13 @@ def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins, padded, values):
 
 
 @compiled
-def sum_rows(heights, mask, mean, scale, sums, bins):
+def sum_rows(heights, mask, mode, scale, sums, bins):
     """Sum the weights of the mask's edges."""
     h, w = mask.shape
     rows = np.empty((4, w + 2))
     count = np.empty(w, np.uint8)
     for y in range(h):
-        weigh_row(heights, y + 1, w, mean, True, rows)
+        weigh_row(heights, y + 1, w, mode, True, rows)
         for d in range(4):
             row = rows[d, 1 : w + 1]
             for x in range(w):

@@ -132,17 +132,17 @@ def keep_all_of_four(keys, h, w, kept):
 
 
 @compiled
-def choose_lightest(heights, h, w, mean, diagonal, choice, kept):
+def choose_lightest(heights, h, w, mode, diagonal, choice, kept):
     """Set the choice of each cell, and the edges that are greatest in no triangle, for any weight.
 
     Edges are ordered by (weight, id); ids ascend as ab ac ad bc bd cd in a block ab/cd.
     """
     ring = np.full((3, 4, w + 2), np.inf)
-    weigh_row(heights, 1, w, mean, diagonal, ring[0])
+    weigh_row(heights, 1, w, mode, diagonal, ring[0])
     for y in range(h):
         up, at, down = ring[(y + 2) % 3], ring[y % 3], ring[(y + 1) % 3]
         if y + 1 < h:
-            weigh_row(heights, y + 2, w, mean, diagonal, down)
+            weigh_row(heights, y + 2, w, mode, diagonal, down)
         else:
             down[:] = np.inf
         out = choice[y + 1, 1 : w + 1]

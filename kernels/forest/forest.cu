@@ -49,8 +49,8 @@
 
 // variant: -DVALUE=Int16 -DVALUE_BITS=16 -DDIAGONAL=0
 // variant: -DVALUE=Float64 -DVALUE_BITS=64 -DROWS=16
-// variant: -DVALUE=UInt64 -DVALUE_BITS=64 -DWEIGHT=1
-// variant: -DWEIGHT=2 -DDIAGONAL=0
+// variant: -DVALUE=UInt64 -DVALUE_BITS=64 -DWEIGHT=1 -DFORMULA=absolute_difference
+// variant: -DWEIGHT=1 -DFORMULA=mean -DDIAGONAL=0
 // variant: -DSIDE=8 -DROWS=2
 
 #include "values.cuh"
@@ -62,7 +62,7 @@
 #ifndef VALUE_BITS
 #define VALUE_BITS 32
 #endif
-// 0 max, 1 absolute_difference, 2 mean
+// 0 max, 1 the formula named FORMULA, in the file of weights/ of its name
 #ifndef WEIGHT
 #define WEIGHT 0
 #endif
@@ -199,9 +199,10 @@ __device__ __forceinline__ Key read_cell(
 }
 
 #if WEIGHT
-__device__ __forceinline__ Weight weigh(Key p, Key q) {
-  return WEIGHT == 2 ? (p + q) / 2 : fabs(p - q);
-}
+#define FORMULA_FILE(name) FORMULA_QUOTED(forest/weights/name.cuh)
+#define FORMULA_QUOTED(path) #path
+#include FORMULA_FILE(FORMULA)
+__device__ __forceinline__ Weight weigh(Key p, Key q) { return FORMULA(p, q); }
 __device__ __forceinline__ bool less(Weight a, Weight b) { return a < b; }
 __device__ __forceinline__ bool same(Weight a, Weight b) { return a == b; }
 #elif VALUE_BITS == 64

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
+from orograph.kernels.forest.weigh import weigh
 
 Array = NDArray[Any]
 FULL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -76,7 +77,7 @@ def pad_heights(values, nodata, has_nodata, heights):
 
 
 @compiled
-def weigh_row(heights, y, w, mean, diagonal, out):
+def weigh_row(heights, y, w, mode, diagonal, out):
     """Write weights (4, w + 2) of the edges of padded row y by direction; inf for no edge."""
     for d in range(4):
         row = out[d]
@@ -91,13 +92,9 @@ def weigh_row(heights, y, w, mean, diagonal, out):
         else:
             other = heights[y + 1, d - 1 : w - 1 + d]
         target = row[1 : w + 1]
-        if mean:
-            for x in range(w):
-                target[x] = (first[x] + other[x]) / 2
-        else:
-            for x in range(w):
-                t = abs(first[x] - other[x])
-                target[x] = t if t == t else np.inf
+        for x in range(w):
+            t = weigh(mode, first[x], other[x])
+            target[x] = t if t == t else np.inf
 
 
 @compiled

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.forest.order_keys import Keys, key_values, order_keys
-
-WEIGHTS = ("max", "absolute_difference", "mean")
+from orograph.kernels.forest.weights import find_weight
 
 Values = npt.NDArray[Any]
 
@@ -24,7 +23,7 @@ def edge_keys(weight: str, a: Values, b: Values) -> tuple[Keys, Keys]:
     Parameters
     ----------
     weight
-        ``"max"``, ``"absolute_difference"`` or ``"mean"``.
+        One of `WEIGHTS`.
     a, b
         Heights of the two ends, of the same shape and the same real dtype.
 
@@ -35,18 +34,17 @@ def edge_keys(weight: str, a: Values, b: Values) -> tuple[Keys, Keys]:
 
     Notes
     -----
-    ``absolute_difference`` is ``|float64(a) - float64(b)|`` and ``mean`` is
-    ``(float64(a) + float64(b)) / 2``: both ends are rounded to float64 first, which changes only
+    All weights but ``max`` are of heights that have been rounded to float64, which changes only
     64-bit integers beyond 2**53.
     """
-    if weight == "max":
+    row = find_weight(weight)
+    if row.formula is None:
         keys_a, keys_b = order_keys(a), order_keys(b)
         return np.maximum(keys_a, keys_b), np.minimum(keys_a, keys_b)
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    weights = np.abs(x - y) if weight == "absolute_difference" else (x + y) / 2
+    weights = row.formula.py_func(a.astype(np.float64), b.astype(np.float64))
     return order_keys(weights), np.zeros(weights.shape, np.uint64)
 
 
 def key_weights(weight: str, major: Keys, dtype: npt.DTypeLike) -> npt.NDArray[np.float64]:
     """Return the float64 weights of edges between cells of ``dtype``, from their major keys."""
-    return key_values(major, dtype if weight == "max" else np.float64)
+    return key_values(major, dtype if find_weight(weight).formula is None else np.float64)

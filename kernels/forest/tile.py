@@ -52,7 +52,7 @@ from orograph.kernels.forest.first_round import (
     mark_choices,
 )
 from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
-from orograph.kernels.forest.order import WEIGHTS
+from orograph.kernels.forest.weights import find_weight, number_of
 from orograph.tiles.errors import InputError
 
 MAX_CELLS = 2**29
@@ -88,8 +88,7 @@ def _border(sides: tuple[bool, bool, bool, bool], h: int, w: int) -> Array:
 
 def check_arguments(values: Array, weight: str, connectivity: int) -> int:
     """Check the arguments of `tile_forest`; return the number of cells of a padded row."""
-    if weight not in WEIGHTS:
-        raise InputError(f"weight: {weight!r} is unknown; choose one of {', '.join(WEIGHTS)}")
+    find_weight(weight)
     if connectivity not in (4, 8):
         raise InputError(f"connectivity: {connectivity!r} is neither 4 nor 8; pass one of them")
     if values.ndim != 2 or values.size == 0:
@@ -130,8 +129,8 @@ def tile_forest(
     sides : four bools
         Whether the tile touches another tile on its north, south, west and east side. The valid
         cells of those sides are its border cells.
-    weight : {"max", "absolute_difference", "mean"}
-        Weight of the edge between two cells.
+    weight : str
+        Weight of the edge between two cells, one of `WEIGHTS`.
     connectivity : {8, 4}
 
     Returns
@@ -166,11 +165,12 @@ def tile_forest(
     stride = check_arguments(values, weight, connectivity)
     h, w = values.shape
     values, mark = native_values(values, nodata)
-    diagonal, mean = connectivity == 8, weight == "mean"
+    diagonal, mode = connectivity == 8, number_of(weight)
+    by_height = find_weight(weight).formula is None
     choice = np.full((h + 2, stride), ROOT)
     kept = np.zeros((h + 2, stride), np.uint8)
     sums, bins = np.zeros(4, np.int64), np.zeros((2, 2, 2048), np.int64)
-    if weight == "max":
+    if by_height:
         made = make_keys(values, mark, stride)
         keys, valid = made.keys, made.valid
         missing = keys[0, 0]
@@ -183,7 +183,7 @@ def tile_forest(
             values, values.dtype.type(0) if mark is None else mark, mark is not None, keys
         )
         check_magnitude(greatest, weight)
-        choose_lightest(keys, h, w, mean, diagonal, choice, kept)
+        choose_lightest(keys, h, w, mode, diagonal, choice, kept)
     for side, line in zip(sides, (choice[1], choice[h], choice[:, 1], choice[:, w])):
         if side:
             line[:] = ROOT
@@ -200,9 +200,8 @@ def tile_forest(
     steps = np.array([1, stride - 1, stride, stride + 1])
     ways = np.concatenate((-steps[::-1], steps, [0])).astype(np.int32)
     count = follow_choices(words, ways, choice.reshape(-1), padded, parent)
-    mode = WEIGHTS.index(weight)
     pair, high, tag = np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size, np.int32)
-    low = np.empty(size if weight == "max" and keys.itemsize == 8 else 0, np.uint64)
+    low = np.empty(size if by_height and keys.itemsize == 8 else 0, np.uint64)
     m = gather_edges(
         words, steps, parent, flat.view(f"u{keys.itemsize}"), mode, pair, high, low, tag
     )
@@ -222,13 +221,13 @@ def tile_forest(
     ends, tags = ends[picked], tags[picked]
     cell = tags >> 2
 
-    if weight == "max":
+    if by_height:
         scale = power_below(made.greatest)
         rows, values = np.zeros((3, w + 2), np.uint8), np.empty(w)
         sum_highest(keys, mask, made.kind, made.bias, made.gap, scale, sums, bins, rows, values)
     else:
         scale = power_below(2 * greatest)
-        sum_rows(keys, mask, mean, scale, sums, bins)
+        sum_rows(keys, mask, mode, scale, sums, bins)
     return TileForest(
         mask,
         int(valid),

@@ -1,4 +1,4 @@
-"""The cost model of docs/extending.md, and one of further rasters.
+"""The examples of docs/extending.md, a cost model and a weight, and a model of further rasters.
 
 They are put into a copy of the package, where they are looked up by name as any other.
 """
@@ -186,6 +186,51 @@ else:
 """
 )
 
+FOREST = (
+    START
+    + """
+import orograph as og
+from orograph.kernels.forest import cuda, tile
+
+heights = rng.normal(0, 9, (23, 31))
+height, width = heights.shape
+edges = []
+for y, x in np.ndindex(heights.shape):
+    for bit, (dy, dx) in enumerate([(0, 1), (1, -1), (1, 0), (1, 1)]):
+        v, u = y + dy, x + dx
+        if v < height and 0 <= u < width:
+            low, high = sorted([heights[y, x], heights[v, u]])
+            edges.append((0.75 * high + 0.25 * low, y * width + x, v * width + u, bit))
+parent = list(range(heights.size))  # Kruskal
+
+def root(cell):
+    while parent[cell] != cell:
+        cell = parent[cell]
+    return cell
+
+expected, total = np.zeros(heights.shape, np.uint8), []
+for weight, u, v, bit in sorted(edges):
+    if root(u) != root(v):
+        parent[root(u)] = root(v)
+        expected.flat[u] |= 1 << bit
+        total.append(weight)
+found = tile.tile_forest(heights, None, (False,) * 4, "upper")
+assert np.array_equal(found.mask, expected)
+if tests:
+    there = cuda.tile_forest(heights, None, (False,) * 4, "upper", device=Emulator())
+    assert np.array_equal(there.mask, expected)
+    assert there.total == found.total
+    sides = True, False, True, True
+    here = tile.tile_forest(heights, None, sides, "upper")
+    there = cuda.tile_forest(heights, None, sides, "upper", device=Emulator())
+    assert all(np.array_equal(one, two) for one, two in zip(here, there, strict=True))
+if far:
+    result = og.minimum_spanning_forest(heights, weight="upper", tile=7)
+    assert np.array_equal(result["edges"].values, expected)
+    assert result.attrs["total_weight"] == math.fsum(total)
+"""
+)
+
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -201,13 +246,13 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("code", [COSTS], ids=["cost models"])
+@pytest.mark.parametrize("code", [COSTS, FOREST], ids=["cost models", "a weight"])
 def test_two_files_are_enough_on_both_backends(extended: Path, code: str) -> None:
     run_in_copy(extended, code, str(ROOT / "tests") if find_compiler() else "", "")
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)  # kernels are compiled anew
-@pytest.mark.parametrize("code", [COSTS, PUBLIC], ids=["cost models", "public"])
+@pytest.mark.parametrize("code", [COSTS, PUBLIC, FOREST], ids=["cost models", "public", "a weight"])
 def test_runs_take_what_was_added(extended: Path, code: str) -> None:
     run_in_copy(extended, code, str(ROOT / "tests") if find_compiler() else "", "far")

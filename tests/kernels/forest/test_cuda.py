@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 import orograph as og
 from orograph.kernels.forest import tile as host
 from orograph.kernels.forest.cuda import SQUARES, Squares, border_cell, tile_forest
-from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.forest.tile import TileForest
+from orograph.kernels.forest.weights import WEIGHTS
 
 Array = np.ndarray[Any, Any]
 Sides = tuple[bool, bool, bool, bool]
@@ -182,7 +182,7 @@ def tiles(draw: st.DrawFn) -> tuple[Array, float | None]:
 @given(
     tiles(),
     st.tuples(*[st.booleans()] * 4),
-    st.sampled_from(WEIGHTS),
+    st.sampled_from(tuple(WEIGHTS)),
     st.sampled_from([8, 4]),
     st.sampled_from(ORDERS),
     st.integers(0, 2**32),

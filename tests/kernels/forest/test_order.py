@@ -7,13 +7,17 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from cuda_on_cpu.emulator import Emulator
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from orograph.kernels.forest import cuda, tile
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.order_keys import decode_keys, key_values, order_keys
+from orograph.kernels.forest.weights import lacking_on_gpu, number_of
+from orograph.tiles.errors import InputError
 from orograph.tiles.nodata import valid_cells
 
 DTYPES = ["u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8"]
@@ -105,3 +109,18 @@ def test_a_total_beyond_float64_is_infinite(sign: int) -> None:
 def test_totals_do_not_depend_on_how_terms_are_grouped(values: list[float], cut: int) -> None:
     whole = np.array(values, np.float64)
     assert exact_sum(whole) == exact_sum(whole[:cut]) + exact_sum(whole[cut:])
+
+
+def test_an_unknown_weight_is_refused_wherever_it_is_named() -> None:
+    heights, sides = np.ones((2, 2)), (False,) * 4
+    for call in (
+        lambda: edge_keys("median", heights, heights),
+        lambda: key_weights("median", np.zeros(1, np.uint64), "f8"),
+        lambda: number_of("median"),
+        lambda: lacking_on_gpu("median"),
+        lambda: tile.tile_forest(heights, None, sides, "median"),
+        lambda: cuda.tile_forest(heights, None, sides, "median", device=Emulator()),
+        lambda: cuda.forest_on_device(heights, None, sides, "median", device=Emulator()),
+    ):
+        with pytest.raises(InputError, match=r"'median' is unknown; choose one of max, absolute"):
+            call()

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orograph.kernels.forest.exact_sum import exact_sum
-from orograph.kernels.forest.order import WEIGHTS
 from orograph.kernels.forest.tile import TileForest, compile_kernels, tile_forest
+from orograph.kernels.forest.weights import WEIGHTS
 
 STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 DTYPES = (
@@ -204,7 +204,7 @@ def grids(draw: st.DrawFn, max_side: int = 9) -> tuple[np.ndarray, float | None]
 
 
 @settings(deadline=None, max_examples=300)
-@given(grids(), st.sampled_from(WEIGHTS), st.sampled_from([4, 8]))
+@given(grids(), st.sampled_from(tuple(WEIGHTS)), st.sampled_from([4, 8]))
 @example((np.full((3, 3), 2**63 - 1), None), "max", 8)
 @example((np.array([[2**63 - 1, -(2**63)], [0, 2**63 - 2]]), 0), "max", 8)
 @example((np.array([[2**64 - 1, 0, 5], [7, 2**64 - 1, 2]], np.uint64), None), "max", 8)
@@ -229,7 +229,7 @@ def test_one_tile_has_the_edges_of_kruskal(
 
 
 @settings(deadline=None, max_examples=300)
-@given(grids(), st.sampled_from(WEIGHTS), st.sampled_from([4, 8]), st.data())
+@given(grids(), st.sampled_from(tuple(WEIGHTS)), st.sampled_from([4, 8]), st.data())
 def test_tiles_merge_to_the_edges_of_the_grid(
     grid: tuple[np.ndarray, float | None], weight: str, connectivity: int, data: st.DataObject
 ) -> None:

@@ -15,6 +15,7 @@ import orograph as og
 from orograph.execution import backends
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
+from orograph.kernels.forest import weights
 from orograph.kernels.relax import models
 from orograph.tiles.raster.raster import open_raster
 
@@ -111,8 +112,9 @@ def test_the_operations_ask(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_formulas_of_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let cost models have no second file."""
+    """Let cost models and weights have no second file."""
     monkeypatch.setattr(models, "FOLDER", tmp_path / "models")
+    monkeypatch.setattr(weights, "FOLDER", tmp_path / "weights")
 
 
 def refuse(*_: Any, **__: Any) -> None:
@@ -126,6 +128,7 @@ BY_FORMULA: dict[str, Callable[..., Any]] = {
     "cost='tobler' of an index": lambda **o: og.DistanceIndex.build(
         None, o.pop("out"), elevation=np.ones((4, 4)), cost="tobler", cell_size=1, **o
     ),
+    "weight='mean'": lambda **o: og.minimum_spanning_forest(np.ones((4, 4)), weight="mean", **o),
 }
 
 
@@ -147,10 +150,10 @@ def test_a_formula_that_a_gpu_lacks_is_refused_before_a_task(
 def test_auto_leaves_a_formula_that_a_gpu_lacks_to_the_cpu(
     no_formulas_of_cuda: None, emulated_gpu: Emulator
 ) -> None:
-    walk = BY_FORMULA["cost='tobler'"]
-    found = walk(backend="auto")
+    forest = BY_FORMULA["weight='mean'"]
+    found = forest(backend="auto")
     assert emulated_gpu.launches == 0
-    assert found.identical(walk(backend="numba"))
+    assert found.identical(forest(backend="numba"))
 
 
 GRID = np.ones((64, 64))

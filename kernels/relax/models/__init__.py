@@ -213,7 +213,7 @@ def cost_rules(
 
 
 def friction_unit(model: str, dtype: np.dtype[Any], connectivity: int) -> int:
-    """Return what frictions must be multiples of, so that the costs of steps are whole numbers.
+    """Return the number that frictions must be multiples of, so that steps cost whole numbers.
 
     A step costs the mean friction of two cells, a knight's move that of four. 1 where costs are
     floats or do not come from friction.

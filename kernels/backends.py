@@ -23,7 +23,7 @@ BACKENDS = ("auto", "numba", "cuda")
 
 
 class Backend(Protocol):
-    """What computes tiles: its devices and its memory."""
+    """The interface of a backend: its devices and its memory."""
 
     @property
     def name(self) -> str:

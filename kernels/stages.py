@@ -14,7 +14,7 @@ from orograph.kernels.device import memory_reported
 
 
 class Stage(NamedTuple):
-    """Where each backend has the function of a stage, which bears its name unless one is given.
+    """The modules that hold the function of a stage, which bears its name unless one is given.
 
     Modules are named from ``orograph.kernels`` on.
     """

@@ -1,4 +1,4 @@
-"""What an edge weighs, for compiled code: the formulas of `WEIGHTS`, called by their numbers."""
+"""Weights of edges in compiled code: the formulas of `WEIGHTS`, called by their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CUDA kernels on a surface are compiled with: its cost model, dtype and neighbours."""
+"""Definitions that CUDA kernels are compiled with: cost model, dtype and neighbours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {"float64": "double", "float32": "float", "int64": "int64"}
 
 
 def definitions(rules: Rules) -> dict[str, object]:
-    """Return what relax.cu is compiled with for a tile."""
+    """Return the definitions with which relax.cu is compiled for a tile."""
     name, row = list(MODELS.items())[rules.model]
     slopes = {} if row.formula is None else {"FORMULA": name, "TABLE": int(bool(row.table))}
     return {

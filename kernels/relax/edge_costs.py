@@ -1,4 +1,4 @@
-"""What one step costs, as models.py says, evaluated in the order written.
+"""Costs of single steps, as the cost models say, evaluated in the order written.
 
 A model of slopes has its formula in a file of models/, which `slope_cost` calls by its number.
 """
@@ -35,7 +35,7 @@ VECTORS = sum(1 << number for number, row in _ROWS if row.vectors is not None)
 
 @intrinsic
 def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride):
-    """Return what a step costs by the formula of a model, by its number; NaN if it has none.
+    """Return the cost of a step by the formula of a model, given its number; NaN without one.
 
     ``further[u]`` and ``further[v]`` are the values of the first further raster where the step
     starts and ends; those of the next one lie ``stride`` behind.

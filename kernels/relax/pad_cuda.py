@@ -91,6 +91,6 @@ def read_out(
 
 
 def _types(value: npt.DTypeLike, cell: npt.DTypeLike) -> dict[str, object]:
-    """Return what pad.cu is compiled with."""
+    """Return the definitions with which pad.cu is compiled."""
     integer = np.dtype(value).kind == "i"
     return {"VALUE": value_type(value), "INTEGER": int(integer), "CELL": value_type(cell)}

@@ -76,7 +76,7 @@ class Depressions(FateTree):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """What is written: labels or nothing."""
+        """The rasters of the result: labels, if they are asked for."""
         return (LABELS,) if self.labels else ()
 
     @property
@@ -168,7 +168,7 @@ class Depressions(FateTree):
 
     @property
     def size_of_cell(self) -> float:
-        """By what areas are multiplied."""
+        """The factor from cells to areas."""
         return 1.0 if self.cell_area is None else self.cell_area
 
     def rows_of(self, hierarchy: Hierarchy, held: Held) -> Table:
@@ -192,7 +192,7 @@ def _with_depth(tree: Tree, fates: Fates) -> Integers:
 
 
 def _fates_of(fates: Fates, which: Integers) -> Table:
-    """Return what becomes of some pits."""
+    """Return the columns that say where some pits merge."""
     heir = fates.heir[which]
     return {
         "own_pit": fates.pits.cell[which],
@@ -229,7 +229,7 @@ class DepressionJob(TableJob):
 
     @property
     def georeference(self) -> Georeference:
-        """That of the labels."""
+        """The georeference of the labels, if there are any."""
         return self.rasters[0].georeference if self.problem.labels else super().georeference
 
 

@@ -29,7 +29,7 @@ class Held(NamedTuple):
     sums: Sums
 
     def take(self, which: Any) -> Held:
-        """Return those of some depressions."""
+        """Return the content of some depressions."""
         areas, sums = (Sums(s.low, s.words[which]) for s in (self.areas, self.sums))
         return Held(self.cells[which], areas, sums)
 
@@ -94,7 +94,7 @@ class Hierarchy:
         return min(low), max(high)
 
     def nothing(self, exponents: tuple[int, int], cells: int) -> Held:
-        """Return what empty depressions hold, with room for so many cells of such heights."""
+        """Return the content of empty depressions, with room for so many cells of such heights."""
         count, (least, greatest) = self.count, exponents
         if least > greatest:  # all heights are 0
             least = greatest = 0

@@ -1,1 +1,1 @@
-"""From stores to files and layers, and back: ingest, export, rasterisation."""
+"""Conversion between stores, files and layers: ingest, export, rasterisation."""

@@ -41,6 +41,6 @@ def number_of(name: str) -> int:
 
 
 def lacking_on_gpu(weight: str) -> str:
-    """Return what a GPU lacks for a weight, in the words of an argument; empty: nothing."""
+    """Return the argument for which a GPU lacks weight formulas; empty if it lacks nothing."""
     there = find_weight(weight).formula is None or (FOLDER / f"{weight}.cuh").exists()
     return "" if there else f"weight={weight!r}"

@@ -61,7 +61,7 @@ FURTHER = np.array([len(row.further) for row in MODELS.values()])
 
 
 def lacking_on_gpu(model: str) -> str:
-    """Return what a GPU lacks for a cost model, in the words of an argument; empty: nothing."""
+    """Return the argument for which a GPU lacks cost model formulas; empty if it lacks nothing."""
     there = MODELS[model].formula is None or (FOLDER / f"{model}.cuh").exists()
     return "" if there else f"cost={model!r}"
 

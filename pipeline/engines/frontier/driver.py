@@ -14,6 +14,8 @@ References
 ----------
 U. Meyer, P. Sanders, "Delta-stepping: a parallelizable shortest path algorithm", J. Algorithms
 49 (2003), doi:10.1016/S0196-6774(03)00076-2.
+
+One idea, long: one class, whose methods share the keys, borders and tasks under way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the driver has learned, on disk, so that a run whose processes are killed goes on from it.
+"""Journal of the driver: what it knows, on disk, for a run whose processes are killed.
 
 A series of entries: the first holds all that is known, each other what has changed since the one
 before, in the state of one moment. A series that has grown large beside what is known is followed

@@ -17,7 +17,7 @@ from orograph.engines.tile_states import Tile
 
 
 class TileKeys:
-    """What the driver knows of each tile beside its border.
+    """The driver's record of each tile, apart from its border.
 
     Tiles are divided into as many parts as there are owners; see `Executor.part`.
 
@@ -148,7 +148,7 @@ class TileKeys:
         return key == self._final_at(shard)
 
     def _final_at(self, shard: Tile) -> float:
-        """Return where the front must be for a shard to be final; NaN if it is open or written.
+        """Return the key that the front must reach for a shard to be final; NaN if open or written.
 
         Whatever improves a tile enters it by its border, and not below the front.
         """

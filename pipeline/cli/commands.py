@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import orograph as og
 from orograph.cli.distances import check_table_target
 from orograph.cli.operations import Command
-from orograph.execution.geotiff import GEOTIFF
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arguments import absolute_path, check_path
+from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:

@@ -189,7 +189,7 @@ def cost_rules(
     if number == FRICTION and not integer:
         factors[:TWO_ROWS] *= dtype.type(0.5)
         factors[TWO_ROWS:] *= dtype.type(0.25)
-    elif row.code == FRICTION and connectivity == 16:
+    elif number == FRICTION and connectivity == 16:
         factors[:TWO_ROWS] *= 2  # tiles hold quarters of friction, of which these steps add two
     limit = dtype.type(min(max_cost, BARRIER - 1) if integer else max_cost)
     if not integer and float(limit) > max_cost:  # rounded up

@@ -73,6 +73,9 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     own has a memory limit of its own. GPU workers have four threads: while the tile of one is
     computed, others decode, copy and write theirs.
 
+    A worker that was killed, and that Dask has given up, is replaced. Spans of Dask, which keep
+    each group of tasks as long as the cluster is open, are switched off.
+
     Examples
     --------
     >>> import orograph as og

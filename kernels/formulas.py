@@ -1,8 +1,8 @@
 """Formulas that are files of a folder: found by name, and called by compiled code by number.
 
 A formula is two files: ``name.py`` holds its row, with a compiled function, and ``name.cuh`` the
-CUDA function of that name, with the same expressions. A number is the place of a row in its table;
-nobody writes one down.
+CUDA function of that name, with the same expressions. A number is the place of a row in its table
+and is not written in any file.
 """
 
 from __future__ import annotations

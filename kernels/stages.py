@@ -16,7 +16,8 @@ from orograph.kernels.device import memory_reported
 class Stage(NamedTuple):
     """The modules that hold the function of a stage, which bears its name unless one is given.
 
-    Modules are named from ``orograph.kernels`` on.
+    They are named from ``orograph.kernels`` on. The function has the name of the stage, unless
+    another follows a colon.
     """
 
     numba: str

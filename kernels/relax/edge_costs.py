@@ -80,7 +80,7 @@ def weigh_in_vectors(typingctx, model, ahead, back, u, v, mean, length, p, start
         code, rest = args[0], args[1:]
         arrays = zip(signature.args[1:8], rest[:7], strict=True)
         rows = [Rows(context, builder, kind, array) for kind, array in arrays]
-        if rows[2].real:  # such costs are no whole numbers
+        if rows[2].real:  # the costs of integers are not computed by formulas
             for number, row in _ROWS:
                 if row.vectors is not None:
                     with builder.if_then(builder.icmp_signed("==", code, code.type(number))):

@@ -1,7 +1,8 @@
-"""Cost of coordination: the driver of the frontier engine with simulated workers.
+"""Cost of coordination: the driver of the frontier engine, and sweeps whose tasks do nothing.
 
     python benchmarks/coordination.py driver --side 64 --workers 8 64 256 1000
     python benchmarks/coordination.py driver --side 490 --sources corner --visits 1.5
+    python benchmarks/coordination.py sweep --sides 32 64 128
 
 ``driver`` runs the real driver on a virtual clock. Its own CPU time is measured and counts; what
 workers, client, scheduler and disk would do is computed. Costs grow with the distance from the
@@ -9,6 +10,11 @@ nearest source; a tile is visited so many times as the front crosses it. A task 
 the scheduler a time of their own and one for each byte, a state that moves to another worker costs
 its bytes; a thread of the driver saves beside it. Efficiency is the work of all workers by the time
 that they had.
+
+``sweep`` runs the quadtree sweep on a scheduler and workers that are processes of their own, with a
+problem whose functions do nothing: what the scheduler and this process, the client, take is the
+cost of coordination. Checkpoints are real. Of memory the growth of resident bytes is told, up to
+the peak.
 """
 
 from __future__ import annotations
@@ -16,24 +22,36 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Event
+from importlib import import_module
+from pathlib import Path
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
+from distributed import Client
 
 from orograph.engines.frontier import driver as frontier
 from orograph.engines.frontier import journal
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.protocol import Visit
 from orograph.engines.frontier.worker import TILES_A_TASK
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.checkpoints import StoredCheckpoints
+from orograph.execution.context import RunContext
+from orograph.execution.jobs import shared
 from orograph.tiles.grid.neighbours import NEIGHBOURS
-from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.grid.quadtree import Place, Quadtree
+from orograph.tiles.store.create import Variable
 
 CELLS = 2048  # a side of a tile, which is a shard
 STATE = 8 * CELLS**2
@@ -304,6 +322,111 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
                 yield simulate(options.side, Workers(count, surface, costs, options.budget))
 
 
+@dataclass(frozen=True)
+class Nothing:
+    """A problem that does nothing, and notes when its first tile is read."""
+
+    begun: Path
+    name = "nothing"
+    backend = "numba"
+    outputs: tuple[Variable, ...] = ()
+
+    def leaf(self, place: Place, *cells: Any) -> tuple[int, int]:
+        """Return the number of tiles as summary."""
+        if not self.begun.exists():
+            self.begun.touch()
+        return 1, 0
+
+    def merge(self, place: Place, children: Sequence[tuple[Place, int]]) -> tuple[int, int]:
+        """Return the number of tiles."""
+        return sum(count for _, count in children), 0
+
+    def root(self, summary: int) -> tuple[int, dict[str, Any]]:
+        """Return the number of all tiles."""
+        return 0, {"tiles": summary}
+
+    def down(self, place: Place, saved: int, message: int, children: Sequence[Place]) -> list[int]:
+        """Return the message for each child."""
+        return [message] * len(children)
+
+    def finish(self, place: Place, saved: int, message: int) -> dict[str, Any]:
+        """Return no rasters."""
+        return {}
+
+
+@contextmanager
+def started(*command: str) -> Iterator[psutil.Process]:
+    """Yield a process of Python, stopped at the end."""
+    with subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield psutil.Process(process.pid)
+        finally:
+            process.terminate()
+
+
+class Peak(Thread):
+    """Looks at the resident bytes of a process until it is told to stop."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self._process, self._stop = process, Event()
+        self._first = self._most = process.memory_info().rss
+        self.start()
+
+    def run(self) -> None:
+        """Look ten times a second."""
+        while not self._stop.wait(0.1):
+            self._most = max(self._most, self._process.memory_info().rss)
+
+    def growth(self) -> float:
+        """Return the greatest growth, in MiB."""
+        self._stop.set()
+        return (self._most - self._first) / 2**20
+
+
+def import_engine() -> None:
+    """Import what tasks need, so that it does not count."""
+    import_module("orograph.engines.quadtree_pass")
+
+
+def sweep(side: int, workers: int) -> str:
+    """Sweep over ``side`` x ``side`` shards; return a line of what it took."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        address = ("--scheduler-file", str(folder / "scheduler.json"))
+        loopback = ("--host", "127.0.0.1", "--no-dashboard")
+        scheduler = stack.enter_context(
+            started("distributed.cli.dask_scheduler", *address, "--port", "0", *loopback)
+        )
+        some = ("--nworkers", str(workers), "--nthreads", "1", "--local-directory", str(folder))
+        stack.enter_context(started("distributed.cli.dask_worker", *address, *some, *loopback))
+        client = stack.enter_context(Client(scheduler_file=address[1], set_as_default=False))
+        client.wait_for_workers(workers)
+        client.run_on_scheduler(import_engine)
+        client.run(import_engine)
+        checkpoints = folder / "checkpoints"
+        checkpoints.mkdir()
+        context = RunContext(
+            Quadtree((side, side), 1), 0, StoredCheckpoints(checkpoints), None, f"{side:032x}"
+        )
+        run = QuadtreePass(Nothing(folder / "begun"), (), context)
+        peaks = [Peak(scheduler), Peak(psutil.Process())]
+        before, cpu, began = sum(scheduler.cpu_times()[:2]), time.process_time(), time.time()
+        with shared(run, client) as handle:
+            attributes = run.run(client, handle, Event())
+        seconds, client_cpu = time.time() - began, time.process_time() - cpu
+        scheduler_cpu = sum(scheduler.cpu_times()[:2]) - before
+        assert attributes == {"tiles": side * side}
+        first = (folder / "begun").stat().st_mtime - began
+        grown = [peak.growth() for peak in peaks]
+    count = side * side
+    return (
+        f"{count:6} shards: scheduler {scheduler_cpu:.1f} s, {scheduler_cpu / count * 1e3:.2f} ms "
+        f"a shard, {grown[0]:.0f} MiB; client {client_cpu:.1f} s, {client_cpu / count * 1e3:.2f} "
+        f"ms a shard, {grown[1]:.0f} MiB; first tile after {first:.1f} s; {seconds:.0f} s in all"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     commands = parser.add_subparsers(required=True)
@@ -318,7 +441,13 @@ def main() -> None:
     driver.add_argument("--client", type=float, default=0.6e-3, help="seconds of client a task")
     driver.add_argument("--scheduler", type=float, default=1e-3, help="of scheduler a task")
     driver.add_argument("--budget", type=float, default=60, help="seconds of CPU of the driver")
-    for line in lines(parser.parse_args()):
+    driver.set_defaults(lines=lines)
+    swept = commands.add_parser("sweep", help="a quadtree sweep whose tasks do nothing")
+    swept.add_argument("--sides", type=int, nargs="+", default=[32, 64, 128], help="shards")
+    swept.add_argument("--workers", type=int, default=2)
+    swept.set_defaults(lines=lambda o: (sweep(side, o.workers) for side in o.sides))
+    options = parser.parse_args()
+    for line in options.lines(options):
         print(line)
         sys.stdout.flush()
 

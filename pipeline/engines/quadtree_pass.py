@@ -2,7 +2,7 @@
 
 A problem consists of five pure functions of arrays (see `Problem`). The upward sweep merges the
 summaries of the tiles up to the root of a tree; the downward sweep passes messages from the root to
-the tiles. Both are one static Dask graph:
+the tiles. Both are Dask graphs, one or many (`orograph.engines.sweep_graphs`):
 
 - ``tiles``: one task for each shard reads its tiles one after the other, summarises them and merges
   their summaries; a shard is also the unit of checkpoints and of writing;
@@ -21,18 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
-from dask._task_spec import Task, TaskRef
+from dask._task_spec import Task
 
+from orograph.engines.sweep_graphs import SHARDS_A_GRAPH, SweepGraphs
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.execution.run import Progress, compute
+from orograph.execution.run import Progress, compute_graphs
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Tree
@@ -42,9 +43,6 @@ from orograph.tiles.store.sink import ShardWriter
 
 if TYPE_CHECKING:
     from distributed import Client
-
-# shards whose messages may be ready beyond the last one written
-AHEAD = 64
 
 Array = npt.NDArray[Any]
 Table = dict[str, Array]
@@ -155,9 +153,12 @@ class QuadtreePass:
 
         Tasks carry ``handle``, see `orograph.execution.jobs`.
         """
-        tasks, root, writes = self.graph(handle)
+        graphs = self.sweep_graphs(handle)
+        how = client, cancelled, SHARDS_A_GRAPH
+        for stage in graphs.stages():
+            compute_graphs(stage, None, *how)
         attributes: dict[str, Any]
-        _, attributes = compute(tasks, [root, *writes], client, cancelled)
+        _, attributes = compute_graphs(graphs.last_stage(), graphs.root, *how)
         self._check_complete()
         return attributes
 
@@ -377,47 +378,30 @@ class QuadtreePass:
         return list(self.tree.nodes(self.context.shard_level))
 
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """Return the tasks of the run, the key of the root, and the keys of the writes.
+        """Return the tasks of the run as one graph, the key of the root, and those of the writes.
 
         What an earlier run saved is not computed again: summaries are recalled, shards verified.
 
         Tasks are in the order of execution: depth first, so that summaries are merged as soon as
         possible, and messages likewise.
         """
-        layers = Layers(self.problem.name, self.context.token)
-        tasks: dict[Key, Task] = {}
+        (graph,) = self.sweep_graphs(handle).downward(
+            self.context.shard_level, self.tree.root.level
+        )
+        return graph.tasks, graph.kept[0], list(graph.ends)
 
-        def add(stage: str, node: Node, *arguments: Any, recall: bool = False) -> Key:
-            key = layers.key(stage, node)
-            method = "recall" if recall else stage
-            tasks[key] = Task(key, _perform, handle, method, node, *arguments)
-            return key
-
-        def up(node: Node) -> Key:
-            at_shard = node.level == self.context.shard_level
-            stage = "tiles" if at_shard else "merge"
-            if self._climbed(node):
-                return add(stage, node, recall=True)
-            below = [] if at_shard else [TaskRef(up(c)) for c in self.tree.children(node)]
-            return add(stage, node, *below)
-
-        def down(node: Node, message: Key, index: int) -> None:
-            if node.level == self.context.shard_level:
-                # a shard that is there is verified by this task
-                writes.append(add("write", node, TaskRef(message), index))
-                return
-            # messages are not computed far ahead of the shards that need them
-            gate = [TaskRef(writes[-AHEAD])] if len(writes) >= AHEAD else []
-            split = add("split", node, TaskRef(message), index, *gate)
-            for i, child in enumerate(self.tree.children(node)):
-                down(child, split, i)
-
-        writes: list[Key] = []
-        top = self.tree.root
-        root = layers.key("root", top)
-        tasks[root] = Task(root, _perform, handle, "root", None, TaskRef(up(top)))
-        down(top, root, 0)
-        return tasks, root, writes
+    def sweep_graphs(self, handle: Any) -> SweepGraphs:
+        """Return what makes the tasks of the run."""
+        levels = range(self.context.shard_level, self.tree.root.level + 1)
+        begun = [level for level in levels if self.context.checkpoints.count("summary", level)]
+        return SweepGraphs(
+            Layers(self.problem.name, self.context.token),
+            self.tree,
+            self.context.shard_level,
+            self.context.threads,
+            partial(_task, handle),
+            lambda node: node.level in begun and self._climbed(node),
+        )
 
 
 @dataclass(frozen=True)
@@ -429,6 +413,10 @@ class _Column:
 
     def __iter__(self) -> Iterator[Array]:
         return self.run.pieces(self.name)
+
+
+def _task(handle: Any, key: Key, *arguments: Any) -> Task:
+    return Task(key, _perform, handle, *arguments)
 
 
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:

@@ -28,18 +28,11 @@ KERNELS = sorted(path.stem.removeprefix("gpu_") for path in HERE.glob("gpu_*.py"
 
 
 def import_from_the_tree(folder: Path) -> None:
-    """Let Python find orograph in this tree, by links, as package-dir in pyproject.toml has it."""
-    package = folder / "orograph"
-    package.mkdir()
-    for name in ("tiles", "kernels"):
-        (package / name).symlink_to(ROOT / name, target_is_directory=True)
-    for path in (ROOT / "pipeline").iterdir():
-        if path.suffix == ".py" or (path / "__init__.py").exists():
-            (package / path.name).symlink_to(path)
+    """Let Python find orograph in this tree, by the links of ``src``."""
     metadata = folder / "orograph-0.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: orograph\nVersion: 0\n")
-    sys.path.insert(0, str(folder))
+    sys.path[:0] = [str(folder), str(ROOT / "src")]
 
 
 def tell_the_machine() -> None:

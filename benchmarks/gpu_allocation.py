@@ -39,7 +39,7 @@ def bits(side: int) -> None:
     side //= 4
     heights = fractal(side)
     rng = np.random.default_rng(0)
-    friction = rng.integers(0, 9, (side, side)).astype(np.float32)
+    friction = 2 * rng.integers(0, 9, (side, side)).astype(np.float32)  # even: whole costs
     friction[side // 4 : side // 2, side // 4 : side // 2] = 0
     friction[side // 16 :: side // 8, side // 16 :] = np.nan
     many = np.zeros((side, side), np.int64)

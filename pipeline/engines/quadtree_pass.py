@@ -39,7 +39,7 @@ from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Tree
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ShardWriter
+from orograph.tiles.store.sink import ShardWriter, count_written
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -361,13 +361,20 @@ class QuadtreePass:
         return Progress(done, total)
 
     def _check_complete(self) -> None:
-        """Raise RunError if a shard has not been written."""
-        written = sum(map(self._written, self.shards))
-        expected = self.tree.count(self.context.shard_level)
+        """Raise RunError if a shard has not been written, or is lost."""
+        level = self.context.shard_level
+        windows = [self.tree.window(node) for node in self.shards]
+        sink, outputs = self.context.sink, self.problem.outputs
+        written = min(
+            self.context.checkpoints.count("done", level),
+            *(count_written(sink, variable.name, windows) for variable in outputs),
+            len(windows),
+        )
+        expected = self.tree.count(level)
         if written != expected:
             raise RunError(
-                f"{self.problem.name}: {written} of {expected} shards were written, though no task "
-                "has failed; resume=True does the others"
+                f"{self.problem.name}: {written} of {expected} shards were written, though no "
+                "task has failed; resume=True does the others"
             )
 
     # -- the graph ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -167,9 +167,28 @@ class StoreSink:
             return False
         return True
 
+    def count_written(self, variable: str, windows: Sequence[Window]) -> int:
+        """Return how many of ``windows`` are `written`, from the names of the shards."""
+        rows, columns = read_array(self.storage, variable).chunk
+        wanted: dict[int, set[str]] = {}
+        for window in windows:
+            wanted.setdefault(window.y // rows, set()).add(str(window.x // columns))
+        folder = f"{variable}/c"
+        return sum(
+            len(names.intersection(self.storage.names(f"{folder}/{row}")))
+            for row, names in wanted.items()
+        )
+
     def _key(self, variable: str, window: Window) -> str:
         rows, columns = read_array(self.storage, variable).chunk
         return f"{variable}/c/{window.y // rows}/{window.x // columns}"
+
+
+def count_written(sink: Sink, variable: str, windows: Sequence[Window]) -> int:
+    """Return how many of ``windows`` a sink has written, each of them one shard."""
+    if isinstance(sink, StoreSink):
+        return sink.count_written(variable, windows)
+    return sum(sink.written(variable, window) for window in windows)
 
 
 def _shard_key(raster: ArrayMetadata, window: Window, variable: str) -> str:

@@ -23,13 +23,14 @@ from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, S
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
 from orograph.execution.run import Graph
-from orograph.tiles.errors import Cancelled
+from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
 from orograph.tiles.store.create import Layout, create_store
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ArraySink, StoreSink
+from orograph.tiles.store.storage import LocalStorage
 
 TOKEN = "0123456789abcdef" * 2
 PREFIX = Prefix()
@@ -175,6 +176,24 @@ def test_a_run_goes_on_amid_its_graphs(
     run.run(None, run, Event())
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("lost", ["shard", "entry"])
+def test_what_is_lost_before_the_end_is_noticed_without_a_look_at_each_shard(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, folder = tmp_path / "prefix.zarr", tmp_path / "entries"
+    folder.mkdir()
+    create_store(out, CELLS.shape, Layout(4, 4), Prefix.outputs)
+    run = prefix_pass(StoredCheckpoints(folder), StoreSink(out))
+    run.run(None, run, Event())
+    looks: list[str] = []
+    monkeypatch.setattr(LocalStorage, "state", lambda _, key: looks.append(key))
+    run._check_complete()
+    assert len(looks) < 10
+    (out / "rank" / "c" / "3" / "5" if lost == "shard" else folder / "done-0" / "9").unlink()
+    with pytest.raises(RunError, match="139 of 140 shards"):
+        run._check_complete()
 
 
 # --- on a cluster ---------------------------------------------------------------------------

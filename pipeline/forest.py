@@ -34,7 +34,7 @@ from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operation import operation
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
+from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
@@ -419,7 +419,7 @@ def estimate_forest(grid: Grid, *, workers: int) -> Plan:
         + grid.tile_cells * (2 * grid.dtype.itemsize + 24)
         + grid.shard_cells * 3
         + border * 160,
-        memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
         bytes_read=grid.cells * grid.dtype.itemsize,
         bytes_written=grid.cells,
         bytes_checkpoints=grid.cells // 2 + 60 * grid.shards * 4 * grid.layout.shard,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from dask._task_spec import Task, TaskRef
@@ -152,3 +152,11 @@ class SweepGraphs:
             return
         for child in self._tree.children(node):
             yield from self._unclimbed(child, level)
+
+
+def separate_graphs(tasks: Iterator[Task], *, on_threads: bool) -> Iterator[Graph]:
+    """Yield tasks that need nothing of one another: those of a cluster some at a time."""
+    while some := {
+        task.key: task for task in islice(tasks, None if on_threads else SHARDS_A_GRAPH)
+    }:
+        yield Graph(some, list(some))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orograph.graphs.shortest_paths import METHODS
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
+from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.store.create import Layout
@@ -135,7 +135,7 @@ def _swept(operation: str, graph: Graph, workers: int, own: int, written: int) -
     per_worker = WORKER_BYTES + SWEPT_ARC * -(-graph.arc_count // graph.part_count)
     # saved states, and the summaries that join at a node, of all arcs at the most
     states = 40 * graph.arc_count
-    client = tasks * TASK_BYTES + 2 * written + _both_ways(graph)
+    client = memory_of_tasks(tasks, workers) + 2 * written + _both_ways(graph)
     return _plan(operation, graph, workers, tasks, per_worker, client, written, states)
 
 

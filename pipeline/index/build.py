@@ -18,12 +18,13 @@ import numpy.typing as npt
 from dask._task_spec import Task
 
 from orograph.distance.problem import Distance
+from orograph.engines.sweep_graphs import SHARDS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
 from orograph.execution.job import Job, Table
 from orograph.execution.options import RunSpec
-from orograph.execution.run import Progress, compute
+from orograph.execution.run import Progress, compute_graphs
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form
@@ -107,11 +108,13 @@ class Build:
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Make all blocks; an index has no attributes to return."""
         layers = Layers("distance-index", self.context.token)
-        tasks = {}
-        for node in self.context.tree.nodes(self.context.shard_level):
-            key = layers.key("shard", node)
-            tasks[key] = Task(key, _perform, handle, node)
-        compute(tasks, list(tasks), client, cancelled)
+        keys = (
+            (layers.key("shard", node), node)
+            for node in self.context.tree.nodes(self.context.shard_level)
+        )
+        tasks = (Task(key, _perform, handle, node) for key, node in keys)
+        graphs = separate_graphs(tasks, on_threads=client is None)
+        compute_graphs(graphs, None, client, cancelled, SHARDS_A_GRAPH)
         return {}
 
     def table(self) -> Table:

@@ -30,7 +30,14 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import MODELS
-from orograph.planning.plan import CLIENT_BYTES, MIB, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
+from orograph.planning.plan import (
+    CLIENT_BYTES,
+    MIB,
+    WORKER_BYTES,
+    Plan,
+    RasterSpec,
+    memory_of_tasks,
+)
 from orograph.settings import setting
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -138,7 +145,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
         + block
         + kept
         + int((MATRICES_SPARSIFIED if form.sparsify else MATRICES) * border * border * itemsize),
-        memory_client=CLIENT_BYTES + down * across * TASK_BYTES,
+        memory_client=CLIENT_BYTES + memory_of_tasks(down * across, workers),
         bytes_read=read_cells * sum(read),
         bytes_written=form.bytes_uncompressed,
         bytes_checkpoints=copied,

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from orograph.distance.arguments import check_outputs
 from orograph.planning.patches import neighbour_pairs, patches
-from orograph.planning.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Grid, Plan
+from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.nodata import valid_cells
@@ -74,7 +74,7 @@ def estimate_components(
         + grid.shard_cells * (label + 5)
         + of_shard * in_memory
         + border * 200,
-        memory_client=CLIENT_BYTES + tasks * TASK_BYTES + table,
+        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers) + table,
         bytes_read=cells * grid.dtype.itemsize,
         bytes_written=cells * label + count * sum(COLUMN_BYTES.get(name, 0) for name in wanted),
         bytes_checkpoints=cells * 4

@@ -43,6 +43,9 @@ OF_GRIDS = ("tile", "shard")
 CLIENT_BYTES = 260 * MIB
 WORKER_BYTES = 235 * MIB
 TASK_BYTES = 20_000
+# Of a large sweep it knows some graphs at a time: two, and more where there are many workers.
+TASKS_KNOWN = 6000
+TASKS_OF_WORKER = 22
 
 
 @dataclass(frozen=True)
@@ -374,6 +377,11 @@ def open_grid(
         tile = opened.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
     return Grid(spec.shape, np.dtype(spec.dtype), layout, opened)
+
+
+def memory_of_tasks(tasks: int, workers: int) -> int:
+    """Return the bytes that a scheduler takes for the tasks of a sweep or an index."""
+    return min(tasks, TASKS_KNOWN + TASKS_OF_WORKER * workers) * TASK_BYTES
 
 
 def _cell_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:

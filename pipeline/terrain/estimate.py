@@ -9,10 +9,10 @@ from orograph.distance.arguments import check_outputs
 from orograph.planning.patches import neighbour_pairs, patches
 from orograph.planning.plan import (
     CLIENT_BYTES,
-    TASK_BYTES,
     WORKER_BYTES,
     Grid,
     Plan,
+    memory_of_tasks,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.nodata import valid_cells
@@ -142,7 +142,7 @@ class _Sweep:
             + in_tile * PIT_OF_TILE
             + (in_shard * PIT_OF_SHARD if kept else 0)
             + border * BORDER_BYTES,
-            memory_client=CLIENT_BYTES + tasks * TASK_BYTES,
+            memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
             bytes_read=(2 if reread else 1) * grid.cells * size,
             bytes_written=grid.cells * written,
             bytes_checkpoints=grid.cells * labels

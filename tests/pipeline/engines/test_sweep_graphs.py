@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dask._task_spec import Task
 from dask.order import order
 from distributed import Client, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -19,10 +20,12 @@ from toy_problems import Idle, NoSink, Prefix
 
 from orograph.engines import sweep_graphs
 from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_graphs import separate_graphs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
 from orograph.execution.run import Graph
+from orograph.planning.plan import TASKS_KNOWN
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window
@@ -111,6 +114,24 @@ def test_all_shards_are_in_the_graphs_once_and_what_is_needed_is_kept() -> None:
         assert needed - graph.tasks.keys() <= kept & set(graph.kept)
         assert set(graph.kept) <= kept | graph.tasks.keys()
         kept = set(graph.kept)
+
+
+@pytest.mark.parametrize("shape", [(31, 33), (33, 33), (50, 47), (3, 900), (66, 130)], ids=str)
+def test_two_graphs_have_no_more_tasks_than_planned(shape: tuple[int, int]) -> None:
+    raster = ArrayRaster(np.zeros(shape, np.uint8), np.dtype(np.uint8))
+    context = RunContext(Quadtree(shape, 1), 0, MemoryCheckpoints(), NoSink(), TOKEN)
+    graphs = all_graphs(QuadtreePass(Idle(), (raster,), context))
+    sizes = sorted(len(graph.tasks) for graph in graphs)
+    assert sum(sizes[-2:]) <= TASKS_KNOWN
+
+
+def test_separate_tasks_are_a_few_at_a_time_on_a_cluster() -> None:
+    tasks = [Task(("shard", number), len, "") for number in range(600)]
+    for on_threads, expected in ((False, [256, 256, 88]), (True, [600])):
+        graphs = list(separate_graphs(iter(tasks), on_threads=on_threads))
+        assert [len(graph.ends) for graph in graphs] == expected
+        assert [key for graph in graphs for key in graph.tasks] == [task.key for task in tasks]
+        assert all(list(graph.tasks) == graph.ends for graph in graphs)
 
 
 @pytest.mark.usefixtures("small_graphs")

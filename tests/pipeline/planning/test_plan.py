@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,14 @@ def test_the_client_of_depressions_needs_memory_for_a_row_of_shards() -> None:
 
 
 TABLE = ("labels", "component_size", "component_box")
+
+
+@pytest.mark.parametrize("plan", [og.minimum_spanning_forest.plan, og.fill_depressions.plan])
+def test_a_scheduler_knows_a_few_tasks_of_a_large_run(plan: Callable[..., Any]) -> None:
+    small, large, huge = (plan(og.RasterSpec((2**n, 2**n)), workers=8) for n in (12, 17, 20))
+    assert small.memory_client < large.memory_client == huge.memory_client
+    assert huge.tasks > 60 * large.tasks
+    assert plan(og.RasterSpec((2**20, 2**20)), workers=1000).memory_client < 2**30
 
 
 def test_a_plan_of_components_knows_what_is_asked_for() -> None:

@@ -34,6 +34,7 @@ import numpy.typing as npt
 from orograph.engines.executors import Executor, executor
 from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.driver_state import DriverState
 from orograph.engines.frontier.journal import Journal
 from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.protocol import Request, Table, Tabulated, Visit
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 MOST_UNWRITTEN = 8
-"""Final shards of a worker that may wait until it has nothing else to do."""
+"""Final shards of a worker beyond which it writes several in a task."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,10 @@ class Frontier(FrontierTasks):
 
     def statistics(self) -> dict[str, int]:
         """Return how much work it was: visits, and cells lowered, each counted once a visit."""
-        return {"tile_visits": self._driver.visits, "cells_settled": self._driver.settled}
+        return {
+            "tile_visits": self._driver.state.visits,
+            "cells_settled": self._driver.state.settled,
+        }
 
     @cached_property
     def _driver(self) -> _Driver:
@@ -152,16 +156,16 @@ class _Driver:
         self.tiles = TileKeys((rows, columns), run.context.shard_level)
         self.keys, self.away = self.tiles.keys, self.tiles.away
         self.reached = np.zeros((rows, columns), np.int64)
-        self.sums: dict[str, float] = {}
         self.borders = Borders(self.tiles)
         links = self.problem.links
         self.links = (
             None if links is None else LinkBoard(links, self.problem.link_blank, self.tree.tile)
         )
-        self.window = run.bucket_width
-        self.settled = self.visits = 0
+        self.state = DriverState(
+            self.tiles, self.borders, self.links, run.bucket_width, self.reached
+        )
+        self.sums: dict[str, float] = {}
         self._journal: Journal | None = None
-        self._done: list[Tile] = []  # shards written since the last entry
         self._pending: dict[Any, _Task] = {}
         self._load: Counter[Any] = Counter()
         self._writing: Counter[int] = Counter()
@@ -178,7 +182,7 @@ class _Driver:
                     raise RunError(f"{self.problem.name}: there is work, but none was taken up")
                 for ticket, found in workers.next_done(cancelled):
                     self._take_result(workers, ticket, found)
-                self.window.adapt()
+                self.state.window.adapt()
                 if self._journal is not None and self._journal.due():
                     self._save()
             self._save()
@@ -201,7 +205,7 @@ class _Driver:
                     "target_values"
                 )
         if self.keys.size == 1:
-            self.window.bucket_width = math.inf
+            self.state.window.bucket_width = math.inf
 
     def _take_result(self, workers: Executor, ticket: Any, found: Any) -> None:
         """Take note of what a task has found."""
@@ -219,23 +223,20 @@ class _Driver:
         if task.shards:
             self._writing[task.part] -= 1
             self._add(found)
-            self._done += task.shards
-        for shard in task.shards:
-            self.tiles.done[shard] = True
-            self.borders.forget(shard)
+            self.state.finish(task.shards)
 
     def _give_work(self, workers: Executor, handle: Any) -> None:
         """Give tasks to the workers that can take one, where there may be one for them."""
         front = self.tiles.front()
-        bound = self.window.above(front)
+        bound = self.state.window.above(front)
         self.tiles.wake(bound)
         for worker in workers.idle():
             part = self._part_of(workers, worker)
-            if part in self.tiles.awake or not self._pending or not self.window.bucket_width:
+            if part in self.tiles.awake or not self._pending or not self.state.window.bucket_width:
                 if not self._give_task(workers, worker, part, bound, handle) and self._pending:
                     self.tiles.sleep(part)
             elif not self._load[worker]:
-                self.window.starved += front < math.inf
+                self.state.window.starved += front < math.inf
 
     def _give_task(
         self, workers: Executor, worker: Any, part: int, bound: float, handle: Any
@@ -251,11 +252,11 @@ class _Driver:
             requests = self._take_out(tiles, None if workers.shared else worker)
             threads = workers.threads(len(self._pending) + 1 + waiting)
             ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
-            self.window.tasks += not workers.shared
+            self.state.window.tasks += not workers.shared
         elif not shards and (not self._pending or not alone):
             return False
         else:
-            self.window.starved += not shards and self.tiles.front() < math.inf
+            self.state.window.starved += not shards and self.tiles.front() < math.inf
             if not shards and (shard := self.tiles.final[part].pop()) is not None:
                 shards = [shard]
             if shards:
@@ -276,12 +277,12 @@ class _Driver:
     def _final_shards(self, workers: Executor, part: int, alone: bool) -> list[Tile]:
         """Return the shards that a worker is to write before it visits more.
 
-        It does so where the front need not wait for it, or many are yet to be written: what is not
-        written is lost with the processes.
+        It does so where the front need not wait for it, since what is not written is lost with the
+        processes. Of threads one does, and half of the others where more than one shard waits.
         """
         left, writing = len(self.tiles.final[part]), self._writing[part]
         if workers.shared:
-            count = int(writing < 1 + min(left // MOST_UNWRITTEN, workers.threads(1) // 2))
+            count = int(writing < 1 + min(left // 2, workers.threads(1) // 2))
         elif alone or writing:
             return []
         else:
@@ -364,7 +365,7 @@ class _Driver:
 
         They lie in the window. Of those that are left for others not all are counted.
         """
-        if self.window.bucket_width == 0.0:
+        if self.state.window.bucket_width == 0.0:
             # nothing is known of this surface yet: one tile, to the end, will show
             if self.tiles.front() == math.inf or self.away.any():
                 return [], 0
@@ -386,7 +387,7 @@ class _Driver:
 
         Threads have no need of them, as any thread may visit any tile at once.
         """
-        if workers.shared or not self.window.bucket_width:
+        if workers.shared or not self.state.window.bucket_width:
             return []
         found = dict.fromkeys(tiles)
         for shard in {self.tiles.shard_of(tile) for tile in tiles}:
@@ -423,9 +424,9 @@ class _Driver:
             self.tiles.put_back(tile, key)
             return
         first_time = visit.reached - int(self.reached[tile])
-        self.window.count(key, visit, first_time)
-        self.visits += visit.times
-        self.settled += visit.settled
+        self.state.window.count(key, visit, first_time)
+        self.state.visits += visit.times
+        self.state.settled += visit.settled
         self.reached[tile], self.tiles.final_at[tile] = visit.reached, visit.final_at
         self.tiles.opened[tile] = True
         self.borders.take(tile, visit.border, visit.attempt)
@@ -443,30 +444,9 @@ class _Driver:
 
     def _save(self) -> None:
         """Begin to save what has changed since the last time."""
-        if self._journal is None:
-            return
-        tiles, keys = self.tiles, np.minimum(self.keys, self.tiles.flying)
-        first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
-        places, done = (
-            np.array(list(c), np.int64).reshape(-1, 2) for c in (tiles.changed, self._done)
-        )
-        if first:
-            places = np.argwhere((self.reached > 0) | (keys < math.inf))
-            done = np.argwhere(tiles.done)
-        where = tuple(places.T)
-        entry: dict[str, Any] = {
-            "tiles": places,
-            "tables": [keys[where], self.reached[where], tiles.final_at[where]],
-            "done": done,
-            "borders": self.borders.pack(changed=not first),
-            "window": replace(self.window),
-            "counts": [self.settled, self.visits],
-            "links": None if self.links is None else [v.copy() for v in self.links.values],
-        }
-        self._journal.write(entry, first=first)
-        tiles.changed.clear()
-        self.borders.changed.clear()
-        self._done.clear()
+        if self._journal is not None:
+            first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
+            self._journal.write(self.state.entry(first=first), first=first)
 
     def _resume(self, workers: Executor, handle: Any, cancelled: Event) -> bool:
         """Take up what an earlier session has saved; return whether there is anything of use.
@@ -478,21 +458,7 @@ class _Driver:
         done = {(i, j) for entry in entries for i, j in entry["done"].tolist()}
         if not entries or not self._count_written(sorted(done), workers, handle, cancelled):
             return False
-        tiles = self.tiles
-        for shard in done:
-            tiles.written[shard] = tiles.done[shard] = True
-        keys = np.full_like(self.keys, math.inf)
-        for entry in entries:
-            where = tuple(entry["tiles"].T)
-            keys[where], self.reached[where], tiles.final_at[where] = entry["tables"]
-            self.borders.unpack(entry["borders"])
-        self.window, (self.settled, self.visits) = entries[-1]["window"], entries[-1]["counts"]
-        if self.links is not None:
-            self.links.values = entries[-1]["links"]
-        for i, j in np.argwhere(keys < math.inf).tolist():
-            tiles.lower((i, j), float(keys[i, j]))
-        for shard in {tiles.shard_of((i, j)) for i, j in np.argwhere(self.reached > 0).tolist()}:
-            tiles.close(shard)
+        self.state.restore(entries)
         return True
 
     def _count_written(

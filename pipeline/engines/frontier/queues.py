@@ -9,7 +9,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable
 
-from orograph.engines.tile_states import Tile
+Tile = tuple[int, int]
 
 
 class TileQueue:

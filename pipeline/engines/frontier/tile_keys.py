@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from orograph.engines.frontier.queues import DividedQueue, TileQueue
-from orograph.engines.tile_states import Tile
+from orograph.engines.frontier.queues import DividedQueue, Tile, TileQueue
 
 
 class TileKeys:

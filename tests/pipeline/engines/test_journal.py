@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from kill_distances import TILES
 
+import orograph as og
+from orograph.engines.frontier import driver
+from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.journal import MOST_ENTRIES, Journal
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.tiles.grid.quadtree import Node
@@ -89,3 +92,31 @@ def test_a_series_whose_beginning_is_not_written_counts_for_nothing() -> None:
     journal.close()
     checkpoints.save("front", Node(2, 0), "new")
     assert list(Journal(checkpoints, ROOT).entries()) == ["old"]
+
+
+def test_a_written_shard_that_is_damaged_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The borders around it may be gone, so the run begins at its sources."""
+    friction = np.random.default_rng(7).uniform(1, 9, (64, 256)).astype(np.float32)
+    out = tmp_path / "cost.zarr"
+
+    def broken_off(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    def distance(**options: Any) -> Any:
+        with og.config.set(threads=2, field=0):
+            return og.cost_distance(friction, [(0.0, 0.0)], tile=16, shard=16, out=out, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver._Driver, "write", broken_off)
+        patch.setattr(BucketWidth, "adapt", lambda self: None)
+        with pytest.raises(KeyboardInterrupt):
+            distance()
+    written = sorted(out.with_name("cost.zarr.partial").glob("*/result.zarr/cost/c/*/*"))
+    assert written
+    content = bytearray(written[0].read_bytes())
+    content[len(content) // 2] ^= 1
+    written[0].write_bytes(content)
+    expected = og.cost_distance(friction, [(0.0, 0.0)], tile=256)
+    np.testing.assert_array_equal(distance(resume=True)["cost"], expected["cost"], strict=True)

@@ -30,10 +30,10 @@ from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
+from orograph.tiles.storage import LocalStorage
 from orograph.tiles.store.create import Layout, create_store
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import ArraySink, StoreSink
-from orograph.tiles.store.storage import LocalStorage
 
 TOKEN = "0123456789abcdef" * 2
 PREFIX = Prefix()

@@ -531,7 +531,7 @@ def test_every_public_name_is_tested() -> None:
         "Operation": {"bind"},
         "LeastCostPaths": {"to_geodataframe", "to_file"},
         "VectorLayer": {
-            *("to_geodataframe", "to_file", "points", "has_extent", "on_grid", "labels")
+            *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "on_grid", "labels")
         },
     }
     assert _public_methods(og.Run) == {"progress", "statistics", "result", "cancel"}

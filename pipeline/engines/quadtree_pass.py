@@ -398,7 +398,7 @@ class QuadtreePass:
         return graph.tasks, graph.kept[0], list(graph.ends)
 
     def sweep_graphs(self, handle: Any) -> SweepGraphs:
-        """Return what makes the tasks of the run."""
+        """Return the graphs of the run."""
         levels = range(self.context.shard_level, self.tree.root.level + 1)
         begun = [level for level in levels if self.context.checkpoints.count("summary", level)]
         return SweepGraphs(

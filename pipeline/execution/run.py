@@ -349,7 +349,7 @@ class _UnderWay:
 
     @property
     def count(self) -> int:
-        """How many graphs are under way."""
+        """The number of graphs under way."""
         return len(self._graphs)
 
     def submit(self, graph: Graph) -> None:

@@ -40,8 +40,8 @@ OF_GRIDS = ("tile", "shard")
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
 # The system maps about 40 MiB more or less of their libraries, as these lie in its file cache.
-CLIENT_BYTES = 260 * MIB
-WORKER_BYTES = 235 * MIB
+CLIENT_BYTES = 285 * MIB
+WORKER_BYTES = 270 * MIB
 TASK_BYTES = 20_000
 # Of a large sweep it knows some graphs at a time: two, and more where there are many workers.
 TASKS_KNOWN = 6000
@@ -197,7 +197,9 @@ class RasterSpec:
     """
 
     shape: tuple[int, int]
+    """Rows and columns."""
     dtype: npt.DTypeLike | None = None
+    """Type of the cells."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", check_shape(self.shape))

@@ -28,6 +28,7 @@ from distributed import Client, LocalCluster, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import ndimage
+from verbs import call
 
 import orograph as og
 from orograph.components import Components, Message, Parts, Summary
@@ -43,7 +44,7 @@ from orograph.tiles.store.sink import ArraySink
 CONNECTIVITY = pytest.mark.parametrize("connectivity", [4, 8], ids=["4 nbrs", "8 nbrs"])
 DTYPES = ["bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)), "float32", "float64"]
 components_of = partial(
-    og.connected_components, outputs=("labels", "component_size", "component_box")
+    call, og.connected_components, outputs=("labels", "component_size", "component_box")
 )
 ours = settings(
     deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow], database=None

@@ -1,4 +1,4 @@
-"""What the driver has learned from all visits so far: what of it is saved, and taken up again."""
+"""State of the driver: what all visits so far have shown, saved and taken up again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DriverState:
             self.borders.forget(shard)
 
     def entry(self, *, first: bool) -> dict[str, Any]:
-        """Return what has changed since this was called before, or all that is known."""
+        """Return the changes since the last entry, or, for the first, all that is known."""
         tiles = self.tiles
         keys = np.minimum(tiles.keys, tiles.flying)
         places = np.array(list(tiles.changed), np.int64).reshape(-1, 2)

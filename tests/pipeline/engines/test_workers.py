@@ -336,7 +336,7 @@ STAGES = {
 }  # fmt: skip
 
 
-def an_index(out: Path, client: Client, wait: bool) -> Any:
+def an_index(out: Path, client: Client, verb: str) -> Any:
     DistanceIndex.build(SMALL, out, block=4, client=client)
     DistanceIndex.open(out, client=client).distance_matrix([(0.0, 0.0), (20.0, 20.0)])
 

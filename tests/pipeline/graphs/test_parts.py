@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ def _small_graphs_stay_in_parts() -> Iterator[None]:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "forest": og.minimum_spanning_forest,
-    "components": og.connected_components,
+    "forest": partial(call, og.minimum_spanning_forest),
+    "components": partial(call, og.connected_components),
 }
 
 
@@ -263,6 +264,14 @@ def test_a_killed_worker_changes_no_bit(
     assert gate.arrived() > 16  # what the killed worker had read is read again
 
 
+PLANNED = {
+    "forest": og.minimum_spanning_forest,
+    "components": og.connected_components,
+    "paths": og.shortest_paths,
+    "hops": og.hop_distance,
+}
+
+
 def test_parts_of_few_arcs_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = write_graph(graph_of(7), tmp_path / "a.zarr")
     operations = {
@@ -275,11 +284,10 @@ def test_parts_of_few_arcs_are_joined(tmp_path: Path, monkeypatch: pytest.Monkey
         expected = operation(graph_of(1))
         for most, parts in ((arcs, 1), (arcs - 1, 7)):
             monkeypatch.setattr(graph_module, "JOINED_ARCS", most)
-            run = call(operation, cut, out=tmp_path / f"{name}-{most}.zarr", verb="submit")
+            run = operation(cut, out=tmp_path / f"{name}-{most}.zarr", verb="submit")
             assert run.result().load().equals(expected)
             assert (run.progress().total == 1) == (parts == 1), name
-            planned = {"paths": og.shortest_paths, "hops": og.hop_distance}.get(name)
-            assert (planned or OPERATIONS[name]).plan(cut).tiles == parts
+            assert PLANNED[name].plan(cut).tiles == parts
     assert cut.joined() is cut
     assert cut.part_count == 7
 

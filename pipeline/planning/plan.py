@@ -197,9 +197,7 @@ class RasterSpec:
     """
 
     shape: tuple[int, int]
-    """Rows and columns."""
-    dtype: npt.DTypeLike | None = None
-    """Type of the cells."""
+    dtype: npt.DTypeLike | None = "float32"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", check_shape(self.shape))

@@ -90,7 +90,7 @@ class Surface:
         self.visits = np.where(more, math.ceil(visits), math.floor(visits))
 
     def key(self, tile: tuple[int, int], visit: int) -> float:
-        """Return where the front is when a tile is to be visited for the given time."""
+        """Return the place of the front when a tile is visited for the given time."""
         near, count = float(self.near[tile]), int(self.visits[tile])
         return near + (float(self.far[tile]) - near) * visit / count if visit < count else math.inf
 
@@ -312,7 +312,7 @@ def simulate(side: int, workers: Workers) -> str:
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    """Yield what came of each case."""
+    """Yield the figures of each case."""
     costs = Costs(options.visit, options.write, options.read, options.client, options.scheduler)
     for sources in options.sources:
         for visits in options.visits:

@@ -1,4 +1,4 @@
-"""What a distance loses when all its processes are killed: the time of resuming it.
+"""Measure what resuming a distance takes after all its processes were killed.
 
     python benchmarks/resume_run.py --side 8192 --tile 512 --shard 1024 --shares 0.5 0.8
     python benchmarks/resume_run.py --workers 2
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def started(kind: str, most: float) -> dict[str, float]:
-    """Return what a session says at its end."""
+    """Return the figures that a session prints at its end."""
     done = subprocess.run(
         [sys.executable, __file__, *sys.argv[1:], "--session", kind, "--most", str(most)],
         stdout=subprocess.PIPE,

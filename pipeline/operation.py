@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OF_PLANS = ("tile", "shard")
-"""The options of a run that its plan depends on."""
 LAZY = """Return the result as Dask arrays, all of which one run makes when they are computed.
 
 Attributes that are counted during the run are missing. With ``out`` it is a
@@ -123,12 +121,12 @@ class Operation(Generic[P, T]):
     @property
     def plan(self) -> Callable[..., Plan]:
         """Return the tasks, memory and disk that the run will take."""
-        from orograph.planning.plan import make_plan, parameters_of_plan
+        from orograph.planning.plan import OF_GRIDS, make_plan, parameters_of_plan
 
         parameters = parameters_of_plan(self)
 
         def plan(*args: Any, **kwargs: Any) -> Plan:
-            for name in kwargs.keys() & (set(self.options) - set(OF_PLANS)):
+            for name in kwargs.keys() & (set(self.options) - set(OF_GRIDS)):
                 raise InputError(
                     f"{name}: not for .plan, which starts nothing; leave it out, or use .submit"
                 )

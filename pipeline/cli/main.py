@@ -256,7 +256,7 @@ def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateCli
         # not the default: one that cannot be reached would stay it
         client: Client = stack.enter_context(Client(options.scheduler, set_as_default=False))
         return client
-    except Exception as error:  # whoever answers may be no scheduler
+    except Exception as error:  # what answers may not be a scheduler
         reason = str(error) or f"no answer for {SECONDS_TO_ANSWER} s"
         raise og.InputError(
             f"--scheduler: {options.scheduler!r} cannot be reached ({reason}); give the address of "

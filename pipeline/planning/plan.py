@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
+"""The options of a run that its plan depends on."""
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
@@ -215,7 +216,7 @@ def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
         for number, p in enumerate(operation.own)
     ]
     names = [p.name for p in own]
-    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in ("tile", "shard")]
+    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in OF_GRIDS]
     more = [p for p in more if p.name in operation.options]
     more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
     for estimate in filter(None, operation.estimates):

@@ -1,4 +1,4 @@
-"""Resources of filling, flooding and other readings of the terrain; see `orograph.plan`."""
+"""Resources of filling, flooding and other readings of the terrain; see `Operation.plan`."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
     before = copy.cached()
     assert before
     assert copy.run(FOLLOW) == "16"
-    assert copy.cached() == before, "the second process compiled again"
+    assert copy.cached() == before, "another process compiled again"
     copy.replace("relax/shortest_path_tree.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
     assert copy.run(FOLLOW) == "1"
     after = copy.cached()

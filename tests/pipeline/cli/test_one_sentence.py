@@ -37,9 +37,12 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 
 def said(process: subprocess.Popen[str]) -> list[str]:
-    """Wait for the end of a command; return the lines it printed, but those of its progress."""
+    """Wait for the end of a command; return the lines it printed, but those of its progress.
+
+    One of these says that kernels are compiled, where the cache has none yet.
+    """
     lines = process.communicate(timeout=120)[0].replace("\r", "\n").splitlines()
-    progress = "dashboard: ", "cost_distance: "
+    progress = "dashboard: ", "cost_distance: ", "orograph: compiling kernels for "
     return [line for line in lines if line.strip() and not line.startswith(progress)]
 
 

@@ -2,7 +2,9 @@
 
     python benchmarks/coordination.py driver --side 64 --workers 8 64 256 1000
     python benchmarks/coordination.py driver --side 490 --sources corner --visits 1.5
-    python benchmarks/coordination.py sweep --sides 32 64 128
+    python benchmarks/coordination.py sweep --sides 32 64 128 [--single]
+    python benchmarks/coordination.py scaling --workers 1 4
+    python benchmarks/coordination.py sleep --workers 1 2 4
 
 ``driver`` runs the real driver on a virtual clock. Its own CPU time is measured and counts; what
 workers, client, scheduler and disk would do is computed. Costs grow with the distance from the
@@ -13,8 +15,12 @@ that they had.
 
 ``sweep`` runs the quadtree sweep on a scheduler and workers that are processes of their own, with a
 problem whose functions do nothing: what the scheduler and this process, the client, take is the
-cost of coordination. Checkpoints are real. Of memory the growth of resident bytes is told, up to
-the peak.
+cost of coordination. A task has several shards where the grid is large, or with ``--single`` one.
+Checkpoints are real. Of memory the growth of resident bytes is told, up to the peak. ``scaling``
+tells how many times as fast several workers are as one, with a problem that sleeps.
+
+``sleep`` runs a distance from the middle on a cluster of this machine, whose visits and writes of
+tiles sleep, so that workers need no cores: told is how many times as fast several are.
 """
 
 from __future__ import annotations
@@ -40,21 +46,25 @@ import numpy as np
 import psutil
 from distributed import Client
 
+import orograph as og
+from orograph.engines.frontier import bucket_width, journal
 from orograph.engines.frontier import driver as frontier
-from orograph.engines.frontier import journal
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.protocol import Visit
-from orograph.engines.frontier.worker import TILES_A_TASK
+from orograph.engines.frontier.worker import TILES_A_TASK, Written
 from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.rooms import Rooms
 from orograph.execution.checkpoints import StoredCheckpoints
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
+from orograph.kernels.backends import get_backend
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place, Quadtree
 from orograph.tiles.store.create import Variable
 
 CELLS = 2048  # a side of a tile, which is a shard
 STATE = 8 * CELLS**2
+TILE = 256  # of the runs whose kernels sleep
 SIDE, CORNER = (np.broadcast_to(np.float32(0), shape) for shape in ((1, CELLS), (1, 1)))
 BORDER = [CORNER if dy and dx else SIDE for dy, dx in NEIGHBOURS]
 SETTLED_AGAIN = 0.1  # of the cells that a visit settles
@@ -128,13 +138,13 @@ class Workers:
 
     def __post_init__(self) -> None:
         self._free = [0.0] * self.count
-        self._load = [0] * self.count
+        self.rooms = Rooms(dict.fromkeys(range(self.count), 2))
         self._scheduler = 0.0
         self._under_way: list[tuple[float, int, int, Any]] = []
         self._done_visits: Counter[tuple[int, int]] = Counter()
         self._at: dict[tuple[int, int], int] = {}
         self._shards = 0
-        self._mark = time.process_time()
+        self._mark = time.thread_time()
 
     # --- what stands for the store of checkpoints
 
@@ -151,22 +161,17 @@ class Workers:
 
     # --- the executor
 
-    def part(self, worker: int) -> tuple[int, int]:
-        """Return the part of the tiles that a worker owns, of how many."""
-        return worker, self.count
-
-    def share(self, worker: int, count: int) -> int:
-        """Return all."""
-        return count
+    def share(self, worker: int | None, count: int) -> int:
+        """Return all, or a part for each worker."""
+        return count if worker is not None else -(-count // self.count)
 
     def threads(self, tasks: int) -> int:
         """Return one."""
         return 1
 
-    def idle(self) -> list[int]:
-        """Return the workers that can take a task, once for each, the idle ones first."""
-        rooms = [[w for w, load in enumerate(self._load) if load <= n] for n in (0, 1)]
-        return rooms[0] + rooms[1]
+    def idle(self) -> Iterator[int]:
+        """Yield the workers that can take a task, once for each, the idle ones first."""
+        return self.rooms.idle()
 
     def submit(self, worker: int, stage: str, function: Any, *arguments: Any) -> int:
         """Compute what a task returns and when."""
@@ -183,11 +188,11 @@ class Workers:
         self.now += self.costs.client + size * CLIENT_A_BYTE
         self._scheduler = max(self._scheduler, self.now) + self.costs.scheduler
         self._scheduler += size * SCHEDULER_A_BYTE
-        self._load[worker] += 1
+        self.rooms.add(worker)
         self._free[worker] = max(self._scheduler, self._free[worker]) + work
         self.work += work
         heapq.heappush(self._under_way, (self._free[worker], ticket, worker, result))
-        self._mark = time.process_time()
+        self._mark = time.thread_time()
         return ticket
 
     def next_done(self, cancelled: Event) -> list[tuple[int, Any]]:
@@ -198,14 +203,14 @@ class Workers:
             self.now = max(self.now, self._under_way[0][0])
         while self._under_way and self._under_way[0][0] <= self.now:
             _, ticket, worker, result = heapq.heappop(self._under_way)
-            self._load[worker] -= 1
+            self.rooms.add(worker, -1)
             done.append((ticket, result))
-        self._mark = time.process_time()
+        self._mark = time.thread_time()
         return done
 
     def _charge(self) -> None:
         """Count the CPU time of the driver since the simulation last had control."""
-        spent = time.process_time() - self._mark
+        spent = time.thread_time() - self._mark
         self.cpu += spent
         self.now += spent
         if self.cpu > self.budget:
@@ -260,7 +265,7 @@ class Workers:
         _, nodes, requests = arguments
         self._shards += len(nodes)
         work = self.costs.write * len(nodes)
-        return work + sum(self._open(worker, request.tile) for request in requests), {}
+        return work + sum(self._open(worker, request.tile) for request in requests), Written({}, [])
 
 
 def bytes_of(entry: Any) -> float:
@@ -306,8 +311,9 @@ def simulate(side: int, workers: Workers) -> str:
     return (
         f"{side * side:7} tiles, {workers.count:4} workers: efficiency "
         f"{workers.work / workers.count / workers.now:.2f}, driver {workers.cpu / tasks * 1e3:.2f} "
-        f"ms a task, {tasks / side**2:.1f} tasks and {workers.carried / side**2 / 1e6:.2f} MB a "
-        f"tile, {workers.saved / 1e6:.0f} MB saved, {workers.now:.0f} s{end}"
+        f"ms a task and {workers.cpu / side**2 * 1e3:.2f} a tile, {tasks / side**2:.2f} tasks and "
+        f"{workers.carried / side**2 / 1e6:.2f} MB a tile, {workers.saved / 1e6:.0f} MB saved, "
+        f"{workers.now:.0f} s{end}"
     )
 
 
@@ -354,6 +360,24 @@ class Nothing:
         return {}
 
 
+@dataclass(frozen=True)
+class Sleeping(Nothing):
+    """A problem whose kernels sleep."""
+
+    seconds: float = 0.0
+    """For a tile on the way up, and as long on the way down."""
+
+    def leaf(self, place: Place, *cells: Any) -> tuple[int, int]:
+        """Return the number of tiles as summary."""
+        time.sleep(self.seconds)
+        return super().leaf(place, *cells)
+
+    def finish(self, place: Place, saved: int, message: int) -> dict[str, Any]:
+        """Return no rasters."""
+        time.sleep(self.seconds)
+        return {}
+
+
 @contextmanager
 def started(*command: str) -> Iterator[psutil.Process]:
     """Yield a process of Python, stopped at the end."""
@@ -389,8 +413,9 @@ def import_engine() -> None:
     import_module("orograph.engines.quadtree_pass")
 
 
-def sweep(side: int, workers: int) -> str:
-    """Sweep over ``side`` x ``side`` shards; return a line of what it took."""
+@contextmanager
+def processes(workers: int) -> Iterator[tuple[Path, psutil.Process, Client]]:
+    """Yield a folder, the process of a scheduler, and a client of it and of workers."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address = ("--scheduler-file", str(folder / "scheduler.json"))
@@ -404,27 +429,126 @@ def sweep(side: int, workers: int) -> str:
         client.wait_for_workers(workers)
         client.run_on_scheduler(import_engine)
         client.run(import_engine)
-        checkpoints = folder / "checkpoints"
-        checkpoints.mkdir()
-        context = RunContext(
-            Quadtree((side, side), 1), 0, StoredCheckpoints(checkpoints), None, f"{side:032x}"
-        )
-        run = QuadtreePass(Nothing(folder / "begun"), (), context)
+        (folder / "checkpoints").mkdir()
+        yield folder, scheduler, client
+
+
+def pass_over(side: int, folder: Path, problem: Nothing, threads: int) -> QuadtreePass:
+    """Return the sweep over ``side`` x ``side`` shards, by a cluster of so many threads."""
+    context = RunContext(
+        Quadtree((side, side), 1),
+        0,
+        StoredCheckpoints(folder / "checkpoints"),
+        None,  # type: ignore[arg-type]
+        f"{side:032x}",
+        cluster_threads=threads,
+    )
+    return QuadtreePass(problem, (), context)
+
+
+def sweep(side: int, workers: int, single: bool) -> str:
+    """Sweep over ``side`` x ``side`` shards; return a line of what it took.
+
+    ``single``: a task has one shard, as if there were more workers.
+    """
+    count = side * side
+    with processes(workers) as (folder, scheduler, client):
+        begun = folder / "begun"
+        run = pass_over(side, folder, Nothing(begun), count if single else workers)
+        tasks = run.tree.count(run.task_level)
         peaks = [Peak(scheduler), Peak(psutil.Process())]
         before, cpu, began = sum(scheduler.cpu_times()[:2]), time.process_time(), time.time()
         with shared(run, client) as handle:
             attributes = run.run(client, handle, Event())
         seconds, client_cpu = time.time() - began, time.process_time() - cpu
         scheduler_cpu = sum(scheduler.cpu_times()[:2]) - before
-        assert attributes == {"tiles": side * side}
-        first = (folder / "begun").stat().st_mtime - began
+        assert attributes == {"tiles": count}
+        first = begun.stat().st_mtime - began
         grown = [peak.growth() for peak in peaks]
-    count = side * side
-    return (
-        f"{count:6} shards: scheduler {scheduler_cpu:.1f} s, {scheduler_cpu / count * 1e3:.2f} ms "
-        f"a shard, {grown[0]:.0f} MiB; client {client_cpu:.1f} s, {client_cpu / count * 1e3:.2f} "
-        f"ms a shard, {grown[1]:.0f} MiB; first tile after {first:.1f} s; {seconds:.0f} s in all"
+    scheduled, asked = (
+        f"{cpu / count * 1e3:.2f} ms a shard" for cpu in (scheduler_cpu, client_cpu)
     )
+    return (
+        f"{count:6} shards, {count / tasks:4.1f} a task: scheduler {scheduler_cpu:.1f} s, "
+        f"{scheduled}, {grown[0]:.0f} MiB; client {client_cpu:.1f} s, {asked}, {grown[1]:.0f} MiB; "
+        f"first tile after {first:.1f} s; {seconds:.0f} s in all"
+    )
+
+
+def scaling(side: int, counts: Sequence[int], kernel: float) -> Iterator[str]:
+    """Yield how long a sweep over ``side`` x ``side`` shards takes numbers of workers.
+
+    ``kernel`` seconds are slept for a shard, half of them on the way up.
+    """
+    alone = 0.0
+    for workers in counts:
+        with processes(workers) as (folder, _, client):
+            problem = Sleeping(folder / "begun", seconds=kernel / 2)
+            run = pass_over(side, folder, problem, workers)
+            tasks = run.tree.count(run.task_level)
+            began = time.monotonic()
+            with shared(run, client) as handle:
+                run.run(client, handle, Event())
+            seconds = time.monotonic() - began
+        alone = alone or seconds * workers
+        yield (
+            f"{side * side:6} shards, {side * side / tasks:4.1f} a task, {workers} workers: "
+            f"{seconds:.1f} s, {alone / seconds:.2f} times one, "
+            f"{side * side * kernel / workers / seconds:.2f} of the time asleep"
+        )
+
+
+def sleep_in_visits(visit: float, write: float) -> None:
+    """Let the visits and writes of tiles sleep in this process, visits by the cells they settle."""
+    problem = import_module("orograph.distance.problem").Distance
+    visit_tile, finish_tile = problem.visit, problem.finish
+
+    def sleep_and_visit(self: Any, state: Any, *args: Any) -> Visit:
+        found: Visit = visit_tile(self, state, *args)
+        time.sleep(visit * found.settled / state.place.window.size)
+        return found
+
+    def sleep_and_finish(self: Any, state: Any) -> Any:
+        time.sleep(write)
+        return finish_tile(self, state)
+
+    problem.visit, problem.finish = sleep_and_visit, sleep_and_finish
+
+
+def sleeping(options: argparse.Namespace) -> Iterator[str]:
+    """Yield how long a distance takes on so many workers whose visits sleep."""
+    cells, scale = options.side * TILE, (CELLS // TILE) ** 2
+    # a cell that takes so long to settle stands for many: so much less is a task worth in cells
+    bucket_width.CELLS_A_TASK //= scale
+    problem = import_module("orograph.distance.problem").Distance
+    a_visit = get_backend("numba").cells_a_visit // scale
+    problem.cells_a_visit = property(lambda self: a_visit)
+    friction = np.random.default_rng(0).uniform(1, 2, (cells, cells)).astype(np.float32)
+    first = 0.0
+    for count in options.workers:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            og.config.set(field=0),
+            og.cluster(n_workers=count, dashboard_address=":0") as client,
+        ):
+            layout = {"tile": TILE, "shard": TILE}
+            store = og.ingest(friction, Path(folder) / "friction.zarr", **layout)
+            client.run(sleep_in_visits, options.visit, options.write)
+            seconds = []
+            for number in range(options.times):
+                out, begin = Path(folder) / f"cost-{number}.zarr", time.perf_counter()
+                run = og.cost_distance.submit(
+                    store, [(cells / 2, cells / 2)], out=out, client=client, cell_size=1, **layout
+                )
+                run.result()
+                seconds.append(time.perf_counter() - begin)
+        median = float(np.median(seconds))
+        first = first or median
+        yield (
+            f"{options.side**2} tiles, {count} workers: {median:.1f} s, {first / median:.2f} times "
+            f"as fast as {options.workers[0]}; {run.statistics()['tile_visits']} visits, "
+            f"{run.statistics()['cells_settled'] / cells**2:.2f} settled for each cell"
+        )
 
 
 def main() -> None:
@@ -445,7 +569,20 @@ def main() -> None:
     swept = commands.add_parser("sweep", help="a quadtree sweep whose tasks do nothing")
     swept.add_argument("--sides", type=int, nargs="+", default=[32, 64, 128], help="shards")
     swept.add_argument("--workers", type=int, default=2)
-    swept.set_defaults(lines=lambda o: (sweep(side, o.workers) for side in o.sides))
+    swept.add_argument("--single", action="store_true", help="one shard a task")
+    swept.set_defaults(lines=lambda o: (sweep(side, o.workers, o.single) for side in o.sides))
+    scaled = commands.add_parser("scaling", help="a quadtree sweep whose kernels sleep")
+    scaled.add_argument("--side", type=int, default=16, help="shards")
+    scaled.add_argument("--workers", type=int, nargs="+", default=[1, 4])
+    scaled.add_argument("--kernel", type=float, default=0.2, help="seconds of a shard, both ways")
+    scaled.set_defaults(lines=lambda o: scaling(o.side, o.workers, o.kernel))
+    slept = commands.add_parser("sleep", help="a distance whose kernels sleep, on real workers")
+    slept.add_argument("--side", type=int, default=16, help="tiles")
+    slept.add_argument("--workers", type=int, nargs="+", default=[1, 4])
+    slept.add_argument("--visit", type=float, default=0.2, help="seconds to settle a tile")
+    slept.add_argument("--write", type=float, default=0.05, help="seconds to write a tile")
+    slept.add_argument("--times", type=int, default=1, help="runs, of which the median is told")
+    slept.set_defaults(lines=sleeping)
     options = parser.parse_args()
     for line in options.lines(options):
         print(line)

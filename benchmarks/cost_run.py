@@ -106,7 +106,7 @@ def models(side: int) -> dict[str, Call]:
     rng = np.random.default_rng(0)
     heights = {"terrain": fractal(side).astype(float), "noise": rng.uniform(0, 30, (side, side))}
     found: dict[str, Call] = {
-        f"{cost}, {name}": (None, {"elevation": relief, "cost": cost, "cell_size": 30})
+        f"{cost}, {name}": (relief, {"model": cost, "cell_size": 30})
         for cost in ("tobler", "walk")
         for name, relief in heights.items()
     }
@@ -126,7 +126,7 @@ def outputs(side: int) -> dict[str, Call]:
     }
 
 
-Call = tuple[np.ndarray | None, dict[str, Any]]
+Call = tuple[np.ndarray, dict[str, Any]]
 ALL_OUTPUTS = ("cost", "back_direction", "allocation")
 CASES = {"narrow": narrow, "models": models, "outputs": outputs}
 
@@ -139,11 +139,13 @@ def slow_cases(options: argparse.Namespace, record: Record) -> None:
         for tile in [tile for tile in options.tile if tile <= options.side]:
             seconds: dict[str, list[float]] = {name: [] for name in cases}
             for turn in range(options.repeat + 1):
-                for name, (friction, given) in cases.items():
+                for name, (raster, given) in cases.items():
                     with og.config.set(threads=1):
                         begin = time.process_time()
                         more = {"cell_size": 1, **given}
-                        run = og.cost_distance.submit(friction, [(0, 0)], tile=tile, **more)
+                        of_slopes = "model" in given
+                        operation = og.walking_time if of_slopes else og.cost_distance
+                        run = operation.submit(raster, [(0, 0)], tile=tile, **more)
                         run.result()
                         if turn:
                             seconds[name].append(time.process_time() - begin)

@@ -26,7 +26,7 @@ CALLS = {
     "forest": "og.minimum_spanning_forest(cells)",
     "components": "og.connected_components(cells > 1.5)",
     "cost_distance": "og.cost_distance(cells, [(5, 5)])",
-    "walking time": "og.cost_distance(None, [(5, 5)], elevation=cells, cost='tobler')",
+    "walking time": "og.walking_time(cells, [(5, 5)])",
     "hop_distance": "og.hop_distance(cells, [(5, 5)])",
     "fill_depressions": "og.fill_depressions(cells)",
     "st_connected": "og.st_connected(cells, (5, 5), (250, 250))",

@@ -30,7 +30,7 @@ BITS: tuple[dict[str, Any], ...] = (
     {"dtype": "float32"},
     {"dtype": "float64", "connectivity": 16},
     {"dtype": "int64", "connectivity": 4, "max_cost": 5000},
-    {"dtype": "float32", "cost": "tobler", "direction": "to"},
+    {"dtype": "float32", "model": "tobler", "direction": "to"},
 )
 
 
@@ -46,17 +46,18 @@ def bits(side: int) -> None:
     cells = rng.integers(0, side, (2, 200))
     many[tuple(cells)] = rng.integers(1, 50, 200) * 10**15
     for options in BITS:
-        given = {"friction": None, "elevation": heights} if "cost" in options else {}
+        walk = "model" in options
+        distance = og.walking_time if walk else og.cost_distance
         for sources, kind in (([(side // 3, side // 5)], "one source"), (many, "200 sources")):
             arguments = {
-                **{"friction": friction, "sources": sources, "cell_size": 1},
-                **{"outputs": OUTPUTS, **options, **given},
+                **{"elevation" if walk else "friction": heights if walk else friction},
+                **{"sources": sources, "cell_size": 1, "outputs": OUTPUTS, **options},
             }
             with og.config.set(threads=4):
-                expected = og.cost_distance(**arguments, tile=256, backend="numba")
+                expected = distance(**arguments, tile=256, backend="numba")
                 for field in (0, 2048):
                     with og.config.set(field=field):
-                        found = og.cost_distance(**arguments, tile=256, backend="cuda")
+                        found = distance(**arguments, tile=256, backend="cuda")
                     what = f"{side}^2, {kind}, field {field}, {options}"
                     for name in OUTPUTS:
                         if found[name].values.tobytes() != expected[name].values.tobytes():

@@ -17,7 +17,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 
 TILE = 512
-MODELS = ("absolute_difference", "tobler", "walk")
+MODELS = ("tobler", "walk")
 
 
 def rasters() -> Iterator[tuple[str, np.ndarray]]:
@@ -77,15 +77,19 @@ def calls(cells: np.ndarray) -> Iterator[tuple[str, Callable[..., Any]]]:
     for model in MODELS:
         yield (
             model,
-            lambda m=model, **how: og.cost_distance(
-                None if m == "absolute_difference" else np.where(np.isfinite(cells), 1.0, np.nan),
+            lambda m=model, **how: og.walking_time(
+                cells,
                 centre,
-                elevation=cells,
-                cost=m,
+                friction=np.where(np.isfinite(cells), 1.0, np.nan),
+                model=m,
                 **near,
                 **how,
             ),
         )
+    yield (
+        "absolute_difference",
+        lambda **how: og.cost_distance(cells, centre, cost="absolute_difference", **near, **how),
+    )
 
 
 def bits(side: int) -> None:

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from terrain import fractal
 
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
 from orograph.kernels.relax.tile import RelaxStats, relax, seed, tile_state
+from orograph.kernels.vectors.lanes import LANES
 
 Grid = npt.NDArray[np.float64]
 

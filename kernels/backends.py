@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from orograph.kernels.device import Device, current_device, memory_reported
+from orograph.kernels.device import Device, current_device, memory_for_tiles, memory_reported
 from orograph.kernels.stages import STAGES
 from orograph.tiles.errors import BackendError, InputError
 from orograph.tiles.memory import use_allocator
@@ -94,8 +94,6 @@ class CudaBackend:
 
     def tile_memory_limit(self) -> int | None:
         """Return a share of the GPU's memory."""
-        from orograph.kernels.relax.cuda import memory_for_tiles
-
         return memory_for_tiles()
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:

@@ -32,6 +32,7 @@ LESS_MEMORY = (
     "give workers fewer threads, take a smaller tile, end what else uses the GPU, or use "
     "backend='numba'"
 )
+SHARE_OF_TILES = 0.5  # of the memory that is free when a run begins
 SMALL = 2**20  # bytes of an array for which no memory is kept
 _KINDS = {"i": "Int", "u": "UInt", "f": "Float"}  # of values.cuh
 STATIC_SHARED = 48 * 1024  # bytes a block may have without being asked for
@@ -359,3 +360,8 @@ def as_words(values: Buffer) -> Buffer:
     precision take subnormal numbers for zero; those of words are exact.
     """
     return values.view(f"u{values.dtype.itemsize}")
+
+
+def memory_for_tiles() -> int:
+    """Return how many bytes of the GPU of this process the tiles of a run may take."""
+    return int(SHARE_OF_TILES * current_device().free_bytes())

@@ -31,6 +31,10 @@ STAGES = {
     "tile_forest": Stage("forest.tile", "forest.cuda"),
     "tile_basins": Stage("terrain.basins", "terrain.cuda"),
     "raise_cells": Stage("terrain.basins", "terrain.cuda"),
+    "flow_directions": Stage("flow.directions:step_down", None),
+    "label_ends": Stage("flow.ends", None),
+    "measure_paths": Stage("flow.lengths", None),
+    "accumulate": Stage("flow.accumulate", None),
     "find_components": Stage("label.tile", "label.cuda"),
     "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),
     "solve_blocks": Stage("boundary.blocks", "boundary.cuda"),
@@ -44,7 +48,7 @@ STAGES = {
     "graph_parts": Stage("forest.contract:contract", None),
     "dijkstra": Stage("graph.dijkstra", None),
     "near_far": Stage("graph.near_far", None),
-    "bidirectional_search": Stage("relax.backtrack:descend", None),
+    "bidirectional_search": Stage("shortest_path_tree.backtrack:descend", None),
 }
 
 

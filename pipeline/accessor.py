@@ -12,62 +12,50 @@ from typing import Any
 
 import xarray as xr
 
-OF_RASTERS = (
-    "connected_components",
-    "cost_distance",
-    "depressions",
-    "fill_depressions",
-    "flood_level",
-    "forest_lines",
-    "hop_distance",
-    "ingest",
-    "minimum_spanning_forest",
-    "pass_elevation",
-    "peaks",
-    "plot",
-    "st_connected",
-    "to_geotiff",
-)
-OF_RESULTS = (
-    "component_table",
-    "corridor",
-    "forest_lines",
-    "least_cost_path",
-    "plot",
-    "to_geotiff",
-)
-
 
 class _Accessor:
-    """Public functions whose first argument is the object."""
+    """Base of xarray accessors: public functions as methods of an object."""
 
-    names: tuple[str, ...] = ()
+    _functions: tuple[str, ...] = ()
+    """The names of those that are not operations."""
+    _of_rasters = False
+    """Whether the object is a raster, of which all operations on rasters are methods."""
 
     def __init__(self, raster: Any) -> None:
         self._raster = raster
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in self.names:
-            raise AttributeError(f"orograph has no {name!r} here; it has {', '.join(self.names)}")
-        from orograph.operation import Operation
+        from orograph.operations.operation import Operation
 
-        function = getattr(import_module("orograph"), name)
-        if isinstance(function, Operation):
+        function: Any = getattr(import_module("orograph"), name, None)
+        if self._of_rasters and isinstance(function, Operation) and function.takes_raster:
             return function.bind(self._raster)
+        if name not in self._functions:
+            names = ", ".join([] if name.startswith("_") else self._names())
+            raise AttributeError(f"orograph has no {name!r} here; it has {names}")
         return functools.update_wrapper(functools.partial(function, self._raster), function)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.names]
+        return [*super().__dir__(), *self._names()]
+
+    def _names(self) -> list[str]:
+        """Return the names of all methods, sorted."""
+        from orograph.operations.operation import public_operations
+
+        operations = public_operations() if self._of_rasters else {}
+        return sorted([*self._functions, *(n for n, o in operations.items() if o.takes_raster)])
 
 
 @xr.register_dataarray_accessor("orograph")  # type: ignore[no-untyped-call]
 class RasterAccessor(_Accessor):
-    """The operations on one raster, such as ``raster.orograph.cost_distance(sources)``.
+    """Operations on one raster, such as ``raster.orograph.cost_distance(sources)``.
 
-    Of `cost_distance` the raster is the friction; of `rasterize` the grid.
+    Of `cost_distance` the raster is the friction, of `walking_time` the elevation; of `rasterize`
+    the grid.
     """
 
-    names = OF_RASTERS
+    _functions = ("forest_lines", "ingest", "plot", "to_geotiff")
+    _of_rasters = True
 
     def rasterize(self, layer: Any, **options: Any) -> xr.DataArray:
         """Return the labels of a vector layer on this grid; see `orograph.rasterize`."""
@@ -80,4 +68,6 @@ class RasterAccessor(_Accessor):
 class ResultAccessor(_Accessor):
     """Methods of results, such as ``result.orograph.least_cost_path(points)``."""
 
-    names = OF_RESULTS
+    _functions = (
+        "component_table", "corridor", "forest_lines", "least_cost_path", "plot", "to_geotiff",
+    )  # fmt: skip

@@ -159,7 +159,9 @@ def _rasters(folder: Path) -> list[Any]:
 
 
 RASTER = Kind(_rasters, shows=False)
-OPTIONAL_RASTER = Kind(_rasters, shows=False)
+OPTIONAL_RASTER = Kind(
+    lambda folder: [value for value in _rasters(folder) if value is not None], shows=False
+)
 
 
 def _points(folder: Path) -> list[Any]:

@@ -19,7 +19,7 @@ from numba.core.registry import CPUDispatcher
 from programs import IMPORTED
 from watched_raster import Gate
 
-from orograph.settings import config
+from orograph.execution.settings import config
 from orograph.tiles import patience
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
@@ -32,7 +32,7 @@ LONGEST = (
     "kernels/relax/test_cuda.py",
     "kernels/boundary/test_cuda.py",
     "pipeline/distance/test_properties.py",
-    "pipeline/planning/test_plan.py",
+    "pipeline/operations/test_plan.py",
     "test_nothing_lost.py",
 )
 
@@ -125,8 +125,8 @@ def emulated_gpu(monkeypatch: pytest.MonkeyPatch) -> Emulator:
     from orograph.kernels import device as cuda
 
     # imported meanwhile, these would keep the function that stands in for `missing_gpu`
-    for name in ("backends", "clusters", "first_worker"):
-        import_module(f"orograph.execution.{name}")
+    for name in ("execution.backends", "execution.clusters", "operations.first_worker"):
+        import_module(f"orograph.{name}")
     if find_compiler() is None:
         pytest.skip("no C++ compiler to run CUDA kernels on the CPU; install g++ or set CXX")
     device = Emulator("random", seed=1)

@@ -14,10 +14,10 @@ from types import ModuleType
 # Of programs and of workers; the process that is forked starts with the first of them.
 IMPORTED = (
     *("distributed.nanny", "geopandas", "matplotlib.pyplot", "pandas", "pyogrio", "rasterio"),
-    *("rioxarray", "zarr.codecs", "orograph.components", "orograph.forest"),
-    *("orograph.dense_paths.all_pairs", "orograph.distance.cost_distance"),
+    *("rioxarray", "zarr.codecs", "orograph.components.components", "orograph.forest.forest"),
+    *("orograph.graphs.dense_paths.all_pairs", "orograph.distance.cost_distance"),
     *("orograph.engines.frontier.driver", "orograph.graphs.shortest_paths"),
-    *("orograph.index.build", "orograph.planning.plan", "orograph.plotting.plot"),
+    *("orograph.index.build", "orograph.operations.plan", "orograph.plotting.plot"),
     *("orograph.reachability.st_connected", "orograph.terrain.depressions"),
 )
 

@@ -24,10 +24,11 @@ from scipy import sparse
 from shapely import Point
 
 import orograph as og
-from orograph.planning.plan import _parameters
+from orograph.operations.plan import _parameters
 
 GRID = np.arange(1.0, 13).reshape(3, 4)
 POINT = [(0, 0)]
+DIRECTION = np.full((3, 4), 1, np.uint8)
 COST = xr.Dataset(
     {
         "cost": (("y", "x"), np.zeros((3, 4))),
@@ -58,9 +59,14 @@ EVERYWHERE = {
     "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),
 }
 COST_MODEL = {
+    "raster": bad.RASTER,
     "friction": bad.RASTER,
     "elevation": bad.RASTER,
     "cost": bad.choice("walking"),
+    "model": bad.choice("friction"),
+    "rasters": bad.kind(
+        "wind", 1, 1.5, True, ["wind"], {"wind": 1}, optional=True, shows=False, junk=False
+    ),
     "coefficients": bad.kind(
         *("pace", 1, 1.5, True, bad.NAN, [("pace", 1)], {"a": 1}, {1: 2}, {"pace": "1"}),
         *({"pace": bad.NAN}, {"pace": bad.INF}, {"pace": True}, {"pace": None}, {"pace": -1}),
@@ -125,6 +131,7 @@ def _plans() -> dict[str, Function]:
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
         "pits": bad.integer(0, 9, optional=True),
+        "depressions": bad.choice("breach"),
         "labels": bad.FLAG,
         "workers": bad.integer(0, 2**20),
         "min_size": bad.integer(1, 2**54),
@@ -132,9 +139,7 @@ def _plans() -> dict[str, Function]:
         "sources": bad.kind(-1, 3, "x", [0, 3], [[0, 1]], [], optional=True, shows=False),
         "s": _POINTS_TO_COUNT,
         "t": _POINTS_TO_COUNT,
-        "raster": bad.Kind(
-            lambda folder: [v for v in bad.RASTER.values(folder) if v is not None], shows=False
-        ),
+        "raster": bad.OPTIONAL_RASTER,
     }
     found = {}
     graph = og.read_graph(GRAPH_EDGES, directed=True)
@@ -146,12 +151,12 @@ def _plans() -> dict[str, Function]:
                 continue
             own = dict(kinds)
             of_raster = subject is not graph
-            outputs = {"cost_distance": "cost", "connected_components": "labels"}
-            own["outputs"] = _outputs(outputs.get(operation.__name__, "filled"))
+            outputs = {"connected_components": "labels", "fill_depressions": "filled"}
+            own["outputs"] = _outputs(outputs.get(operation.__name__, "cost"))
             own[first] = kinds["raster"]
             valid: dict[str, Any] = {first: subject}
             if operation is og.DistanceIndex.build:
-                valid |= {"cost": "tobler", "elevation": np.ones((3, 3))}
+                valid |= {"cost": "tobler", "friction": np.ones((3, 3))}
             estimate = {p.name for p in _parameters(name)} - {"grid", "graph", "threads"}
             options = {"workers", *estimate} | ({first, "tile", "shard"} if of_raster else set())
             options &= {*inspect.signature(operation.plan).parameters}
@@ -190,6 +195,7 @@ _METHODS = {
     },
     "DistanceIndex.build": {
         **COST_MODEL,
+        "friction": bad.OPTIONAL_RASTER,
         "store": bad.OUT,
         "connectivity": bad.choice(5, 16),
         "block": bad.integer(1, 1024),
@@ -235,6 +241,21 @@ _POINTS_TO_COUNT = bad.kind(
 )
 _NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
 
+DISTANCE = {
+    **COST_MODEL,
+    **SOURCES,
+    "links": bad.Kind(
+        lambda folder: [value for value in _GRAPH.values(folder) if value is not None],
+        shows=False,
+    ),
+    "direction": bad.choice("away"),
+    "max_cost": bad.number(-1, bad.NAN),
+    "initial_cost": bad.number(
+        *(-1, bad.NAN, bad.INF, {0: 1}, [-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]])
+    ),
+    "outputs": _outputs("cost"),
+}
+
 FUNCTIONS = {
     "all_pairs": Function(
         og.all_pairs,
@@ -271,21 +292,13 @@ FUNCTIONS = {
     ),
     "cost_distance": Function(
         og.cost_distance,
-        {"friction": GRID, "sources": POINT, "cost": "tobler", "elevation": GRID},
-        {
-            **COST_MODEL,
-            **SOURCES,
-            "links": bad.Kind(
-                lambda folder: [value for value in _GRAPH.values(folder) if value is not None],
-                shows=False,
-            ),
-            "direction": bad.choice("away"),
-            "max_cost": bad.number(-1, bad.NAN),
-            "initial_cost": bad.number(
-                *(-1, bad.NAN, bad.INF, {0: 1}, [-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]])
-            ),
-            "outputs": _outputs("cost"),
-        },
+        {"friction": GRID, "sources": POINT},
+        DISTANCE,
+    ),
+    "walking_time": Function(
+        og.walking_time,
+        {"elevation": GRID, "sources": POINT},
+        {**DISTANCE, "friction": bad.OPTIONAL_RASTER},
     ),
     "depressions": Function(
         og.depressions,
@@ -345,6 +358,65 @@ FUNCTIONS = {
         og.flood_level,
         {"elevation": GRID, "sources": POINT},
         {"elevation": bad.RASTER, "sources": bad.POINTS_OR_RASTER},
+    ),
+    "flow_accumulation": Function(
+        og.flow_accumulation,
+        {"direction": DIRECTION, "encoding": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "weights": bad.Kind(
+                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
+                shows=False,
+            ),
+            "encoding": bad.choice("d8", optional=True),
+        },
+    ),
+    "watersheds": Function(
+        og.watersheds,
+        {"direction": DIRECTION, "outlets": [(1, 1)], "encoding": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "outlets": bad.OPTIONAL_POINTS,
+            "encoding": bad.choice("d8", optional=True),
+            "accumulation": bad.Kind(
+                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
+                shows=False,
+            ),
+        },
+    ),
+    "flow_direction": Function(
+        og.flow_direction,
+        {"elevation": GRID},
+        {
+            "elevation": bad.RASTER,
+            "depressions": bad.choice("breach"),
+            "flats": bad.choice("gradient"),
+            "encoding": bad.choice("d8"),
+            "cell_size": COST_MODEL["cell_size"],
+        },
+    ),
+    "flow_distance": Function(
+        og.flow_distance,
+        {"direction": DIRECTION, "encoding": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "to": bad.Kind(
+                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
+                shows=False,
+            ),
+            "encoding": bad.choice("d8", optional=True),
+            "cell_size": COST_MODEL["cell_size"],
+        },
+    ),
+    "height_above_drainage": Function(
+        og.height_above_drainage,
+        {"elevation": GRID, "direction": DIRECTION, "streams": GRID, "encoding": "taudem"},
+        {
+            "elevation": bad.RASTER,
+            "direction": bad.RASTER,
+            "streams": bad.RASTER,
+            "encoding": bad.choice("d8", optional=True),
+        },
     ),
     "hop_distance": Function(
         og.hop_distance,
@@ -484,7 +556,7 @@ def _of_index(name: str) -> Function:
     valid: dict[str, Any] = {
         "DistanceIndex": {"memory": 0, "client": None},
         "DistanceIndex.build": {
-            "friction": GRID, "store": "a.zarr", "cost": "tobler", "elevation": GRID
+            "raster": GRID, "store": "a.zarr", "cost": "tobler"
         },
         "DistanceIndex.distance_matrix": {"points": POINT},
         "DistanceIndex.nearest": {"points": POINT, "targets": [(0, 0), (1, 1)]},
@@ -649,7 +721,7 @@ def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
     with pytest.raises(TypeError, match=r"cost_distance\(\) got an unexpected keyword argument "
                        r"'max_costs'; did you mean 'max_cost'\?"):  # fmt: skip
         call(GRID, POINT, max_costs=5)
-    with pytest.raises(TypeError, match=r"'Zebra'; it has friction, sources, elevation, "):
+    with pytest.raises(TypeError, match=r"'Zebra'; it has friction, sources, cost, "):
         call(GRID, POINT, Zebra=5)
     with pytest.raises(TypeError, match=r"missing 1 required positional argument: 'sources'"):
         call(GRID)

@@ -169,7 +169,7 @@ def _identity(monkeypatch: pytest.MonkeyPatch, call: Callable[[], Any]) -> Any:
         jobs.append(job)
         raise Launched
 
-    monkeypatch.setattr("orograph.operation.launch", launch)
+    monkeypatch.setattr("orograph.operations.operation.launch", launch)
     with pytest.raises(Launched):
         call()
     return jobs[0].identity()

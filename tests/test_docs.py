@@ -39,8 +39,12 @@ def shows_python(page: Path) -> bool:
 
 
 def code_of(page: Path) -> str:
-    """The Python blocks of a page as one program, each line where it stands in the page."""
+    """The Python blocks of a page as one program, each line where it stands in the page.
+
+    Blocks that are files repeat ``from __future__``, which a program has once, in its beginning.
+    """
     text = page.read_text(encoding="utf-8")
+    future = 0
     program = [""] * (text.count("\n") + 1)
     for block in BLOCK.finditer(text):
         indent, language, code = block.groups()
@@ -52,7 +56,9 @@ def code_of(page: Path) -> str:
         prompts = re.search(rf"^{indent}>>>", code, re.MULTILINE)
         assert not prompts, f"{place}: write the code alone, without prompts"
         for number, line in enumerate(code.splitlines(), first):
-            program[number] = line.removeprefix(indent)
+            future += line.startswith("from __future__")
+            if future < 2 or not line.startswith("from __future__"):
+                program[number] = line.removeprefix(indent)
     return "\n".join(program).rstrip() + "\n"
 
 
@@ -167,13 +173,20 @@ def test_the_readme_shows_a_run() -> None:
 USE_PROBLEM = """
 import doctest
 import numpy as np
+import xarray as xr
 import orograph as og
+from orograph.cli.main import _parser as main_parser
 
 if __name__ == "__main__":
     heights = np.random.default_rng(1).random((40, 30))
     shares = og.relative_height(heights, tile=8)["share"]
     assert np.array_equal(shares, heights / heights.max())
     assert "relative_height" in og.__all__
+    # nothing else names it: a method of rasters, a command
+    raster = xr.DataArray(heights, dims=("y", "x"))
+    assert np.array_equal(raster.orograph.relative_height(tile=8)["share"], shares)
+    command = ["relative_height", "dem.tif", "shares.zarr", "--tile", "8"]
+    assert main_parser().parse_args(command).elevation == "dem.tif"
     doctest.run_docstring_examples(og.relative_height, {}, name="relative_height")
     with og.cluster(2):
         stored = og.relative_height(heights, tile=8, out="shares.zarr")
@@ -186,6 +199,28 @@ def test_the_page_adds_a_problem_in_three_files(tmp_path: Path) -> None:
     assert len(copy_with_changes(section, tmp_path)) <= 3
     said = run_in_copy(tmp_path, USE_PROBLEM)
     assert "Failed example" not in said, said
+
+
+USE_SPREADING = """
+import numpy as np
+from skimage.morphology import reconstruction
+import orograph as og
+from orograph.lowest_on_the_way import lowest_on_the_way
+
+if __name__ == "__main__":
+    heights = np.random.default_rng(2).random((40, 30))
+    marker = np.where(np.arange(1200).reshape(40, 30) == 0, heights, 0)
+    expected = reconstruction(marker, heights, footprint=np.ones((3, 3)))
+    with og.cluster(2):
+        stored = lowest_on_the_way(heights, (0, 0), tile=8, out="levels.zarr")
+    assert np.array_equal(stored["level"], expected)
+"""
+
+
+def test_the_page_adds_a_problem_that_spreads(tmp_path: Path) -> None:
+    section = section_of(ROOT / "docs/extending.md", "Add a problem that spreads")
+    assert len(copy_with_changes(section, tmp_path)) == 1
+    run_in_copy(tmp_path, USE_SPREADING)
 
 
 def section(docstring: str, title: str) -> str | None:

@@ -198,8 +198,9 @@ def test_no_module_needs_itself_to_be_imported() -> None:
     assert set(order) == MODULES.keys()
 
 
-# Of the three folders, those whose subfolders import each other one way.
-ONE_WAY = ("tiles",)
+ONE_WAY = ("tiles", "kernels", "pipeline")
+# They gather all public names, and stand above all folders.
+FRONT = ("orograph", "orograph.__main__")
 
 
 @pytest.mark.parametrize("top", ONE_WAY)
@@ -208,8 +209,8 @@ def test_no_folder_imports_one_that_imports_it(top: str) -> None:
     folders = {name: path.parent for name, path in MODULES.items()}
     graph: dict[str, set[str]] = {}
     for name, path in MODULES.items():
-        if path.relative_to(ROOT).parts[0] == top:
-            found = {folders[other] for other in imports(path) & MODULES.keys()}
+        if path.relative_to(ROOT).parts[0] == top and name not in FRONT:
+            found = {folders[other] for other in imports(path) & MODULES.keys() - set(FRONT)}
             inside = {folder for folder in found if folder.relative_to(ROOT).parts[0] == top}
             node = str(folders[name].relative_to(ROOT))
             graph.setdefault(node, set()).update(
@@ -233,9 +234,9 @@ def test_imports_are_at_most_ten_levels_deep(folder: str) -> None:
     assert len(deepest) <= 10, " > ".join(deepest)
 
 
-def test_no_folder_has_more_than_16_python_files() -> None:
+def test_no_folder_has_more_than_14_python_files() -> None:
     count = Counter(path.parent for path in MODULES.values())
-    assert not {str(folder): n for folder, n in count.items() if n > 16}
+    assert not {str(folder): n for folder, n in count.items() if n > 14}
 
 
 def test_a_file_of_more_than_500_lines_says_why() -> None:

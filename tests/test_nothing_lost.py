@@ -43,8 +43,8 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph import forest as forest_module
-from orograph.execution import launch
+from orograph.forest import forest as forest_module
+from orograph.operations import session
 from orograph.tiles.grid.quadtree import Quadtree
 
 SHAPE = (70, 90)
@@ -171,14 +171,14 @@ def assert_resumes(dem: Path, out: Path, expected: np.ndarray, **options: Any) -
         )
 
     diary = dem.with_name("resumed.txt")
-    original = launch.Workspace.publish
+    original = session.Workspace.publish
 
     def publish(space: Any, *args: Any, **kwargs: Any) -> Any:
         look()
         return original(space, *args, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch.Workspace, "publish", publish)
+        patch.setattr(session.Workspace, "publish", publish)
         result = forest(WatchedRaster(dem, diary), out, resume=True, **options)
     np.testing.assert_array_equal(result["edges"].values, expected)
     np.testing.assert_array_equal(og.open(out)["edges"].values, expected)
@@ -208,7 +208,7 @@ def test_a_worker_killed_changes_nothing(
 ) -> None:
     reading = gate if kind == "summary" else None
     if not reading:
-        monkeypatch.setattr(launch, "StoreSink", bind(GatedSink, gate))
+        monkeypatch.setattr(session, "StoreSink", bind(GatedSink, gate))
     diary, out = dem.with_name("diary.txt"), dem.with_name("forest.zarr")
     victim = next(iter(client.run(os.getpid).values()))
     run = started(WatchedRaster(dem, diary, gate=reading), out, client=client)
@@ -304,7 +304,7 @@ def stopped(ingested: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     gate = Gate(tmp_path_factory.mktemp("gate"))
     gate.shut()
     with pytest.MonkeyPatch.context() as patch, og.config.set(threads=1):
-        patch.setattr(launch, "StoreSink", bind(GatedSink, gate))
+        patch.setattr(session, "StoreSink", bind(GatedSink, gate))
         run = started(WatchedRaster(ingested, ingested.with_name("first.txt")), out)
         try:
             wait_until(gate.until(lambda: len(has(out, "done")) >= SHARDS // 3), going_on(run))
@@ -647,7 +647,7 @@ FILE_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
 import orograph as og
-from orograph import forest as forest_module
+from orograph.forest import forest as forest_module
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 try:

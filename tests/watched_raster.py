@@ -27,7 +27,7 @@ from distributed import LocalCluster
 from numpy.typing import NDArray
 
 import orograph as og
-from orograph.execution import launch
+from orograph.operations import session
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.window import Window
 from orograph.tiles.store.raster import StoreRaster
@@ -260,7 +260,7 @@ def keys_held(dask_scheduler: Any) -> list[Any]:
 
 def main(source: str, out: str, diary: str, workers: int, reading: str, writing: str) -> None:
     """Make the forest, as far as the gates let it."""
-    launch.StoreSink = partial(GatedSink, Gate(writing))  # type: ignore[misc, assignment]
+    session.StoreSink = partial(GatedSink, Gate(writing))  # type: ignore[misc, assignment]
     started = og.cluster(n_workers=workers, dashboard_address=None) if workers else nullcontext()
     with started as client, og.config.set(threads=2):
         og.minimum_spanning_forest(

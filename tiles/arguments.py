@@ -1,4 +1,4 @@
-"""Checks of arguments; each returns its argument in the one form that the code goes on with.
+"""Check arguments and convert each to the one type that the code works with.
 
 So ``np.float64`` and ``"float64"``, or ``np.int64(8)`` and ``8``, are the same afterwards. Messages
 have one form: the argument, its value, the bound, the next step.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Integral, Real
 from pathlib import Path
@@ -27,7 +27,7 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message shows it: on one line, and not too long."""
+    """Return the repr of a value on one short line, for error messages."""
     try:
         return " ".join(_SHORT.repr(value).split())
     except Exception:  # the repr of another library's class
@@ -35,17 +35,17 @@ def shown(value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a real number, NaN and infinity among them; a bool is none."""
+    """Return whether a value is a real number, including NaN and infinity but not bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def as_plain(value: Any) -> Any:
-    """Return the numbers of an array as a list, or one number if it is one; all else as it is."""
+    """Convert an array to a list or a Python scalar; return other values unchanged."""
     return np.asarray(value).tolist() if hasattr(value, "__array__") else value
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return True or False; refuse anything else, which would be taken for one of them."""
+    """Return the value if it is True or False, else raise InputError."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}: {shown(value)}; it must be True or False")
     return bool(value)
@@ -54,7 +54,7 @@ def check_flag(name: str, value: Any) -> bool:
 def check_integer(
     name: str, value: Any, least: int, most: int | None = None, unit: str = ""
 ) -> int:
-    """Return a whole number from ``least`` to ``most``; ``unit`` is for the message."""
+    """Return the value as an int from ``least`` to ``most``, else raise InputError."""
     of = f" of {unit}" if unit else ""
     bound = f", at least {least}" if most is None else f", {least} to {most}"
     whole = isinstance(value, Integral) and not isinstance(value, bool)
@@ -66,7 +66,7 @@ def check_integer(
 def check_number(
     name: str, value: Any, least: float = -math.inf, most: float = math.inf, step: str = ""
 ) -> float:
-    """Return a number from ``least`` to ``most``, infinite only if a bound is; never NaN.
+    """Return the value as a number from ``least`` to ``most``, never NaN.
 
     It is a float, or a whole number that no float64 is equal to. ``step`` is the next step, for the
     message.
@@ -89,7 +89,7 @@ def check_number(
 
 
 def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:
-    """Return the one of the known values, names or whole numbers, that ``value`` is equal to."""
+    """Return the known value that equals ``value``, else raise InputError."""
     for choice in known:
         kind = str if isinstance(choice, str) else Integral
         if isinstance(value, kind) and not isinstance(value, bool) and value == choice:
@@ -99,7 +99,7 @@ def check_choice(name: str, value: Any, known: Sequence[_Choice]) -> _Choice:
 
 
 def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
-    """Return the name of a dtype, given by its name, as a type of NumPy's or a `numpy.dtype`."""
+    """Return the name of a dtype given as name, type or `numpy.dtype`; it must be known."""
     given = None
     if isinstance(value, str | type | np.dtype):
         # TypeError: not a dtype's class or name; others where it looks like a structure
@@ -112,7 +112,7 @@ def check_dtype(name: str, value: Any, known: Sequence[str]) -> str:
 
 
 def check_path(name: str, value: Any) -> str:
-    """Return a path or an address as text; refuse what can be none."""
+    """Return a path or address as text, else raise InputError."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(text, str):
         raise InputError(f"{name}: {shown(value)}; it must be a path, as a str or a pathlib.Path")
@@ -124,7 +124,7 @@ def check_path(name: str, value: Any) -> str:
 
 
 def absolute_path(name: str, value: Any) -> str:
-    """Return a path in the file system here, from its root: it stays the same after a chdir."""
+    """Return a local path as an absolute path."""
     text = check_path(name, value)
     try:
         return os.path.abspath(text)
@@ -136,7 +136,7 @@ def absolute_path(name: str, value: Any) -> str:
 
 
 def check_name_length(path: str, suffix: int) -> None:
-    """Refuse a path whose last name has no room for ``suffix`` more bytes, or that is too long."""
+    """Raise InputError if a path with ``suffix`` more bytes is too long to be created."""
     folder, name = os.path.split(path)
     try:
         most, longest = os.pathconf(folder, "PC_NAME_MAX"), os.pathconf(folder, "PC_PATH_MAX")
@@ -152,7 +152,7 @@ def check_name_length(path: str, suffix: int) -> None:
 
 
 def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
-    """Refuse arguments that are of no use for ``what``: those not None, and those that are true."""
+    """Raise InputError if an argument is given that does not apply to ``what``."""
     names = [name for name, value in optional.items() if value is not None]
     names += [name for name, used in given.items() if used]
     if names:
@@ -160,7 +160,7 @@ def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> N
 
 
 def check_file(path: Path, overwrite: bool) -> None:
-    """Raise an error if no file may be written at ``path``.
+    """Raise an error if a file may not be written at ``path``.
 
     Raises
     ------
@@ -178,3 +178,14 @@ def check_file(path: Path, overwrite: bool) -> None:
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+
+
+def check_outputs(outputs: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the requested outputs as a tuple; refuse none and unknown names."""
+    given = (outputs,) if isinstance(outputs, str) else outputs
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"outputs: {shown(outputs)}; give one or more of {', '.join(known)}")
+    wanted = tuple(check_choice("outputs", name, known) for name in given)
+    if not wanted:
+        raise InputError(f"outputs: none; give at least one of {', '.join(known)}")
+    return wanted

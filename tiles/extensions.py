@@ -1,4 +1,4 @@
-"""Extensions of file names: a result never gets the name of a format in which it is not written."""
+"""Check file extensions, so that no output is named as a format that it is not written in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE_EXTENSIONS = frozenset(" ".join(_FILES.values()).split())
 def check_extension(
     argument: str, path: object, written: str = "a Zarr store", extensions: tuple[str, ...] = STORE
 ) -> None:
-    """Raise InputError if a path ends in the extension of a format that is not written there.
+    """Raise InputError if a path has the extension of a format that is not written there.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and locked while they are replaced."""
+"""Write files atomically, and lock them while they are replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RENAME_EXCHANGE = 2
 
 
 def replace_file(path: Path, *parts: Any) -> None:
-    """Write a file atomically: readers see the old bytes or the new ones, after a kill too.
+    """Write a file atomically, replacing an older one.
 
     ``parts``, bytes or arrays of bytes, are concatenated.
     """
@@ -28,7 +28,7 @@ def replace_file(path: Path, *parts: Any) -> None:
 
 
 def create_file(path: Path, *parts: Any) -> None:
-    """Write a file as `replace_file` does, or raise FileExistsError if there is one."""
+    """Write a file atomically, or raise FileExistsError if it exists."""
 
     def link(temporary: Path, path: Path) -> None:
         try:
@@ -41,7 +41,7 @@ def create_file(path: Path, *parts: Any) -> None:
 
 
 def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
-    """Write a file under a temporary name, then call ``name`` to give it its final name."""
+    """Write a temporary file next to ``path``, then call ``name`` to rename it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         with temporary.open("wb") as file:
@@ -53,22 +53,22 @@ def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path
 
 
 def is_token(name: str) -> bool:
-    """Return whether a name has the form of a `uuid.uuid4` in hexadecimal digits."""
+    """Return whether a name consists of 32 hexadecimal digits, as of `uuid.uuid4`."""
     return len(name) == 32 and set(name) <= set("0123456789abcdef")
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a name is that of an unfinished file of `replace_file`."""
+    """Return whether a name is that of a temporary file of `replace_file`."""
     return name.startswith(".") and name.endswith(TEMPORARY)
 
 
 def is_internal(name: str) -> bool:
-    """Return whether a name is that of an unfinished file, or of what is being deleted."""
+    """Return whether a name is that of a temporary file or of a folder being deleted."""
     return is_temporary(name) or (name.startswith(".") and is_token(name.rpartition(".")[2]))
 
 
 def delete_temporaries(path: Path) -> None:
-    """Delete unfinished files of `replace_file` for a path."""
+    """Delete the temporary files that `replace_file` may have left for a path."""
     for other in path.parent.iterdir():
         if other.name.startswith(f".{path.name}.") and is_temporary(other.name):
             other.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def delete_temporaries(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bool]:
-    """Yield whether a file ``is_same``, and let no other that locks it replace it meanwhile.
+    """Lock a file and yield whether it still ``is_same``, keeping others from replacing it.
 
     The version itself is locked, not its name: who waited for the lock finds another file under
     the name. The system lets go of the lock of a process that is killed.
@@ -101,7 +101,7 @@ def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bo
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically (Linux ``renameat2``); return False if it is not supported."""
+    """Swap two paths atomically (Linux ``renameat2``); return False if not supported."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -111,7 +111,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def sync_file(path: str | Path) -> None:
-    """Write a file, or the names in a folder, to the device."""
+    """Flush a file, or the entries of a folder, to disk."""
     with report_full_storage(path):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,4 +1,4 @@
-"""Allocation of the arrays that hold whole tiles: by NumPy, or by an allocator of the caller.
+"""Allocate the arrays that hold whole tiles, with NumPy or another allocator.
 
 A GPU backend reads tiles into page-locked memory, from which the GPU can copy by itself, and reuses
 that memory for the next tile: allocating a large array takes as long as filling it.
@@ -21,7 +21,7 @@ _allocate: ContextVar[Allocate] = ContextVar("orograph_allocate", default=np.emp
 
 
 def empty(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return an uninitialised C-contiguous array."""
+    """Return an uninitialized C-contiguous array."""
     return _allocate.get()(shape, dtype)
 
 

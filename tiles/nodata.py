@@ -46,7 +46,7 @@ def supported_dtype(dtype: Any, what: str) -> np.dtype[Any]:
 
 
 def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | None:
-    """Return a nodata value in the type of a raster's cells.
+    """Convert a nodata value to the dtype of a raster's cells.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def native_nodata(value: Any, dtype: np.dtype[Any], what: str) -> int | float | 
 def fill_masked(
     cells: np.ma.MaskedArray[Any, Any], dtype: np.dtype[Any], nodata: float | None, what: str
 ) -> tuple[np.ndarray[Any, Any], int | float | None]:
-    """Return cells as ``dtype``, masked ones replaced by the nodata value, and that value.
+    """Convert masked cells to ``dtype`` with nodata filled in; return cells and nodata value.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def fill_masked(
 
 
 def valid_cells(values: npt.NDArray[Any], nodata: float | int | None) -> npt.NDArray[np.bool_]:
-    """Return which cells are vertices: those that are finite and not equal to ``nodata``.
+    """Return a mask of the cells that are finite and not equal to ``nodata``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Patience: operations on files are tried again while the file system may only be away."""
+"""Retry file operations that fail because a network file system is away for a while."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRANSIENT = {
 def patiently(
     do: Callable[[], T], mend: Callable[[], None] = lambda: None, *passing: type[Exception]
 ) -> T:
-    """Call ``do`` and return its result; call it again, after `PAUSES`, on errors that may pass.
+    """Call ``do`` and return its result, retrying after `PAUSES` on transient errors.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def patiently(
 
 
 def patient(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method of a storage that is repeated while its errors may pass."""
+    """Wrap a storage method so that it is retried on transient errors."""
 
     @wraps(method)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Storage protocol: objects by key, in a file system here, or in an object store.
+"""Storage interface: objects addressed by key, in a local folder or an object store.
 
 A key is a path of names relative to the root of a `Storage`, separated by ``/``. Objects are
 written whole or not at all. An object store has no folders and cannot rename, so no code outside
@@ -23,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
@@ -46,6 +47,7 @@ from orograph.tiles.files import (
 from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
 
+SECONDS_TO_DELETE = 2.0  # in which most is deleted, so that nothing is left when a call returns
 _NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 """Errors of opening a path at which there is no file: the last two of a link and a socket."""
 LONGEST_SUFFIX = 48
@@ -53,7 +55,7 @@ LONGEST_SUFFIX = 48
 
 
 class State(NamedTuple):
-    """Identity of one version of an object, for cache keys and fingerprints."""
+    """Size and version of an object, which identify its content."""
 
     size: int
     """Size in bytes."""
@@ -62,14 +64,14 @@ class State(NamedTuple):
 
 
 class Reader(Protocol):
-    """Open object, which stays the version that was opened when its key is written again."""
+    """An open object, which keeps reading the same version if the object is replaced."""
 
     @property
     def state(self) -> State:
-        """Size and version."""
+        """Size and version of the open object."""
 
     def range(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """Return ``length`` bytes from ``offset``, allocated by `orograph.tiles.memory.empty`.
+        """Read ``length`` bytes from ``offset`` into an array.
 
         Raises
         ------
@@ -78,7 +80,7 @@ class Reader(Protocol):
         """
 
     def tail(self, length: int) -> NDArray[np.uint8]:
-        """Return the last ``length`` bytes, or all if there are fewer."""
+        """Read the last ``length`` bytes, or all if there are fewer."""
 
     def __enter__(self) -> Reader: ...
 
@@ -91,7 +93,7 @@ class Reader(Protocol):
 
 
 class Storage(Protocol):
-    """Objects below one root: a store, or the working files of a run.
+    """Interface to the objects below one root, such as a store or the files of a run.
 
     A storage is hashable and small when pickled: it holds the address of the root, and no
     connection. ``str`` returns that address. ``prefix`` is a key without a ``/`` at its end; the
@@ -102,12 +104,12 @@ class Storage(Protocol):
 
     @property
     def name(self) -> str:
-        """Last component of the root's address."""
+        """Last component of the root's path."""
 
     # -- objects -----------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes:
-        """Return the bytes of an object; FileNotFoundError if there is none."""
+        """Read an object; raise FileNotFoundError if there is none."""
 
     def open(self, key: str) -> Reader:
         """Open an object to read parts of it; FileNotFoundError if there is none."""
@@ -135,17 +137,17 @@ class Storage(Protocol):
         """
 
     def put_if(self, key: str, state: State, *parts: Any) -> bool:
-        """Write an object as `put` does, if it is still the version ``state``.
+        """Replace an object atomically if its version is still ``state``; return whether it was.
 
         Of any number of concurrent calls with one ``state``, of this and of `delete_if`, one
         returns True.
         """
 
     def delete_if(self, key: str, state: State) -> bool:
-        """Delete an object if it is still the version ``state``; return whether it was."""
+        """Delete an object if its version is still ``state``; return whether it was."""
 
     def move(self, key: str, target: str) -> None:
-        """Move an object to another key, and replace the object there.
+        """Rename an object, replacing the object at the new key.
 
         ``target`` is whole at any time. After a kill the object may have both keys; the move can
         then be repeated.
@@ -155,7 +157,7 @@ class Storage(Protocol):
         """Delete an object if it exists."""
 
     def sync(self, *keys: str) -> None:
-        """Return when the bytes of these objects would survive a crash of the machine.
+        """Flush objects to disk.
 
         Of a prefix, the names after it would survive. For use before anything is deleted because
         of them.
@@ -164,46 +166,47 @@ class Storage(Protocol):
     # -- prefixes ----------------------------------------------------------------------------------
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the next components after a prefix, of the keys below it."""
+        """Return the names directly below a prefix, as listing a folder does."""
 
     def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
-        """Yield keys and states of all objects below a prefix, in any order."""
+        """Yield key and state of every object below a prefix, in any order."""
 
     def delete_all(self, prefix: str = "") -> None:
-        """Delete all objects below a prefix, and the remains of earlier calls that were killed.
+        """Delete all objects below a prefix, also what killed deletions have left.
 
-        If this call is killed, some objects may remain.
+        If this call is killed, some objects may remain. Many are deleted in the background: after
+        the call none is found by its key.
         """
 
     def child(self, name: str) -> Storage:
         """Return the storage whose root is ``name`` below this root."""
 
     def beside(self, suffix: str) -> Storage:
-        """Return the storage whose root is this address with a suffix."""
+        """Return the storage at this root's address with a suffix appended."""
 
     # -- whole stores ------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Return whether anything exists at the root, a file or a broken link too."""
+        """Return whether anything exists at the root, including files and broken links."""
 
     def is_tree(self) -> bool:
-        """Return whether the root exists and `commit` can replace it; False for a link or file."""
+        """Return whether the root is a folder that `commit` can replace."""
 
     def check_place(self) -> None:
-        """Raise InputError if nothing can be written at the root."""
+        """Raise InputError if a store cannot be written at the root."""
 
     def overlaps(self, other: Storage) -> bool:
-        """Return whether the two roots are the same, or one contains the other."""
+        """Return whether two roots are equal or one lies within the other."""
 
     def claim(self) -> None:
-        """Create the root, to write below it; raise FileExistsError if it exists."""
+        """Create the root; raise FileExistsError if it exists."""
 
     @property
     def renames(self) -> bool:
-        """Whether `commit` moves any folder at once, in place of the objects of a store."""
+        """Whether `commit` renames a folder at once instead of moving its objects."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
-        """Move a finished store to this root; its objects have been synchronised.
+        """Rename a finished store to this root, replacing an older one if allowed.
 
         At any time readers find the old store whole, or none, or the new one whole; if the storage
         can exchange two names, always one of them. After a kill either ``staged`` is still whole,
@@ -216,7 +219,7 @@ class Storage(Protocol):
         """
 
     def zarr_store(self) -> Any:
-        """Return the store in a form that zarr-python and xarray accept."""
+        """Return the storage as a store object for zarr-python and xarray."""
 
 
 Location = str | os.PathLike[str] | Storage
@@ -225,7 +228,7 @@ Location = str | os.PathLike[str] | Storage
 
 @dataclass(frozen=True)
 class LocalStorage:
-    """Files below a folder, in a local file system or one that all workers share."""
+    """Storage in a folder of a local or shared file system."""
 
     root: str
 
@@ -253,7 +256,7 @@ class LocalStorage:
         return _FileReader(self._path(key), file, _state(os.fstat(file)))
 
     def _open(self, key: str) -> int:
-        """Return the descriptor of a file, opened to be read."""
+        """Open a file for reading and return its descriptor."""
         path = self._path(key)
         try:
             # not blocking: to open a named pipe would wait for a writer
@@ -312,7 +315,7 @@ class LocalStorage:
         self._in_folder(target, lambda: os.replace(self._path(key), self._path(target)))
 
     def _in_folder(self, key: str, write: Callable[[], None]) -> None:
-        """Write a file, and create missing folders of its key, but never the root.
+        """Write a file, creating missing folders of its key but not the root.
 
         A missing root means that its run has been removed.
         """
@@ -359,9 +362,17 @@ class LocalStorage:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.rename(path.with_name(hidden + uuid.uuid4().hex))
         with suppress(FileNotFoundError, NotADirectoryError):
-            for trash in path.parent.iterdir():
-                if trash.name.startswith(hidden) and is_token(trash.name.removeprefix(hidden)):
-                    shutil.rmtree(trash, ignore_errors=True)
+            found = [trash for trash in path.parent.iterdir() if trash.name.startswith(hidden)]
+            trash = [one for one in found if is_token(one.name.removeprefix(hidden))]
+            if trash:
+                # the process does not end before this thread has
+                thread = Thread(target=_remove, args=[trash], name="orograph-delete", daemon=False)
+                try:
+                    thread.start()
+                except RuntimeError:  # there are no new threads while Python ends
+                    _remove(trash)
+                else:
+                    thread.join(SECONDS_TO_DELETE)
 
     def child(self, name: str) -> LocalStorage:
         return LocalStorage(self._path(name))
@@ -421,8 +432,13 @@ class LocalStorage:
         return self.root  # a path: xarray then includes the time of its files in names of arrays
 
 
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class _FileReader:
-    """Reader of an open file; a replacement of the file has another inode."""
+    """Reader of an open file, which notices if the file is replaced."""
 
     def __init__(self, path: str, file: int, state: State) -> None:
         self._path = path
@@ -430,7 +446,7 @@ class _FileReader:
         self.state = state
 
     def _open_again(self) -> None:
-        """Open the same version of the file again: a handle that has become stale stays so."""
+        """Reopen the same version of a file whose handle has become stale."""
         file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         if _state(os.fstat(file)) != self.state:
             os.close(file)
@@ -477,7 +493,7 @@ SCHEMES: dict[str, Callable[[str], Storage]] = {"file": _from_file_url}
 
 
 def open_storage(place: Location, argument: str = "path") -> Storage:
-    """Return the storage at a path or URL; return a storage unchanged.
+    """Return the storage at a path or URL.
 
     ``argument`` is the name of what the user has given, for messages.
 
@@ -505,14 +521,14 @@ def open_storage(place: Location, argument: str = "path") -> Storage:
 
 
 def local_path(storage: Storage) -> Path:
-    """Return the folder of a storage; raise InputError if it is in no file system."""
+    """Return the folder of a storage as a path; raise InputError if it is not local."""
     if not isinstance(storage, LocalStorage):
         raise InputError(f"{storage}: it is on no file system; give a path on one")
     return Path(storage.root)
 
 
 def is_missing_below(folder: Storage, error: BaseException | None) -> bool:
-    """Return whether an error says that an object below a folder does not exist."""
+    """Return whether an error reports a missing file below a storage's root."""
     return isinstance(error, FileNotFoundError) and str(error.filename).startswith(f"{folder}/")
 
 

@@ -50,7 +50,7 @@ def ratio(ours: Figure, peer: Figure) -> float:
 
 
 def cell(figure: Figure, ours: Figure) -> str:
-    """Return what a table says of a figure."""
+    """Return the entry of a table for a figure."""
     text = f"{rounded(float(figure.median))} {figure.unit}"
     if figure.worst and figure.worst != figure.best:
         text += f" ({rounded(float(figure.worst))} to {rounded(float(figure.best))})"

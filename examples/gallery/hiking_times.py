@@ -23,9 +23,8 @@ valley = (-84.17, 36.305)
 # --------------
 # ``direction="from"`` is the time from the source to each cell, ``"to"`` that from each cell to it.
 
-model = {"elevation": elevation, "cost": "tobler"}
-there = og.cost_distance(None, [valley], **model, outputs=("cost", "back_direction"))
-back = og.cost_distance(None, [valley], **model, direction="to")
+there = og.walking_time(elevation, [valley], outputs=("cost", "back_direction"))
+back = og.walking_time(elevation, [valley], direction="to")
 
 hours = there["cost"] / 3600
 figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from orograph.kernels.boundary.dissection import Indices, Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts, check_block
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.tile import TileState, relax, seed
+from orograph.kernels.vectors.lanes import LANES
 
 Array = npt.NDArray[Any]
 

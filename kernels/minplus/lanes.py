@@ -15,7 +15,7 @@ from llvmlite import binding, ir
 from numba import types
 from numba.extending import intrinsic
 
-BARRIER = 2**60  # as in relax/models.py
+BARRIER = 2**60  # as in relax/models
 
 # Numba's cache is separate for each CPU and its features, so cached code may depend on them.
 WIDE = bool(binding.get_host_cpu_features().get("avx512f", False))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import MOVES, borrowed
+from orograph.kernels.vectors.lanes import MOVES, borrowed
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 
 if TYPE_CHECKING:

@@ -30,11 +30,11 @@ from orograph.kernels.relax.border import (
     set_halo,
 )
 from orograph.kernels.relax.definitions import definitions, upload_costs, warp_bytes
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.pad import ReadOut
 from orograph.kernels.relax.pad_cuda import read_out
 from orograph.kernels.relax.resident import Exchange, next_above
 from orograph.kernels.relax.tile import RelaxStats, TileState, checked_seeds, limit_of
+from orograph.kernels.vectors.lanes import LANES
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +45,6 @@ TARGET = 1056  # blocks of the tile worked on in a round, where there are more
 FIRST_BATCH = 9  # rounds before the first look at the counters
 BATCH = 21  # rounds that are recorded together; lists are taken in turn by threes
 MOST_BATCHES = 3  # between two looks at the counters
-SHARE = 0.5  # of the memory that is free when a run begins
 
 
 # control words of relax.cu
@@ -351,11 +350,6 @@ class DeviceTile:
     @staticmethod
     def _ints(*values: Any) -> tuple[np.int32, ...]:
         return tuple(np.int32(value) for value in values)
-
-
-def memory_for_tiles(device: cuda.Device | None = None) -> int:
-    """Bytes of a device that the tiles of a run may keep between visits."""
-    return int(SHARE * (device or cuda.current_device()).free_bytes())
 
 
 def pack_strips(strips: list[Array]) -> Array:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orograph.kernels import device as cuda
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FURTHER, MODELS, Rules
+from orograph.kernels.vectors.lanes import LANES
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.tile import TileState

@@ -1,4 +1,4 @@
-// What an edge costs: the models of the shortest-path kernel, as orograph/kernels/relax/models.py.
+// What an edge costs: the models of the shortest-path kernel, as orograph/kernels/relax/models.
 //
 // Every expression is evaluated in the order written there, without fused multiply-add, so that
 // the bits are the same. The formulas and their sources stand there. ``u`` is where the step

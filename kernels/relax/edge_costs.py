@@ -15,7 +15,6 @@ from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.formulas import emit_call, typed_calls
-from orograph.kernels.relax.lanes import LANES, Rows
 from orograph.kernels.relax.models import (
     ABSOLUTE_DIFFERENCE,
     DIAGONAL,
@@ -27,6 +26,7 @@ from orograph.kernels.relax.models import (
     TWO_COLUMNS,
     TWO_ROWS,
 )
+from orograph.kernels.vectors.lanes import LANES, Rows
 
 _ROWS = list(enumerate(MODELS.values()))
 VECTORS = sum(1 << number for number, row in _ROWS if row.vectors is not None)

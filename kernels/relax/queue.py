@@ -15,8 +15,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.lanes import HALO, KEPT, prefetch
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, solve_block
+from orograph.kernels.vectors.lanes import HALO, KEPT, prefetch
 
 _BY = np.array([-1, 1, 0, 0, -1, -1, 1, 1])
 _BX = np.array([0, 0, -1, 1, -1, 1, -1, 1])

@@ -9,7 +9,8 @@ import numpy as np
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import VECTORS, weigh_in_vectors, weigh_slopes
-from orograph.kernels.relax.lanes import (
+from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
+from orograph.kernels.vectors.lanes import (
     BACKWARD,
     BACKWARD_TRANSPOSED,
     ELEVATION,
@@ -31,7 +32,6 @@ from orograph.kernels.relax.lanes import (
     weigh_differences,
     weigh_sums,
 )
-from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
 
 YES, NO = np.bool_(True), np.bool_(False)
 

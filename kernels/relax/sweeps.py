@@ -23,7 +23,16 @@ import numpy.typing as npt
 from numba import uint64
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.lanes import (
+from orograph.kernels.relax.models import FURTHER, Rules
+from orograph.kernels.relax.row_costs import (
+    NO,
+    YES,
+    fill_lengths,
+    is_quick,
+    weigh_block,
+    weigh_rows,
+)
+from orograph.kernels.vectors.lanes import (
     BACKWARD,
     BACKWARD_TRANSPOSED,
     DISTANCE,
@@ -52,15 +61,6 @@ from orograph.kernels.relax.lanes import (
     probe_backward,
     probe_forward,
     transpose,
-)
-from orograph.kernels.relax.models import FURTHER, Rules
-from orograph.kernels.relax.row_costs import (
-    NO,
-    YES,
-    fill_lengths,
-    is_quick,
-    weigh_block,
-    weigh_rows,
 )
 
 Array = npt.NDArray[Any]

@@ -31,7 +31,6 @@ import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.relax.edge_costs import edge
-from orograph.kernels.relax.lanes import LANES, MOVES, borrowed
 from orograph.kernels.relax.models import (
     BY_FRICTION,
     EAST_WEST,
@@ -46,6 +45,7 @@ from orograph.kernels.relax.queue import COUNTS, fill, visit_blocks
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.sweeps import EAST, NORTH, SOUTH, WEST, make_workspace
 from orograph.kernels.threads import threads_of_visit
+from orograph.kernels.vectors.lanes import LANES, MOVES, borrowed
 
 Array = npt.NDArray[Any]
 CELLS_A_THREAD = 2**16  # fewer are done before a thread has started

@@ -3,7 +3,7 @@
 A pair is one int64, the rank of its label above the hops, and a `DeviceTile` takes the steps that
 attain the distances for its costs: one hop each, all others barriers. So seeds, borders and rounds
 are those of distances. Masks, directions and labels are those of
-`orograph.kernels.relax.shortest_path_tree`, to the bit.
+`orograph.kernels.shortest_path_tree.tile`, to the bit.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from orograph.kernels import device as cuda
 from orograph.kernels.relax.definitions import definitions, upload_costs
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, FRICTION, Rules
 from orograph.kernels.relax.tile import TileState
 from orograph.kernels.shortest_path_tree.pair_code import PairCode
+from orograph.kernels.vectors.lanes import LANES
 
 if TYPE_CHECKING:
     from orograph.kernels.relax.cuda import DeviceTile
@@ -47,7 +47,7 @@ def set_distances(
 def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.Buffer:
     """Return for each cell the steps that attain its distance, by where they come from.
 
-    As `orograph.kernels.relax.shortest_path_tree.tight_steps`, in int64, of a tile in the memory of
+    As `orograph.kernels.shortest_path_tree.tile.tight_steps`, in int64, of a tile in the memory of
     the device, and left there.
     """
     device = device or cuda.current_device()

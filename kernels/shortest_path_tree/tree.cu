@@ -3,7 +3,7 @@
 // Method. A pair is one number, the rank of its label above the hops. So the least pairs along the
 // steps that attain the distances are shortest paths themselves, over steps that cost 1: relax.cu
 // finds them (TIGHT_STEPS), from the mask that tight_steps writes. The least fixpoint is unique, so it
-// is that of the Numba functions in relax/shortest_path_tree.py, and so are directions and labels.
+// is that of the Numba functions in shortest_path_tree/tile.py, and so are directions and labels.
 //
 // Arrays. dist, friction, elevation, steps and pairs are (height + 2 REACH, width + 2 REACH), C
 // order, codes and labels (height, width). A thread a cell; cells are counted in 32 bits, as in

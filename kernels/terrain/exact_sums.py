@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.bits import leading_zeros
 from orograph.kernels.compiled import compiled
 
 Array = npt.NDArray[Any]
@@ -168,9 +169,7 @@ def _round(row, low):
         top -= 1
     if top < 0:
         return 0.0
-    length = 0
-    while row[top] >> length:
-        length += 1
+    length = 64 - np.int64(leading_zeros(np.uint64(row[top])))
     # 64 bits from the highest on, and whether there are others
     head = np.uint64(row[top]) << np.uint64(64 - length)
     rest = False

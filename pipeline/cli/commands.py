@@ -1,4 +1,4 @@
-"""The operations that have a command of their own, and what it does besides running them."""
+"""List the commands that run operations, with what the shell adds to some of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.distances import check_table_target
-from orograph.cli.operations import Command
+from orograph.cli.distances import check_table_target, read_matrix, write_table
+from orograph.cli.operations import Command, print_attributes
+from orograph.distance.arguments import SLOPES
 from orograph.kernels.forest.weights import WEIGHTS
-from orograph.kernels.relax.models import MODELS
+from orograph.operations.operation import public_operations
 from orograph.tiles.arguments import absolute_path, check_path
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
 
 
 def commands() -> list[Command]:
-    """Return the commands of operations that write a store."""
-    return [
+    """Return the commands that run operations, one for each public operation on rasters.
+
+    An operation that is not named here has a command of its own name, without more than the
+    operation has.
+    """
+    special = [
         Command(
             og.minimum_spanning_forest,
             "minimum_spanning_forest",
@@ -34,7 +39,13 @@ def commands() -> list[Command]:
             "cost_distance",
             ("cost",),
             defaults=_outputs_of_cost,
-            choices={"cost": tuple(MODELS)},
+        ),
+        Command(
+            og.walking_time,
+            "walking_time",
+            ("walk",),
+            defaults=_outputs_of_cost,
+            choices={"model": SLOPES},
         ),
         Command(
             og.connected_components,
@@ -53,24 +64,92 @@ def commands() -> list[Command]:
         ),
         Command(og.fill_depressions, "fill", ("fill_depressions",)),
         Command(og.flood_level, "flood", ("flood_level",)),
+        Command(og.flow_accumulation, "flow_accumulation"),
+        Command(og.flow_direction, "flow_direction"),
+        Command(og.flow_distance, "flow_distance"),
+        Command(og.height_above_drainage, "height_above_drainage"),
+        Command(og.watersheds, "watersheds"),
         Command(og.peaks, "peaks", after=_print_length("peak")),
         Command(og.depressions, "depressions", after=_print_length("depression")),
+        Command(og.pass_elevation, "passes", out=None, cluster=False, after=_print_passes),
+        Command(
+            og.st_connected,
+            "st_connected",
+            ("reach",),
+            out=None,
+            cluster=False,
+            after=_print_reach,
+        ),
+        Command(
+            og.all_pairs,
+            "all_pairs",
+            subject="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx",
+            out="Zarr store to write, or .csv for distances alone",
+            cluster=False,
+            without=frozenset(["sources"]),
+            read=lambda options: read_matrix(options.graph),
+            before=_check_table_of_pairs,
+            after=_write_pairs,
+        ),
+    ]
+    known = {command.operation.__name__ for command in special}
+    return special + [
+        Command(operation, name)
+        for name, operation in public_operations().items()
+        if name not in known and operation.takes_raster
     ]
 
 
-def _outputs_of_cost(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the outputs from which paths can be traced; a GeoTIFF holds one."""
+def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, Any]:
+    """Return the default outputs: costs and back directions, but only costs for a GeoTIFF."""
     in_file = options.out.lower().endswith(GEOTIFF)
     return {"outputs": ("cost",) if in_file else ("cost", "back_direction")}
 
 
 def _print_length(dimension: str) -> Any:
-    """Return a function that prints how many rows a table has."""
+    """Return a function that prints a result's attributes and its number of table rows."""
 
     def after(result: xr.Dataset, options: argparse.Namespace) -> None:
+        print_attributes(result, options)
         print(f"{dimension}s: {result.sizes[dimension]}")
 
     return after
+
+
+def _print_passes(found: xr.Dataset, options: argparse.Namespace) -> None:
+    found = found.drop_dims("vertex", errors="ignore").load()
+    symmetric = options.targets_points is None and options.targets_file is None
+    for i in range(found.sizes["point"]):
+        for j in range(i + 1 if symmetric else 0, found.sizes["target"]):
+            at = {name: float(array[i, j]) for name, array in found.data_vars.items()}
+            where = f"{at['elevation']:.10g} at {at['pass_x']:.10g} {at['pass_y']:.10g}"
+            print(f"{i} {j}: {where if at['elevation'] < float('inf') else 'no way'}")
+
+
+def _print_reach(reach: og.Reach, options: argparse.Namespace) -> None:
+    for pair, connected in enumerate(reach.connected.tolist()):
+        steps = "" if reach.hops is None else f", {reach.hops[pair]} hops"
+        print(f"pair {pair}: {f'connected{steps}' if connected else 'not connected'}")
+        path = reach.paths and reach.paths[pair]
+        for x, y in path.coordinates.tolist() if path else ():
+            print(f"{x:.10g} {y:.10g}")
+
+
+def _check_table_of_pairs(options: argparse.Namespace) -> None:
+    """Keep the result in memory if ``out`` is a CSV file, and check that file."""
+    options.table = options.out.lower().endswith(".csv")
+    if options.table:
+        check_table_target(Path(check_path("out", options.out)), options.overwrite)
+        options.path, options.out = options.out, None
+        options.overwrite = options.predecessors = None
+
+
+def _write_pairs(result: xr.Dataset, options: argparse.Namespace) -> None:
+    if options.table:
+        distance = result["distance"].values.tolist()
+        head = ("from", *range(len(distance)))
+        write_table(Path(options.path), head, [(n, *row) for n, row in enumerate(distance)])
+    print_attributes(result, options)
 
 
 def _add_table_and_picture(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +172,7 @@ def _check_table_and_picture(options: argparse.Namespace) -> None:
 
 
 def _write_table_and_picture(result: xr.Dataset, options: argparse.Namespace) -> None:
+    print_attributes(result, options)
     which = {"nodata": options.nodata, "band": options.band, "variable": options.variable}
     if options.table is not None:
         classes = open_raster(options.classes, **which)

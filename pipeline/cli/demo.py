@@ -1,4 +1,4 @@
-"""The demonstration: a real elevation model from file to picture, on a cluster of this machine."""
+"""The command ``demo``: process a real elevation model on a local cluster, and draw the result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def steepness(elevation: xr.DataArray) -> xr.DataArray:
 
 
 def demo(folder: str | Path, *, workers: int = 2) -> None:
-    """Ingest a real elevation model, span it, cross it at least cost, and draw both."""
+    """Compute a forest and least-cost paths of a real elevation model, and draw both."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The command line of paths: ``least_cost_path``, ``corridor``, ``all_pairs``."""
+"""The commands ``least_cost_path`` and ``corridor``, and writing of rasters and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import orograph as og
-from orograph.cli.options import add_backend
 from orograph.cli.points import add_points, points_of
 from orograph.tiles.arguments import check_file, check_path
 from orograph.tiles.convert.export import file_path
@@ -23,11 +22,11 @@ from orograph.tiles.vector.layer import check_vector_target
 
 
 def add_distances(commands: Any) -> None:
-    """Add the commands."""
+    """Add the commands ``least_cost_path`` and ``corridor`` to the parser."""
     path = commands.add_parser(
         "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
     )
-    path.add_argument("result", help="store that 'orograph cost_distance' has written")
+    path.add_argument("result", help="store of cost_distance or walking_time")
     add_points(path, "where a path begins; give it again for more")
     path.add_argument("--out", help="vector file (.gpkg, .geojson, .shp, .fgb) or .csv to write")
     path.add_argument("--overwrite", action="store_true")
@@ -36,21 +35,11 @@ def add_distances(commands: Any) -> None:
     corridor = commands.add_parser(
         "corridor", help="least cost of a way between two sets of sources through each cell"
     )
-    corridor.add_argument("first", help="store that 'orograph cost_distance' has written")
+    corridor.add_argument("first", help="store of cost_distance or walking_time")
     corridor.add_argument("second", help="that of the other sources")
     corridor.add_argument("out", help="Zarr store or GeoTIFF to write")
     corridor.add_argument("--overwrite", action="store_true")
     corridor.set_defaults(command=_corridor)
-
-    pairs = commands.add_parser("all_pairs", help="shortest paths between all vertices of a graph")
-    pairs.add_argument("graph", help="matrix: .npy, .csv, .npz (SciPy, sparse) or .mtx")
-    pairs.add_argument("out", help="Zarr store to write, or .csv for distances alone")
-    pairs.add_argument("--predecessors", action="store_true")
-    pairs.add_argument("--method", default="auto", help="such as floyd-warshall or dijkstra")
-    pairs.add_argument("--no-edge", type=float, help="value of a dense matrix for 'no edge'")
-    pairs.add_argument("--overwrite", action="store_true")
-    add_backend(pairs)
-    pairs.set_defaults(command=_all_pairs)
 
 
 def _path(options: argparse.Namespace) -> None:
@@ -85,30 +74,8 @@ def _corridor(options: argparse.Namespace) -> None:
     store_raster(og.corridor(first, second), options.out, options.overwrite)
 
 
-def _all_pairs(options: argparse.Namespace) -> None:
-    as_csv = options.out.lower().endswith(".csv")
-    if as_csv:
-        check_table_target(Path(check_path("out", options.out)), options.overwrite)
-    given = {} if options.no_edge is None else {"no_edge": options.no_edge}
-    result = og.all_pairs(
-        read_matrix(options.graph),
-        predecessors=options.predecessors and not as_csv,
-        method=options.method,
-        out=None if as_csv else options.out,
-        overwrite=options.overwrite,
-        backend=options.backend,
-        **given,
-    )
-    if as_csv:
-        distance = result["distance"].values.tolist()
-        head = ("from", *range(len(distance)))
-        write_table(Path(options.out), head, [(n, *row) for n, row in enumerate(distance)])
-    for name, value in result.attrs.items():
-        print(f"{name}: {value}")
-
-
 def read_matrix(path: str) -> Any:
-    """Return the matrix of a file: dense of .npy and .csv, sparse of .npz and .mtx."""
+    """Read a matrix from a file: dense from .npy and .csv, sparse from .npz and .mtx."""
     from scipy.io import mmread
     from scipy.sparse import load_npz
 
@@ -130,7 +97,7 @@ def read_matrix(path: str) -> Any:
 
 
 def check_raster_target(out: str, overwrite: bool) -> None:
-    """Raise the error that `store_raster` would end in, before anything is computed."""
+    """Raise the error that `store_raster` would raise for ``out``, without writing."""
     if out.lower().endswith(GEOTIFF):
         check_file(file_path("out", out), overwrite)
     else:
@@ -140,21 +107,21 @@ def check_raster_target(out: str, overwrite: bool) -> None:
 
 
 def store_raster(raster: Any, out: str, overwrite: bool) -> None:
-    """Write a raster by the ending of its name: a GeoTIFF, or a Zarr store."""
+    """Write a raster as a GeoTIFF or a Zarr store, by the extension of ``out``."""
     write = og.to_geotiff if out.lower().endswith(GEOTIFF) else og.ingest
     write(raster, out, overwrite=overwrite)
     print(f"{out}: {raster.shape[0]} x {raster.shape[1]} cells of {raster.dtype}")
 
 
 def check_table_target(path: Path, overwrite: bool) -> None:
-    """Raise the error that writing a table would end in, before anything is computed."""
+    """Raise the error that `write_table` would raise for a path, without writing."""
     check_path("out", path)
     check_extension("out", path, "a table as CSV", (".csv", ".txt"))
     check_file(path, overwrite)
 
 
 def write_table(path: Path | None, head: tuple[Any, ...], rows: list[tuple[Any, ...]]) -> None:
-    """Write a table as CSV, to a file or the standard output."""
+    """Write a table as CSV to a file, or to standard output."""
     if path is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows([head, *rows])
         return

@@ -1,4 +1,4 @@
-"""The command line of files: ``to_geotiff``, ``rasterize``, ``forest_lines``, ``compile``."""
+"""The commands ``to_geotiff``, ``rasterize``, ``forest_lines`` and ``compile``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Any
 
 import orograph as og
 from orograph.cli.distances import check_raster_target, store_raster
+from orograph.distance.arguments import COSTS, SLOPES
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.layer import check_vector_target
 
-OPERATIONS = ("cost_distance", "hop_distance", "minimum_spanning_forest", "connected_components",
-              "st_connected", "distance_index", "all_pairs")  # fmt: skip
+OPERATIONS = ("cost_distance", "walking_time", "hop_distance", "minimum_spanning_forest",
+              "connected_components", "st_connected", "distance_index", "all_pairs")  # fmt: skip
 DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
 def add_files(commands: Any) -> None:
-    """Add the commands."""
+    """Add the commands ``to_geotiff``, ``rasterize``, ``forest_lines`` and ``compile``."""
     export = commands.add_parser(
         "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
     )
@@ -95,18 +96,20 @@ def _compile(options: argparse.Namespace) -> None:
 
 
 def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) -> None:
-    """Do an operation on some cells, with all kernels that a large raster needs."""
+    """Compile an operation's kernels by running it on a tiny raster."""
     import tempfile
 
     import numpy as np
 
     cells = np.ones((8, 8), dtype)
-    both = ("cost", "back_direction")
+    given: dict[str, Any] = {"outputs": ("cost", "back_direction"), "tile": 4}
     if operation == "cost_distance":
-        for cost in costs:
-            given: dict[str, Any] = {"elevation": cells, "cost": cost, "outputs": both, "tile": 4}
-            result = og.cost_distance(cells, [(0, 0)], **given)
+        for cost in [cost for cost in costs if cost in COSTS]:
+            result = og.cost_distance(cells, [(0, 0)], cost=cost, **given)
             og.least_cost_path(result, [(5, 5)])
+    elif operation == "walking_time":
+        for model in [cost for cost in costs if cost in SLOPES] or SLOPES[:1]:
+            og.walking_time(cells, [(0, 0)], friction=cells, model=model, **given)
     elif operation == "hop_distance":
         og.hop_distance(cells, [(0, 0)], tile=4)
     elif operation == "minimum_spanning_forest":
@@ -121,8 +124,9 @@ def compile_kernels_of(operation: str, dtype: str, costs: Sequence[str] = ()) ->
     else:
         with tempfile.TemporaryDirectory() as folder:
             for cost in costs:
+                friction = cells if cost in SLOPES else None
                 index = og.DistanceIndex.build(
-                    cells, Path(folder, cost), elevation=cells, cost=cost, block=4
+                    cells, Path(folder, cost), cost=cost, friction=friction, block=4
                 )
                 index.distance_matrix([(0, 0), (7, 7)])
                 index.path((0, 0), (7, 7))

@@ -1,4 +1,4 @@
-"""The command line of distance indexes: ``orograph index build``, ``query`` and ``matrix``."""
+"""The commands ``orograph index build | query | matrix``."""
 
 from __future__ import annotations
 
@@ -6,43 +6,30 @@ import argparse
 import csv
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 import orograph as og
 from orograph.cli.distances import check_raster_target
-from orograph.cli.options import add_backend
+from orograph.cli.operations import Command
 from orograph.cli.points import add_points, points_of
 from orograph.kernels.relax.models import MODELS
 from orograph.tiles.extensions import GEOTIFF
 
 
-def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], Any]) -> None:
-    """Add the command; ``client`` makes the cluster that a build runs on."""
+def add_index(commands: Any, run: Callable[..., Any]) -> None:
+    """Add the command ``index``; ``run`` is called to build an index."""
     index = commands.add_parser("index", help="a distance index: made once, asked many times")
     kinds = index.add_subparsers(required=True, metavar="what")
-
-    build = kinds.add_parser("build", help="make an index of a raster")
-    build.add_argument("friction", help="store or raster file; '-' for models that go without")
-    build.add_argument("store", help="Zarr store to write")
-    build.add_argument("--elevation", help="store or raster file")
-    build.add_argument("--cost", choices=tuple(MODELS), default="friction")
-    build.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
-    build.add_argument("--dtype", choices=("float64", "float32", "int64"), default="float64")
-    build.add_argument("--cell-size", type=float, default=None)
-    build.add_argument("--block", type=int, default=None, help="cells a side of a block")
-    build.add_argument("--levels", type=int, default=None, help="how often blocks are merged")
-    build.add_argument(
-        "--sparsify", action="store_true", help="leave out entries that are sums of two others"
-    )
-    build.add_argument("--overwrite", action="store_true")
-    build.add_argument("--takeover", action="store_true", help="take the place of another writer")
-    build.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
-    add_backend(build)
-    workers = build.add_mutually_exclusive_group()
-    workers.add_argument("--workers", type=int, default=None, help="default: threads, one a core")
-    workers.add_argument("--scheduler", help="address of a running Dask scheduler")
-    build.set_defaults(command=lambda options: _build(options, client))
+    Command(
+        og.DistanceIndex.build,
+        "build",
+        subject="store or raster file: friction, or elevation to walk over",
+        without=frozenset(["memory"]),
+        out=None,
+        cluster=False,
+        choices={"cost": tuple(MODELS)},
+        after=_print_built,
+    ).add(kinds, run)
 
     query = kinds.add_parser("query", help="cost raster from points")
     query.add_argument("store", help="an index")
@@ -63,34 +50,11 @@ def add_index(commands: Any, client: Callable[[argparse.Namespace, ExitStack], A
     matrix.set_defaults(command=_matrix)
 
 
-def _build(
-    options: argparse.Namespace, client: Callable[[argparse.Namespace, ExitStack], Any]
-) -> None:
-    sides = {"block": options.block, "levels": options.levels}
-    with ExitStack() as stack:
-        cluster = None
-        if options.workers is not None or options.scheduler is not None:
-            cluster = client(options, stack)
-        index = og.DistanceIndex.build(
-            None if options.friction == "-" else options.friction,
-            options.store,
-            elevation=options.elevation,
-            cost=options.cost,
-            connectivity=options.connectivity,
-            dtype=options.dtype,
-            cell_size=options.cell_size,
-            sparsify=options.sparsify,
-            overwrite=options.overwrite,
-            takeover=options.takeover,
-            resume=options.resume,
-            backend=options.backend,
-            client=cluster,
-            **{name: value for name, value in sides.items() if value is not None},
-        )
-        print(index)
-        print(f"bytes: {index.nbytes}, {index.bytes_per_cell:.1f} a cell")
-        if index.sparsified:
-            print(f"entries left out: {100 * index.left_out():.1f} %")
+def _print_built(index: og.DistanceIndex, options: argparse.Namespace) -> None:
+    print(index)
+    print(f"bytes: {index.nbytes}, {index.bytes_per_cell:.1f} a cell")
+    if index.sparsified:
+        print(f"entries left out: {100 * index.left_out():.1f} %")
 
 
 def _query(options: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``orograph demo``, ``ingest``, ``info``, ``verify``, ``plan``, ``mst``, ..."""
+"""Entry point of the command line ``orograph``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import orograph as og
 from orograph.cli.distances import add_distances
 from orograph.cli.files import add_files
-from orograph.cli.options import add_backend
 from orograph.cli.parser import Parser
 from orograph.cli.plan import add_plan
 from orograph.execution.clusters import MOST_WORKERS, LateClient
@@ -30,7 +29,7 @@ SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status: 2 for arguments that cannot be used."""
+    """Run one command and return its exit status: 0, 1 for failures, 2 for invalid arguments."""
     options = _parser().parse_args(arguments)
     try:
         status: int = options.command(options) or 0
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _line(error: Exception, parser: Parser) -> str:
-    """Return an error as one line, in the words of the shell."""
+    """Format an error as one line, with arguments named as command-line options."""
     return f"orograph: {parser.in_shell(' '.join(str(error).split()))}"
 
 
@@ -86,57 +85,18 @@ def _parser() -> argparse.ArgumentParser:
 
     add_plan(commands)
 
-    reach = commands.add_parser(
-        "st_connected",
-        aliases=["reach"],
-        help="are points connected, at how many steps, and how",
-    )
-    reach.add_argument("mask", help="store or raster file; cells that are 0 or nodata are barriers")
-    for name, help_text in (("from", "where to begin"), ("to", "where to end")):
-        reach.add_argument(
-            f"--{name}",
-            dest=f"{name}_points",
-            type=float,
-            nargs=2,
-            action="append",
-            metavar=("X", "Y"),
-            required=True,
-            help=f"{help_text}; give it again for more pairs",
-        )
-    reach.add_argument("--connectivity", type=int, choices=(4, 8), default=8)
-    reach.add_argument("--nodata", type=float, default=None)
-    reach.add_argument("--snap", action="store_true", help="move points to a passable cell nearby")
-    add_backend(reach)
-    reach.add_argument("--no-path", action="store_true", help="do not print the way")
-    reach.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
-    reach.set_defaults(command=_reach)
-
     add_distances(commands)
     add_files(commands)
 
     from orograph.cli.commands import commands as of_operations
     from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
-    from orograph.cli.passes import add_passes
 
-    add_index(commands, client_of)
-    add_passes(commands)
+    add_index(commands, _run)
     for command in of_operations():
-        command.add(commands, _add_run_options, _run)
-    add_graph(commands)
+        command.add(commands, _run)
+    add_graph(commands, _run)
     return parser
-
-
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
-    parser.add_argument("--shard", type=int, default=None, help="cells a side of a shard")
-    parser.add_argument("--overwrite", action="store_true")
-    parser.add_argument("--takeover", action="store_true", help="take the place of another writer")
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
-    add_backend(parser)
-    workers = parser.add_mutually_exclusive_group()
-    workers.add_argument("--workers", type=int, default=None, help="default: one a core or GPU")
-    workers.add_argument("--scheduler", help="address of a running Dask scheduler")
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -168,7 +128,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    """Print the damage found; return 1 if there is any, else 2 if an argument is not a store."""
+    """Print the damage found in stores; return 1 if there is any, 2 if one is not a store."""
     whole = stores = True
     for store in options.store:
         try:
@@ -182,56 +142,24 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if not whole else 0 if stores else 2
 
 
-def _reach(options: argparse.Namespace) -> None:
-    reach = og.st_connected(
-        options.mask,
-        options.from_points,
-        options.to_points,
-        connectivity=options.connectivity,
-        path=not options.no_path,
-        snap=options.snap,
-        nodata=options.nodata,
-        tile=options.tile,
-        backend=options.backend,
-    )
-    assert isinstance(reach, og.Reach)
-    assert reach.hops is not None
-    for pair, hops in enumerate(reach.hops.tolist()):
-        way = f"connected, {hops} hops" if reach.connected[pair] else "not connected"
-        print(f"pair {pair}: {way}")
-        path = reach.paths and reach.paths[pair]
-        for x, y in path.coordinates.tolist() if path else ():
-            print(f"{x:.10g} {y:.10g}")
-
-
 def _run(
-    operation: og.Operation[..., xr.Dataset],
+    operation: og.Operation[..., Any],
     inputs: tuple[Any, ...],
     options: argparse.Namespace,
-    **own: Any,
-) -> xr.Dataset:
-    """Run an operation on a cluster, watch it, and print what it says of its result."""
+    given: dict[str, Any],
+    cluster: bool,
+) -> Any:
+    """Run an operation, on a cluster if requested, with a progress bar; return its result."""
+    wanted = (getattr(options, name, None) for name in ("workers", "scheduler"))
+    if not cluster and all(value is None for value in wanted):
+        return operation(*inputs, **given)
     with ExitStack() as stack:
-        run = operation.submit(
-            *inputs,
-            **own,
-            tile=options.tile,
-            shard=options.shard,
-            out=options.out,
-            overwrite=options.overwrite,
-            takeover=options.takeover,
-            resume=options.resume,
-            backend=options.backend,
-            client=client_of(options, stack),
-        )
-        result = _watch(run, operation.__name__)
-    for name, value in result.attrs.items():
-        print(f"{name}: {value}")
-    return result
+        run = operation.submit(*inputs, **given, client=client_of(options, stack))
+        return _watch(run, operation.__name__)
 
 
 def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
-    """Return a client of the scheduler that is named, or one of a cluster of this machine.
+    """Return a client of the given scheduler, or of a local cluster that starts later.
 
     The latter starts when all arguments are known to be right, and both end with ``stack``.
     """

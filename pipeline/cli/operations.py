@@ -1,7 +1,7 @@
-"""Commands of operations on rasters, made from the operations' own signatures and docstrings.
+"""Generate commands from the signatures and docstrings of operations.
 
 A parameter becomes an option: its type from the annotation, its choices and its help from the
-docstring. By hand is only what a shell needs: a short name, what is printed or written besides.
+docstring. By hand is only what a shell needs: a short name, what is read, printed or written.
 """
 
 from __future__ import annotations
@@ -11,74 +11,127 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, cleandoc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orograph as og
-
-if TYPE_CHECKING:
-    import xarray as xr
+from orograph.cli.points import read_points
 
 Namespace = argparse.Namespace
 NUMBERS = {"int": int, "float": float}
 OUT = "Zarr store to write, or a GeoTIFF if it ends in .tif"
+FLAGS = {
+    "sources": ("--sources", "--point", "--source"),
+    "s": ("--from-file", "--from"),
+    "t": ("--to-file", "--to"),
+}
+"""Options of parameters that are points: of a file of them, then of a point; by default
+``--points`` and ``--point``."""
+
+
+def print_attributes(result: Any, options: Namespace) -> None:
+    """Print the attributes of a result, one in each line."""
+    for name, value in result.attrs.items():
+        print(f"{name}: {value}")
 
 
 @dataclass(frozen=True)
 class Command:
-    """The command of an operation that writes a store, run on a cluster."""
+    """A command that runs an operation, with what differs from its signature."""
 
-    operation: og.Operation[..., xr.Dataset]
+    operation: og.Operation[..., Any]
     name: str
     aliases: tuple[str, ...] = ()
+    about: str = ""
+    """What it does; by default as the operation's docstring says."""
+    subject: str = "store or raster file"
+    """What the first argument may be."""
+    first: str = ""
+    """Its name in the shell, if it is another than the operation's."""
+    only: frozenset[str] | None = None
+    """The parameters that the shell offers, beside those without a default; None: all."""
     without: frozenset[str] = frozenset()
-    """Parameters that the shell does not offer."""
-    defaults: Callable[[Namespace], Mapping[str, Any]] = lambda options: {}
-    """Arguments that differ from the operation's own defaults."""
+    """Parameters that it does not offer."""
+    out: str | None = OUT
+    """What is written to the last argument; None: ``out``, if there is one, is an option."""
+    cluster: bool = True
+    """Whether to start a cluster even where none is asked for."""
+    read: Callable[[Namespace], Any] | None = None
+    """Reads the first argument; by default the operation does."""
+    defaults: Callable[[Namespace, Any], Mapping[str, Any]] = lambda options, subject: {}
+    """Arguments that differ from the operation's own defaults, by the options and what was read."""
     extend: Callable[[argparse.ArgumentParser], None] = lambda parser: None
     """Adds options of the shell alone."""
     before: Callable[[Namespace], None] = lambda options: None
     """Checks them, before the run."""
-    after: Callable[[xr.Dataset, Namespace], None] = lambda result, options: None
-    """Uses them, with the result."""
+    after: Callable[[Any, Namespace], None] = print_attributes
+    """Prints the result, or writes it."""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Those of parameters whose docstring does not list them."""
 
     @property
     def parameters(self) -> list[Parameter]:
-        """The operation's own parameters that the shell offers."""
-        return [p for p in self.operation.own if p.name not in self.without]
+        """Parameters of the operation that the command offers as options."""
+        offered = self.operation.__signature__.parameters.values()
+        left_out = self.without | {"client"}
+        if self.out is not None:
+            left_out |= {"out"}
+        return [
+            p for p in offered
+            if p.name not in left_out
+            and (self.only is None or p.default is p.empty or p.name in self.only)
+        ]  # fmt: skip
 
-    def add(self, commands: Any, add_run_options: Callable[..., None], run: Any) -> None:
-        """Add the command; ``run`` runs the operation on a cluster and watches it."""
+    def _add_option(
+        self,
+        parser: argparse.ArgumentParser,
+        parameter: Parameter,
+        documented: Mapping[str, tuple[str, str]],
+    ) -> None:
+        """Add a parameter of the operation to the parser of the command."""
+        kind, text = documented[parameter.name]
+        choices = self.choices.get(parameter.name)
+        add_option(parser, parameter, kind, first_sentence(text), choices)
+
+    def add(self, commands: Any, run: Callable[..., Any]) -> None:
+        """Add the command to a parser; ``run`` is called to run the operation."""
         documented = entries_of(self.operation)
         about = cleandoc(self.operation.__doc__ or "").split("\n", 1)[0]
-        about = about.removeprefix("Return ").removesuffix(".").replace("`", "")
+        about = self.about or about.removeprefix("Return ").removesuffix(".").replace("`", "")
         parser = commands.add_parser(self.name, aliases=list(self.aliases), help=about)
         first, *others = self.parameters
-        optional = "None" in documented[first.name][0]
-        without = "; '-' for models that go without" if optional else ""
-        parser.add_argument(first.name, help=f"store or raster file{without}")
-        parser.add_argument("out", help=OUT)
+        name = self.first or first.name
+        parser.add_argument(name, help=self.subject)
+        required = [p for p in others if p.default is p.empty]
+        for parameter in required:
+            self._add_option(parser, parameter, documented)
+        if self.out is not None:
+            parser.add_argument("out", help=self.out)
         for parameter in others:
-            kind, text = documented[parameter.name]
-            choices = self.choices.get(parameter.name)
-            add_option(parser, parameter, kind, first_sentence(text), choices)
-        add_run_options(parser)
+            if parameter not in required:
+                self._add_option(parser, parameter, documented)
+        if "client" in self.operation.options and self.only is None:
+            workers = parser.add_mutually_exclusive_group()
+            usual = "one a core or GPU" if self.cluster else "threads, one a core"
+            workers.add_argument("--workers", type=int, help=f"default: {usual}")
+            workers.add_argument("--scheduler", help="address of a running Dask scheduler")
         self.extend(parser)
 
         def do(options: Namespace) -> None:
             self.before(options)
-            subject = getattr(options, first.name)
-            subject = None if optional and subject == "-" else subject
-            given = dict(self.defaults(options)) | given_in(options, others)
-            places = [given.pop(p.name) for p in others if p.kind is not p.KEYWORD_ONLY]
-            self.after(run(self.operation, (subject, *places), options, **given), options)
+            subject = self.read(options) if self.read else getattr(options, name)
+            given = {**self.defaults(options, subject), **given_in(options, others)}
+            if self.out is not None:
+                given.setdefault("out", options.out)
+            by_place = [p.name for p in others if p.kind is not p.KEYWORD_ONLY]
+            places = [given.pop(name) for name in by_place if name in given]
+            result = run(self.operation, (subject, *places), options, given, self.cluster)
+            self.after(result, options)
 
         parser.set_defaults(command=do)
 
 
 def entries_of(operation: og.Operation[..., Any]) -> dict[str, tuple[str, str]]:
-    """Return the documented type and description of each parameter of an operation.
+    """Return type and description of each parameter, from an operation's docstring.
 
     "As for `another`." stands for what the other operation says of the same parameter.
     """
@@ -88,7 +141,7 @@ def entries_of(operation: og.Operation[..., Any]) -> dict[str, tuple[str, str]]:
     for names, kind, text in re.findall(
         r"^(\w[\w, ]*?)(?: : (.*))?\n((?:    .*\n?)+)", section, re.MULTILINE
     ):
-        other = re.match(r"As for `(\w+)`", " ".join(text.split()))
+        other = re.match(r"As (?:for|of) `(\w+)`", " ".join(text.split()))
         for name in names.split(", "):
             kind_of, text_of = kind, " ".join(text.split())
             if other:
@@ -98,7 +151,7 @@ def entries_of(operation: og.Operation[..., Any]) -> dict[str, tuple[str, str]]:
 
 
 def first_sentence(text: str) -> str:
-    """Return the first sentence of a description, for a line of help."""
+    """Return the first sentence of a description, as help text of argparse."""
     sentence = re.split(r"(?<=[^.]\.)\s", text + " ", maxsplit=1)[0].rstrip(". ")
     return sentence.replace("`", "").replace("%", "%%")
 
@@ -110,14 +163,18 @@ def add_option(
     text: str,
     choices: tuple[str, ...] | None = None,
 ) -> None:
-    """Add the option, or the two, of a parameter."""
+    """Add a parameter of an operation to a parser as one or two options."""
     flag, needed = "--" + parameter.name.replace("_", "-"), parameter.default is parameter.empty
     annotation = str(parameter.annotation).removesuffix(" | None")
     if "points" in kind:
         where = parser.add_mutually_exclusive_group(required=needed)
-        where.add_argument(flag, metavar="FILE", help=f"raster or vector file: {text}")
+        of_file, *of_point = FLAGS.get(parameter.name, (flag, flag.removesuffix("s")))
+        dest, what = parameter.name, "raster or vector file"
+        if "raster" not in kind:
+            dest, what = f"{dest}_file", "vector file, or a line each: x and y"
+        where.add_argument(of_file, dest=dest, metavar="FILE", help=f"{what}; {text}")
         where.add_argument(
-            *point_flags(parameter.name),
+            *of_point,
             dest=f"{parameter.name}_points",
             type=float,
             nargs=2,
@@ -126,11 +183,17 @@ def add_option(
             help="a point; give it again for more",
         )
     elif annotation.startswith("bool"):
-        parser.add_argument(flag, action="store_true", default=None, help=text)
+        on = parameter.default is not True
+        switch = flag if on else f"--no-{flag[2:]}"
+        text = text if on else f"not: {text}"
+        parser.add_argument(switch, dest=parameter.name, action="store_const", const=on, help=text)
+    elif needed:
+        parser.add_argument(parameter.name, help=text)
     elif annotation == "Graph":
         parser.add_argument(flag, metavar="GRAPH", help=f"store of 'orograph graph read': {text}")
     elif annotation.startswith("Mapping"):
-        parser.add_argument(flag, nargs="+", type=_pair, metavar="NAME=NUMBER", help=text)
+        pair, what = (_pair, "NUMBER") if "float" in annotation else (_named, "FILE")
+        parser.add_argument(flag, nargs="+", type=pair, metavar=f"NAME={what}", help=text)
     elif annotation == "Any":
         parser.add_argument(flag, metavar="FILE", help=f"store or raster file: {text}")
     else:
@@ -148,30 +211,34 @@ def add_option(
         )
 
 
-def point_flags(name: str) -> tuple[str, ...]:
-    """Return the option by which a point is given: the singular of the parameter."""
-    return ("--point", "--source") if name == "sources" else (f"--{name.removesuffix('s')}",)
-
-
 def _pair(text: str) -> tuple[str, float]:
-    """Return a name and a number; argparse says which option is wrong."""
+    """Parse ``name=number``; a ValueError makes argparse name the option."""
     name, _, number = text.partition("=")
     return name, float(number)
 
 
+def _named(text: str) -> tuple[str, str]:
+    """Parse ``name=path``."""
+    name, separator, path = text.partition("=")
+    if not separator:
+        raise ValueError
+    return name, path
+
+
 def given_in(options: Namespace, parameters: list[Parameter]) -> dict[str, Any]:
-    """Return the arguments that a command line gives, as the operation takes them."""
+    """Return the keyword arguments for an operation that a command line gives."""
     given = {}
     for parameter in parameters:
-        value = getattr(options, parameter.name)
-        points = getattr(options, f"{parameter.name}_points", None)
-        if points is not None:
-            value = points
+        name = parameter.name
+        value = getattr(options, f"{name}_points", None) or getattr(options, name, None)
+        file = getattr(options, f"{name}_file", None)
+        if file is not None:
+            value = read_points(file)
         if value is None:
             continue
         if str(parameter.annotation).startswith("Graph"):
             value = og.read_graph(value)
         elif str(parameter.annotation).startswith("Mapping"):
             value = dict(value)
-        given[parameter.name] = value
+        given[name] = value
     return given

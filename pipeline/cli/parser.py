@@ -1,4 +1,4 @@
-"""The parser of the command line: one line for what is wrong, in the words of the shell."""
+"""Argument parser whose errors are one line, naming arguments as command-line options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong, and takes no abbreviations.
+    """Argument parser that reports errors in one line and accepts no abbreviated options.
 
     What it parses holds the parser of the command as ``parser``.
     """
@@ -45,14 +45,14 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{name}: unknown" + "".join(f"; did you mean {o}?" for o in near))
 
     def in_shell(self, message: str) -> str:
-        """Return a message of a function in which arguments that are options here are named so."""
+        """Replace argument names in a message by the command-line options they stand for."""
 
         def option(name: str) -> str | None:
             flag = "--" + name.replace("_", "-")
             return flag if flag in self._option_string_actions else None
 
         def switched_off(name: str) -> str | None:
-            """Return the option that makes an argument False."""
+            """Return the option that sets an argument to False, or None."""
             actions = (a for a in self._actions if a.dest == name and a.const is False)
             return next((action.option_strings[-1] for action in actions), None)
 

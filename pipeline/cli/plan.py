@@ -1,4 +1,4 @@
-"""The command line of plans: ``orograph plan``."""
+"""The command ``orograph plan``."""
 
 from __future__ import annotations
 
@@ -7,33 +7,24 @@ from inspect import signature
 from typing import Any
 
 import orograph as og
+from orograph.distance.arguments import SLOPES
 from orograph.kernels.relax.models import MODELS
+from orograph.operations.operation import public_operations
 from orograph.tiles.graph.store import is_graph
 
-SHORT = {
-    "mst": "minimum_spanning_forest",
-    "cost": "cost_distance",
-    "hops": "hop_distance",
-    "components": "connected_components",
-    "reach": "st_connected",
-    "fill": "fill_depressions",
-    "flood": "flood_level",
-    "passes": "pass_elevation",
-    "paths": "shortest_paths",
-}
 CELLS = (
     "float32",
     "float64",
     *(f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)),
 )
 OPTIONS = (
-    "components", "elevation", "cost", "connectivity", "block", "levels", "cell_size", "nodata",
-    "sparsify", "memory_limit", "pits", "outputs", "min_size", "dtype", "tile", "shard",
+    "components", "friction", "cost", "model", "connectivity", "block", "levels", "cell_size",
+    "nodata", "sparsify", "memory_limit", "pits", "outputs", "min_size", "dtype", "tile", "shard",
 )  # fmt: skip
 
 
 def add_plan(commands: Any) -> None:
-    """Add the command."""
+    """Add the command ``plan`` to the parser."""
     plan = commands.add_parser("plan", help="tasks, memory and disk of a run, before it starts")
     plan.add_argument("operation", help="a command, such as minimum_spanning_forest, or index")
     plan.add_argument("raster", nargs="?", help="store, raster file or graph; or give --shape")
@@ -49,14 +40,13 @@ def add_plan(commands: Any) -> None:
     components = plan.add_argument_group("connected_components")
     components.add_argument("--components", type=int, help="how many there will be")
     components.add_argument("--min-size", type=int, help="cells of the smallest kept")
-    terrain = plan.add_argument_group(
-        "fill_depressions, flood_level, pass_elevation, peaks, depressions"
-    )
+    terrain = plan.add_argument_group("depressions, floods, passes, peaks and flow")
     terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
-    distances = plan.add_argument_group("cost_distance, hop_distance")
+    distances = plan.add_argument_group("cost_distance, walking_time, hop_distance, flow_direction")
+    distances.add_argument("--model", choices=SLOPES, help="of walking_time")
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
     index = plan.add_argument_group("index")
-    index.add_argument("--elevation", help="store or raster file")
+    index.add_argument("--friction", help="store or raster file, for --cost of slopes")
     index.add_argument("--cost", choices=tuple(MODELS), help="of cost_distance too")
     index.add_argument("--connectivity", type=int, choices=(4, 8))
     index.add_argument("--block", type=int, help="cells a side of a block")
@@ -70,9 +60,9 @@ def add_plan(commands: Any) -> None:
 def _plan(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
-    if options.shape is not None and (options.raster, options.elevation) != (None, None):
+    if options.shape is not None and options.raster is not None:
         raise og.InputError("plan: a raster and --shape are given; give one of them")
-    if options.shape is None and options.raster is None and options.elevation is None:
+    if options.shape is None and options.raster is None:
         raise og.InputError("plan: give a raster or --shape ROWS COLUMNS")
     operation, source = _operation(options.operation), options.raster
     known = signature(operation.plan).parameters
@@ -86,13 +76,14 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 def _operation(name: str) -> og.Operation[..., Any]:
-    """Return the operation that a command stands for."""
-    if name in ("index", "distance_index"):
-        return og.DistanceIndex.build
-    found = getattr(og, SHORT.get(name, name), None)
-    if not isinstance(found, og.Operation):
-        names = [n for n in og.__all__ if isinstance(getattr(og, n), og.Operation)]
-        raise og.InputError(
-            f"operation: {name!r} is unknown; use one of {', '.join([*names, 'index'])}"
-        )
+    """Return the operation that a command name or alias runs."""
+    from orograph.cli.commands import commands
+
+    known: dict[str, og.Operation[..., Any]] = {"paths": og.shortest_paths}
+    for command in commands():
+        known |= dict.fromkeys((command.name, *command.aliases), command.operation)
+    operations = {**public_operations(), "index": og.DistanceIndex.build}
+    found = {**known, **operations, "distance_index": og.DistanceIndex.build}.get(name)
+    if found is None:
+        raise og.InputError(f"operation: {name!r} is unknown; use one of {', '.join(operations)}")
     return found

@@ -1,4 +1,4 @@
-"""Points on the command line: given one by one, or in a file."""
+"""Options by which commands take points: coordinates, or a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orograph.tiles.vector.layer import is_vector_path
 
 
 def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
-    """Add the two ways to give points, one of which is needed, and ``--snap``."""
+    """Add the options ``--point``, ``--points`` and ``--snap`` to a parser."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), help=help_text
@@ -24,12 +24,12 @@ def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
 
 
 def points_of(options: argparse.Namespace) -> Any:
-    """Return the points of a command: numbers, or the path of a vector file."""
+    """Return the points given on a command line: coordinates, or the path of a vector file."""
     return options.point if options.point else read_points(options.points)
 
 
 def read_points(path: str) -> Any:
-    """Return the points of a text file, or the path of a vector file as it is."""
+    """Read points from a text file; return the path of a vector file unchanged."""
     if is_vector_path(path):
         return path
     if not os.path.isfile(check_path("points", path)):

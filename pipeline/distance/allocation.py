@@ -1,7 +1,7 @@
-"""Allocation and back directions: what follows when distances are known.
+"""Allocation (nearest source) and back directions, computed from final distances.
 
 Once all distances are final, labels are carried along the edges that attain them
-(`orograph.kernels.relax.shortest_path_tree`), again from tile to tile by the frontier engine, in
+(`orograph.kernels.shortest_path_tree.tile`), again from tile to tile by the frontier engine, in
 the order of cost.
 """
 
@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.sources import is_source
 from orograph.distance.links import BACK_LINK, LINK_ENDS, NO_LINK, TileLinks, link_table
 from orograph.distance.problem import Distance
-from orograph.distance.sources import is_source
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, Visit
-from orograph.execution.context import RunContext
-from orograph.execution.job import Table
-from orograph.execution.run import Progress
-from orograph.kernels.backends import NumbaBackend, may_use_numba
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.execution.context import RunContext, written_raster
+from orograph.execution.run import Progress, ResultTable
+from orograph.kernels.backends import may_use_numba
 from orograph.kernels.relax.border import facing, inner_of
-from orograph.kernels.relax.shortest_path_tree import (
+from orograph.kernels.relax.tile import TileState
+from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
+from orograph.kernels.shortest_path_tree.tile import (
     BY_LINK,
     NO_DIRECTION,
     back_directions,
@@ -37,15 +38,12 @@ from orograph.kernels.relax.shortest_path_tree import (
     spread_labels,
     tight_steps,
 )
-from orograph.kernels.relax.tile import TileState
-from orograph.kernels.shortest_path_tree.pair_code import NOBODY, PairCode
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
-from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -69,7 +67,7 @@ ALLOCATION = Variable(
 
 @dataclass(slots=True)
 class State:
-    """A tile with its final distances, and the pairs (label, hops) known so far."""
+    """A tile with its final distances, and the pairs (label, hops) assigned so far."""
 
     place: Place
     dist: Array
@@ -88,7 +86,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class AllocationProblem:
+class AllocationProblem(FrontierDefaults):
     """Allocation and back directions as a problem of the frontier engine.
 
     The rasters are those of the distances, and their cost at the end.
@@ -96,19 +94,18 @@ class AllocationProblem:
 
     name = "allocation"
     backend = "numba"
-    cells_a_visit = NumbaBackend.cells_a_visit
 
     distance: Distance
     wanted: tuple[str, ...]
 
     @property
     def halo_width(self) -> int:
-        """Number of cells that an edge spans."""
+        """Number of rows and columns that the longest step crosses, 1 or 2."""
         return self.distance.halo_width
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the result."""
+        """Requested rasters among back directions, back links and allocation."""
         wanted = set(self.wanted)
         if self.links is not None and BACK_DIRECTION.name in wanted:
             wanted.add(BACK_LINK.name)
@@ -116,7 +113,7 @@ class AllocationProblem:
 
     @property
     def links(self) -> Links | None:
-        """Links of the distances."""
+        """The links over which distances were computed."""
         return self.distance.links
 
     @property
@@ -125,14 +122,11 @@ class AllocationProblem:
         return [*self.distance.link_blank, NOBODY, NOBODY]
 
     def starts(self, tile: int) -> dict[tuple[int, int], float] | None:
-        """Return the tiles with sources."""
+        """Return the tiles that contain sources, and the least initial cost in each."""
         return self.distance.starts(tile)
 
-    def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Check nothing: the distances have been computed on the same cells."""
-
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
-        """Return the initial state of a tile: labels of its sources only."""
+        """Return the initial state of a tile: only its sources are labelled."""
         *surface, cost = cells
         reach = self.halo_width
         tile = self.distance.surface(place, surface, frame)
@@ -159,14 +153,14 @@ class AllocationProblem:
 
     @cached_property
     def _labels(self) -> npt.NDArray[np.int64]:
-        """The labels of all sources, where they are known before tiles are read."""
+        """The labels of all point sources; empty if a raster gives the sources."""
         sources = self.distance.sources
         return np.empty(0, np.int64) if sources is None else np.unique(sources.labels)
 
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Array]
     ) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
-        """Rows, columns, initial costs and labels of the sources of a tile."""
+        """Return rows, columns, initial costs and labels of the sources in a tile."""
         distance = self.distance
         if distance.sources is not None:
             rows = distance.sources.rows - window.y
@@ -187,7 +181,7 @@ class AllocationProblem:
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take in what has arrived, carry labels to their fixpoint, and return what is new.
+        """Spread labels from the neighbours' borders through the tile; return what changed.
 
         A bound below zero leaves labels where they are, to be carried by a later visit.
         """
@@ -222,7 +216,7 @@ class AllocationProblem:
         return Visit(least, outward, border, settled, state.reached, links=news)
 
     def _spread(self, state: State) -> int:
-        """Carry labels to their fixpoint within the tile; return how many cells were improved."""
+        """Spread labels within the tile until none changes; return how many cells changed."""
         settled = 0
         if not state.resolved:
             state.resolved = True
@@ -235,25 +229,21 @@ class AllocationProblem:
         return settled + spread
 
     def pack(self, state: State) -> Any:
-        """Labels and hops; distances are read again."""
+        """Return labels and hops; distances are read again."""
         return state.pairs, state.code.labels, state.changed
 
     def unpack(self, state: State, packed: Any) -> None:
-        """Put labels and hops back."""
+        """Restore labels and hops."""
         state.pairs[:], state.code.labels, changed = packed
         state.changed |= changed
 
     def size(self, state: State) -> int:
-        """Bytes of a state."""
+        """Return the bytes of memory that a tile's state occupies."""
         arrays = state.dist, state.pairs, state.changed, state.steps
         return sum(array.nbytes for array in arrays)
 
-    def memory(self) -> int | None:
-        """Return the default memory of tile states."""
-        return None
-
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the outputs of a converged tile; its state is used up."""
+        """Return the output cells of a converged tile; its state may not be used again."""
         outputs: dict[str, Array] = {}
         if BACK_DIRECTION.name in self.wanted:
             linked = state.links is not None
@@ -265,13 +255,9 @@ class AllocationProblem:
             outputs[ALLOCATION.name] = labels_of(state.pairs, state.reach, state.code, NO_SOURCE)
         return outputs, {}
 
-    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Return no attributes: the distances state them all."""
-        return {}
-
 
 class LinkSteps:
-    """The steps along links that attain the distances of a tile, and what they carry."""
+    """Links on least-cost paths within and into a tile, along which labels spread."""
 
     def __init__(self, links: TileLinks, state: State, blank: list[Any]) -> None:
         self._state, self._links = state, links
@@ -285,12 +271,12 @@ class LinkSteps:
         self._arrived = nobody, nobody
 
     def _at(self, values: Array, cells: Array) -> Array:
-        """Return the values of cells, counted without the halo."""
+        """Return array values at cells whose indices do not count the halo."""
         there: Array = values[tuple(cells.T + self._state.reach)]
         return there
 
     def take(self, known: LinkBorder) -> None:
-        """Take in the pairs that arrive along links which attain the distance of their head."""
+        """Assign the labels that arrive along links on least-cost paths to their heads."""
         state, (cost, labels, hops) = self._state, known.arriving
         off = cost != self._at(state.dist, self._links.arriving)
         self._arrived = np.where(off, NOBODY, labels), np.where(off, NOBODY, hops)
@@ -298,14 +284,14 @@ class LinkSteps:
         self._lower(self._links.arriving, state.code.pairs(*self._arrived))
 
     def spread(self) -> bool:
-        """Carry pairs along the links within the tile; return whether any cell was improved."""
+        """Spread labels along the tile's inner links; return whether any cell changed."""
         improved = False
         while self._lower(self._head, self._at(self._state.pairs, self._tail)):
             improved = True
         return improved
 
     def _lower(self, cells: Array, before: Array) -> bool:
-        """Give cells the pairs of those a step before them, where these are less."""
+        """Assign to cells their predecessors' pairs with one more hop, where that is less."""
         state = self._state
         new = np.flatnonzero(before + 1 < self._at(state.pairs, cells))
         where = tuple(cells[new].T + state.reach)
@@ -314,7 +300,7 @@ class LinkSteps:
         return bool(new.size)
 
     def news(self, sent: list[Array]) -> LinkNews | None:
-        """Return the distances and pairs that leave along links, if any is new."""
+        """Return the distances and labels to send along leaving links, or None if unchanged."""
         state, links = self._state, self._links
         labels, hops = state.code.labels_and_hops(self._at(state.pairs, links.leaving))
         new = (labels < sent[1]) | ((labels == sent[1]) & (hops < sent[2]))
@@ -326,9 +312,9 @@ class LinkSteps:
         return LinkNews(values, np.where(new, cost, np.inf).astype(np.float64))
 
     def mark(self, codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-        """Set the codes of cells that only a link leads back from; return the edges, -1 elsewhere.
+        """Mark cells whose path comes by a link in ``codes``; return the edge number of each.
 
-        Of several the edge of the least number.
+        Of several links the edge of the least number counts; -1 for all other cells.
         """
         back = np.full(codes.shape, NO_LINK)
         state = self._state
@@ -348,7 +334,7 @@ class LinkSteps:
 def source_labels(
     values: Array, rows: Array, columns: Array, window: Window
 ) -> npt.NDArray[np.int64]:
-    """Return the labels of source cells of a raster; refuse values that cannot be labels."""
+    """Return the values of a raster at source cells as labels; refuse unusable values."""
     own = values[rows, columns]
     labels = own.astype(np.int64)
     bad = (labels != own) | (labels == NO_SOURCE) | (labels >= NOBODY)
@@ -363,9 +349,9 @@ def source_labels(
 
 
 def _in_place_of_costs(tile: TileState) -> npt.NDArray[np.int64]:
-    """Return unassigned pairs, in the memory of a tile's costs if they fit there.
+    """Return an array of unassigned pairs, reusing the memory of a tile's costs if it fits.
 
-    They are not needed any more, and new memory takes longer than all that is done in it.
+    The costs are not needed any more, and new memory takes longer than all that is done in it.
     """
     costs = tile.friction if tile.friction.size else tile.elevation
     pairs = costs.view(np.int64) if costs.itemsize == 8 else np.empty(costs.shape, np.int64)
@@ -374,12 +360,12 @@ def _in_place_of_costs(tile: TileState) -> npt.NDArray[np.int64]:
 
 
 def _admit(state: State, labels: Array) -> None:
-    """Number labels that arrive in a tile."""
+    """Add labels that arrive in a tile to its table of labels."""
     state.code.admit(labels[labels < NOBODY], state.pairs)
 
 
 def _take_in(state: State, halo: Border) -> None:
-    """Take lesser pairs from the neighbours into the halo, and mark them as changed."""
+    """Copy smaller pairs from the neighbours' borders into the halo, and mark them as changed."""
     reach = state.reach
     height, width = (n - 2 * reach for n in state.pairs.shape)
     starts = {-1: 0, 0: reach, 1: reach + height}, {-1: 0, 0: reach, 1: reach + width}
@@ -399,7 +385,7 @@ def _take_in(state: State, halo: Border) -> None:
 
 @dataclass(frozen=True)
 class DistanceAndAllocation:
-    """Distances and what follows from them, as `launch` sees the two together."""
+    """Distances and allocation combined as one problem for `raster_job`."""
 
     distance: Distance
     allocation: AllocationProblem
@@ -412,22 +398,22 @@ class DistanceAndAllocation:
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the distances and of the allocation."""
+        """Rasters of distances, back directions and allocation."""
         return self.distance.outputs + self.allocation.outputs
 
     @property
     def known_attributes(self) -> dict[str, Any]:
-        """Attributes of the result that are known before the work."""
+        """Dataset attributes that the arguments determine, before the run."""
         return self.distance.known_attributes
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the table of links, if there is one."""
+        """Columns of the table of links, if back directions go along links."""
         return LINK_ENDS if BACK_LINK in self.outputs else ()
 
 
 class DistanceThenAllocation:
-    """An engine that runs the frontier twice: for distances, and for what follows from them."""
+    """Engine that runs two frontier stages: distances, then allocation."""
 
     def __init__(
         self,
@@ -447,20 +433,21 @@ class DistanceThenAllocation:
 
     @property
     def allocation(self) -> Frontier:
-        """The second run; its last raster is the cost that the first has written."""
+        """The second stage, which reads the costs that the first stage wrote."""
         if self._allocation is None:
-            cost = _written_cost(self._second.sink, self._problem.distance)
+            (variable,) = self._problem.distance.outputs
+            cost = written_raster(self._second.sink, variable)
             self._allocation = Frontier(self._follows, (*self._rasters, cost), self._second)
         return self._allocation
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Run both; the attributes of the result."""
+        """Run both stages and return the attributes of the result."""
         attributes = self.distances.run(client, (handle, "distances"), cancelled)
         self.allocation.run(client, (handle, "allocation"), cancelled)
         return attributes
 
-    def table(self) -> Table:
-        """Return the table of link ends, if back directions go along links."""
+    def table(self) -> ResultTable:
+        """Return the table of link ends if back directions go along links, else nothing."""
         if not self._problem.columns:
             return {}
         links = self._problem.distance.links
@@ -468,7 +455,7 @@ class DistanceThenAllocation:
         return link_table(links, self._rasters[0].georeference)
 
     def statistics(self) -> dict[str, int]:
-        """Return the statistics of the distances."""
+        """Return the visit statistics of the distance stage."""
         return self.distances.statistics()
 
     def progress(self) -> Progress:
@@ -477,11 +464,3 @@ class DistanceThenAllocation:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_allocation": None}
-
-
-def _written_cost(sink: Sink, distance: Distance) -> Raster:
-    (variable,) = distance.outputs
-    if isinstance(sink, ArraySink):
-        return ArrayRaster(sink.arrays[variable.name], distance.dtype, variable.fill_value)
-    assert isinstance(sink, StoreSink)
-    return StoreRaster(sink.storage, variable.name, unfinished=True)

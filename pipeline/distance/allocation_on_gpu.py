@@ -37,7 +37,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(slots=True)
 class State:
-    """A tile of pairs in the memory of the GPU."""
+    """A tile of pairs (label, hops) in GPU memory."""
 
     place: Place
     tile: ResidentTile
@@ -49,21 +49,20 @@ class State:
 
 @dataclass(frozen=True)
 class AllocationOnGpu(AllocationProblem):
-    """`AllocationProblem` on a GPU: the same outputs, borders of pairs that are one number each."""
+    """`AllocationProblem` computed on a GPU, with each pair (label, hops) as one integer."""
 
     backend = CudaBackend.name
-    cells_a_visit = CudaBackend.cells_a_visit
 
     code: PairCode
     """One for all tiles: borders are pairs."""
 
     @property
     def gpu_bytes(self) -> int:
-        """Bytes of a GPU that a cell takes at the most: cost, steps and pairs beside distances."""
+        """Peak bytes of GPU memory for each cell of a tile."""
         return self.distance.gpu_bytes + 24
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
-        """Return the initial state of a tile: labels of its sources only."""
+        """Return the initial state of a tile: only its sources are labelled."""
         *surface, cost = cells
         window, reach = place.window, self.halo_width
         solved = self.distance.surface(place, surface, frame)
@@ -89,7 +88,7 @@ class AllocationOnGpu(AllocationProblem):
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take in the halo, carry labels to their fixpoint, and see what is new on the border."""
+        """Spread labels from the neighbours' borders through the tile; return what changed."""
         found = state.tile.exchange(halo, sent, -1.0 if bound < 0 else math.inf)
         pending = state.least if math.isfinite(found.pending) else math.inf
         outward = [math.inf] * len(state.dist)
@@ -100,23 +99,19 @@ class AllocationOnGpu(AllocationProblem):
         return Visit(pending, outward, found.border, found.settled, found.reached)
 
     def pack(self, state: Any) -> Any:
-        """Pairs, and which blocks have something to do; distances are read again."""
+        """Return the pairs and the pending blocks; distances are read again."""
         return state.tile.pack()
 
     def unpack(self, state: Any, packed: Any) -> None:
-        """Put pairs back."""
+        """Restore the pairs and the pending blocks."""
         state.tile.unpack(*packed)
 
     def size(self, state: Any) -> int:
-        """Bytes of a state."""
+        """Return the bytes of memory that a tile's state occupies."""
         return int(state.tile.nbytes)
 
-    def memory(self) -> int | None:
-        """Return the bytes that states may take in a process: part of the memory of the GPU."""
-        return get_backend(self.backend).tile_memory_limit()
-
     def finish(self, state: Any) -> tuple[dict[str, Any], dict[str, float]]:
-        """Return the outputs of a converged tile, in the memory of the GPU."""
+        """Return the output cells of a converged tile, in GPU memory."""
         outputs: dict[str, Any] = {}
         pairs = state.tile.state
         if BACK_DIRECTION.name in self.wanted:

@@ -1,39 +1,38 @@
-"""Arguments that say what a distance is: the surface, the coefficients and the dtype, checked."""
+"""Check the arguments of distance operations: rasters, coefficients, initial costs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.grids import check_same_grid
 from orograph.distance.checks import check_friction, check_heights
-from orograph.distance.sources import check_same_grid
 from orograph.kernels.relax.models import BARRIER, MODELS
-from orograph.tiles.arguments import as_plain, check_choice, check_number, shown
+from orograph.tiles.arguments import as_plain, check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import ValidRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 
 DTYPES = ("float64", "float32", "int64")
+COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
+"""The models of `cost_distance`, by one raster."""
+SLOPES = tuple(name for name, row in MODELS.items() if row.formula is not None)
+"""The models of `walking_time`, by slopes."""
 LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True)
 class Surface:
-    """Rasters that a cost model reads: friction, elevation, or both."""
+    """The rasters that a cost model reads, such as friction and elevation."""
 
-    friction: Raster | None
-    elevation: Raster | None
-
-    @property
-    def named(self) -> dict[str, Raster]:
-        """Its rasters by name, friction first."""
-        both = {"friction": self.friction, "elevation": self.elevation}
-        return {name: raster for name, raster in both.items() if raster is not None}
+    named: dict[str, Raster]
+    """By name; first the one that the others must match."""
 
     @property
     def rasters(self) -> tuple[Raster, ...]:
@@ -43,40 +42,87 @@ class Surface:
     def first(self) -> Raster:
         return self.rasters[0]
 
+    @property
+    def valid(self) -> Raster:
+        """A raster whose cells are valid where the cells of all rasters are."""
+        first, *others = self.rasters
+        return ValidRaster(first, tuple(others)) if others else first
+
     def check(self, dtype: np.dtype[Any], longest: float, unit: int) -> None:
-        """Refuse rasters in memory that cannot be walked on; tiles check what is stored."""
+        """Raise InputError for unusable cells of in-memory rasters; tiles check stored ones."""
         whole = Window(0, 0, *self.first.shape)
-        if isinstance(self.friction, ArrayRaster):
-            cells = self.friction.read(whole)
-            check_friction(cells, self.friction.nodata, whole, dtype, cells.size, longest, unit)
-        if isinstance(self.elevation, ArrayRaster):
-            check_heights(self.elevation.read(whole), self.elevation.nodata, whole, dtype)
+        for name, raster in self.named.items():
+            if not isinstance(raster, ArrayRaster):
+                continue
+            cells, nodata = raster.read(whole), raster.nodata
+            if name == "friction":
+                check_friction(cells, nodata, whole, dtype, cells.size, longest, unit)
+            else:
+                check_heights(cells, nodata, whole, dtype, name)
+
+
+def first_raster(cost: str) -> str:
+    """Return ``"elevation"`` or ``"friction"``: the first raster argument of a cost model."""
+    return "elevation" if "elevation" in MODELS[cost].needs else "friction"
 
 
 def open_surface(
-    friction: Any,
-    elevation: Any,
+    raster: Any,
     cost: str,
     nodata: float | int | None,
     band: int | None = None,
     variable: str | None = None,
+    friction: Any = None,
+    rasters: Mapping[str, Any] | None = None,
+    argument: str | None = None,
 ) -> Surface:
-    model = MODELS[cost]
-    which: dict[str, Any] = {"band": band, "variable": variable}
-    given = {"friction": friction, "elevation": elevation}
-    for name in model.needs:
-        if given.get(name) is None:
-            raise InputError(f"{name}: None, but cost={cost!r} needs it; pass {name}=")
-    by_friction = friction is not None and "friction" in model.takes
-    surface = Surface(
-        open_raster(friction, nodata=nodata, argument="friction", **which) if by_friction else None,
-        open_raster(elevation, argument="elevation", **({} if by_friction else which))
-        if "elevation" in model.takes
-        else None,
-    )
-    for raster in surface.rasters[1:]:
-        check_same_grid("elevation", raster, surface.first)
-    return surface
+    """Open the rasters of a cost model.
+
+    Parameters
+    ----------
+    raster
+        What `first_raster` names.
+    nodata, band, variable
+        As `open_raster` takes them, for it.
+    friction
+        For models that go without; None: there is none.
+    rasters
+        The further ones that the model needs, by name.
+    argument
+        Name of ``raster`` in errors, if it has another one.
+    """
+    name = first_raster(cost)
+    which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
+    named = {name: open_raster(raster, argument=argument or name, **which)}
+    if friction is not None:
+        if MODELS[cost].neutral_friction is None:
+            raise InputError(f"friction: not used by the model {cost!r}; leave it out")
+        named["friction"] = open_raster(friction, argument="friction")
+    for further, source in _further_rasters(cost, rasters).items():
+        named[further] = open_raster(source, argument=further)
+    for own, other in named.items():
+        check_same_grid(own, other, named[name])
+    return Surface(named)
+
+
+def _further_rasters(cost: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the extra rasters that a cost model needs, in its order; refuse others."""
+    needed = MODELS[cost].further
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f"rasters: {shown(given)}; it must be a dict of rasters by name")
+    unknown = sorted(map(str, set(given or ()) - set(needed)))
+    if unknown:
+        raise InputError(
+            f"rasters: {', '.join(unknown)} unknown for the model {cost!r}; it needs "
+            f"{', '.join(needed) or 'none'}"
+        )
+    missing = [name for name in needed if (given or {}).get(name) is None]
+    if missing:
+        raise InputError(
+            f"rasters: the model {cost!r} needs {', '.join(missing)}; pass "
+            f"rasters={{{missing[0]!r}: ...}}"
+        )
+    return {name: (given or {})[name] for name in needed}
 
 
 def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[float, ...]:
@@ -89,14 +135,14 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     unknown = sorted(map(str, set(given or ()) - {*names, *([table] if table else [])}))
     if unknown:
         raise InputError(
-            f"coefficients: {', '.join(unknown)} unknown for cost={cost!r}; it has "
+            f"coefficients: {', '.join(unknown)} unknown for the model {cost!r}; it has "
             f"{', '.join(names) or 'none'}"
         )
     scalars = dict(given or {})
     rows = scalars.pop(table, ()) if table else ()
     if table and (np.ndim(rows) != 1 or len(rows) == 0):
         raise InputError(
-            f"coefficients: {table}: {shown(rows)}; cost={cost!r} needs a sequence of numbers"
+            f"coefficients: {table}: {shown(rows)}; the model {cost!r} needs a sequence of numbers"
         )
     numbered = {f"{table}[{place}]": value for place, value in enumerate(rows)}
     for name, value in {**scalars, **numbered}.items():
@@ -111,19 +157,8 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     return chosen
 
 
-def check_outputs(outputs: str | Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of the outputs; refuse none, and unknown ones."""
-    given = (outputs,) if isinstance(outputs, str) else outputs
-    if isinstance(given, Mapping) or not isinstance(given, Iterable):
-        raise InputError(f"outputs: {shown(outputs)}; give one or more of {', '.join(known)}")
-    wanted = tuple(check_choice("outputs", name, known) for name in given)
-    if not wanted:
-        raise InputError(f"outputs: none; give at least one of {', '.join(known)}")
-    return wanted
-
-
 def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float]:
-    """Return the initial cost, or a list of one for each point, if the dtype of costs holds it."""
+    """Return the initial cost, one number or a list, checked to fit the dtype of costs."""
     initial_cost = as_plain(initial_cost)
     several = isinstance(initial_cost, Iterable) and not isinstance(initial_cost, str | bytes)
     if isinstance(initial_cost, Mapping):

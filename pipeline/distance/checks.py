@@ -1,4 +1,4 @@
-"""Checks of what a distance is computed on: friction and heights that a dtype can hold."""
+"""Check that friction and heights are valid and fit the dtype of distances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def longest_step(lengths: npt.NDArray[np.float64], connectivity: int) -> float:
-    """Return the greatest length of a step, of a table of lengths."""
+    """Return the greatest step length in a table of step lengths."""
     return float(lengths[: {4: 2, 8: 3, 16: 5}[connectivity]].max())
 
 
@@ -31,7 +31,7 @@ def check_friction(
     longest: float,
     unit: int,
 ) -> None:
-    """Refuse friction that is negative, infinite or too large to be summed, saying where.
+    """Raise InputError at the first cell whose friction is negative, infinite or too large.
 
     Refuse too, where distances are integers, what is not a multiple of ``unit``.
 
@@ -60,11 +60,15 @@ def check_friction(
 
 
 def check_heights(
-    cells: Array, nodata: float | int | None, frame: Window, dtype: np.dtype[Any]
+    cells: Array,
+    nodata: float | int | None,
+    frame: Window,
+    dtype: np.dtype[Any],
+    name: str = "elevation",
 ) -> None:
-    """Refuse heights whose differences the dtype of distances does not hold, saying where."""
+    """Raise InputError at the first cell whose height is too large for the dtype of distances."""
     if dtype.kind == "i":
-        check_multiples(cells, nodata, frame, "elevation", 1)
+        check_multiples(cells, nodata, frame, name, 1)
         most: float = BARRIER // 8
     else:
         most = float(np.finfo(dtype).max) / 8
@@ -75,14 +79,14 @@ def check_heights(
         return  # no temporary array in the usual case
     bad = valid_cells(cells, nodata) & ((cells > most) | (cells < -most))
     if bad.any():
-        must = f"it must be {-most:g} to {most:g} in {dtype}: mark what is no height as nodata"
-        _refuse(int(bad.argmax()), cells, frame, "elevation", must)
+        must = f"it must be {-most:g} to {most:g} in {dtype}: mark other cells as nodata"
+        _refuse(int(bad.argmax()), cells, frame, name, must)
 
 
 def check_multiples(
     cells: Array, nodata: float | int | None, frame: Window, name: str, unit: int
 ) -> None:
-    """Refuse cells that are not multiples of a unit, a power of two; 1: that are not whole."""
+    """Raise InputError at the first cell that is not a multiple of ``unit``, a power of two."""
     if cells.dtype.kind != "f":
         if not int(np.bitwise_or.reduce(cells, axis=None)) & (unit - 1):
             return  # no temporary array in the usual case

@@ -1,9 +1,9 @@
-"""Least-cost distances over a raster, exact and unbounded: the public function and its door."""
+"""The operation `cost_distance`, and the job that all distance operations share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
+from orograph.arguments.sources import is_source, parse_sources
 from orograph.distance.allocation import (
     AllocationProblem,
     DistanceAndAllocation,
@@ -19,39 +20,41 @@ from orograph.distance.allocation import (
 )
 from orograph.distance.allocation_on_gpu import AllocationOnGpu
 from orograph.distance.arguments import (
+    COSTS,
     DTYPES,
-    check_outputs,
+    Surface,
     check_starts,
     check_whole_lengths,
-    model_coefficients,
     open_surface,
 )
 from orograph.distance.checks import longest_step
 from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance, warm_up
-from orograph.distance.sources import is_source, parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
+from orograph.execution.context import RunContext
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.execution.run import Engine
 from orograph.kernels.backends import may_use_cuda, may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lacking_on_gpu
-from orograph.kernels.shortest_path_tree.pair_code import code_of_run
-from orograph.operation import operation
-from orograph.tiles.arguments import check_choice, check_dtype, check_number
+from orograph.kernels.shortest_path_tree.pair_code import PairCode, code_of_run
+from orograph.operations.job import layout_of, raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import ArrayRaster
+from orograph.tiles.raster.raster import ArrayRaster, Raster
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 OUTPUTS = ("cost", "back_direction", "allocation")
+TRIAL_COST = 1e9  # more than a step costs in a tile that kernels are compiled by
 
 
 @operation("orograph.distance.estimate:estimate_cost")
@@ -59,10 +62,8 @@ def cost_distance(
     friction: Any,
     sources: Any,
     *,
-    elevation: Any = None,
-    links: Graph | None = None,
     cost: str = "friction",
-    coefficients: Mapping[str, float] | None = None,
+    links: Graph | None = None,
     direction: str = "from",
     connectivity: int = 8,
     max_cost: float = math.inf,
@@ -86,10 +87,9 @@ def cost_distance(
 
     Parameters
     ----------
-    friction : raster or None
+    friction : raster
         Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
-        barriers, zero is allowed. May be None for the models that go without: ``"tobler"`` then
-        takes 1 everywhere, ``"walk"`` 0.
+        barriers, zero is allowed. With ``cost="absolute_difference"`` the elevation.
     sources : raster, points or vector layer
         A raster of the same shape whose cells that are not 0 or nodata are sources, its values
         their labels; or points in map coordinates, shape (n, 2), x and y; or a vector layer: a
@@ -98,23 +98,17 @@ def cost_distance(
         Geometries and points are labelled 0, 1, ... in their order. Lines take every cell that
         they pass, areas those whose centre lies in them; of geometries that share a cell the
         smaller label counts, and what of them lies on nodata is left out.
-    elevation : raster, optional
-        Heights, shape (y, x), in the unit of the coordinates; for all models but ``"friction"``.
+    cost : {"friction", "absolute_difference"}
+        ``"friction"``: mean friction of the two cells times the length of the step.
+        ``"absolute_difference"``: the difference of their heights, whatever the length. For
+        walking times see `walking_time`.
     links : Graph, optional
         Roads, bridges, ferries: edges between cells, as `read_graph` returns them. A vertex lies in
         the cell of its coordinates, in the CRS of the raster; in a graph without coordinates its id
         is the number of the cell, row by row from 0. Weights are costs, not negative; edges lead
         both ways unless the graph is directed.
-    cost : str
-        ``"friction"``: mean friction of the two cells times the length of the step.
-        ``"absolute_difference"``: the height between them, whatever the length. ``"tobler"``:
-        walking time in seconds by Tobler's hiking function, for metres. ``"walk"``: GRASS r.walk's
-        time (Naismith, Langmuir), for metres.
-    coefficients : mapping of str to float, optional
-        Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
-        ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
     direction : {"from", "to"}
-        For the two that depend on it: cost ``"from"`` the sources, or ``"to"`` them.
+        With directed links: cost ``"from"`` the sources, or ``"to"`` them.
     connectivity : {8, 4, 16}
         4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
         four cells, the two that they pass between too, and are barred by any of them).
@@ -144,10 +138,9 @@ def cost_distance(
     outputs : sequence of {"cost", "back_direction", "allocation"}
         What the result holds; the cost is always there.
     nodata : float or int, optional
-        The value of friction's nodata cells, in place of what the raster itself says.
+        The value of nodata cells, in place of what the raster itself says.
     band, variable : int and str, optional
-        Which raster of friction (of elevation, where friction is None), if it holds several: the
-        number of its band, from 1, or its name.
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
     **options
         Options of the run, see `RunOptions`.
 
@@ -162,8 +155,8 @@ def cost_distance(
         ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
         none is reached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond
         barriers or ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
-        ``coefficients``, ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or
-        ``"geodesic"``), ``dtype``, and ``links``, how many directed steps along links there are.
+        ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``),
+        ``dtype``, and ``links``, how many directed steps along links there are.
 
     Raises
     ------
@@ -197,15 +190,58 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    cost = check_choice("cost", cost, tuple(MODELS))
-    direction = check_choice("direction", direction, ("from", "to"))
+    cost = check_choice("cost", cost, COSTS)
+    return distance_job(
+        open_surface(friction, cost, nodata, band, variable, argument="friction"),
+        CostModel(cost),
+        sources,
+        RunSpec(**options),
+        dtype=check_dtype("dtype", dtype, DTYPES),
+        lacking=lacking_on_gpu(cost),
+        links=links,
+        direction=direction,
+        connectivity=connectivity,
+        max_cost=max_cost,
+        cell_size=cell_size,
+        target_values=target_values,
+        label=label,
+        all_touched=all_touched,
+        initial_cost=initial_cost,
+        snap=snap,
+        outputs=outputs,
+    )
+
+
+def distance_job(
+    surface: Surface,
+    model: CostModel,
+    sources: Any,
+    spec: RunSpec,
+    *,
+    dtype: str,
+    lacking: str,
+    links: Graph | None,
+    direction: str,
+    connectivity: int,
+    max_cost: float,
+    cell_size: float | tuple[float, float] | None,
+    target_values: Sequence[float] | None,
+    label: str | None,
+    all_touched: bool,
+    initial_cost: float | Sequence[float],
+    snap: bool | int,
+    outputs: Sequence[str],
+) -> Job[xr.Dataset]:
+    """Check the arguments of a distance operation and return its job.
+
+    ``lacking`` is the argument for which a GPU lacks the model; empty if it lacks nothing. The
+    others are as of `cost_distance`; of the model ``direction`` takes the place of ``reverse``.
+    """
+    cost, first = model.name, surface.first
+    reverse = check_choice("direction", direction, ("from", "to")) == "to"
     connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
-    dtype = check_dtype("dtype", dtype, DTYPES)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
-    spec = RunSpec(**options)
-    surface = open_surface(friction, elevation, cost, nodata, band, variable)
-    first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
@@ -213,7 +249,13 @@ def cost_distance(
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
     cells, source_raster, targets = parse_sources(
-        sources, first, initial_cost, snap, target_values, label=label, all_touched=all_touched
+        sources,
+        surface.valid,
+        initial_cost,
+        snap,
+        target_values,
+        label=label,
+        all_touched=all_touched,
     )
     labels = None if cells is None else cells.labels
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
@@ -221,15 +263,14 @@ def cost_distance(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         labels = source_labels(values, rows, columns, whole)
-    reverse = direction == "to"
-    joined = parse_links(links, surface.rasters, np.dtype(dtype), reverse, snap)
+    joined = parse_links(links, surface.valid, np.dtype(dtype), reverse, snap)
     named = dict(surface.named)
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
     problem = Distance.on_rasters(
         named,
-        CostModel(cost, reverse, model_coefficients(cost, coefficients)),
+        model._replace(reverse=reverse),
         np.dtype(dtype),
         connectivity,
         lengths,
@@ -237,7 +278,7 @@ def cost_distance(
         sources=cells,
         targets=targets,
         links=joined,
-        backend=choose_backend("open_tile", rasters, spec, lacking_on_gpu(cost)),
+        backend=choose_backend("open_tile", rasters, spec, lacking),
     )
     parameters: dict[str, Any] = {
         "parameters": repr(
@@ -253,37 +294,59 @@ def cost_distance(
     if joined is not None:
         arrays = joined.tail, joined.head, joined.cost, joined.edge
         parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
-    dtypes = [r.dtype for r in rasters]
+    code = None
+    if set(wanted) != {"cost"} and joined is None and may_use_cuda(problem.backend):
+        of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
+        code = code_of_run(problem.cells, labels, of_labels)
+    return _solve(problem, named, wanted, code, parameters, spec)
+
+
+def _solve(
+    problem: Distance,
+    named: Mapping[str, Raster],
+    wanted: tuple[str, ...],
+    code: PairCode | None,
+    parameters: Mapping[str, Any],
+    spec: RunSpec,
+) -> Job[xr.Dataset]:
+    """Return the job of a problem on named rasters, followed by allocation if that is wanted.
+
+    ``code`` is that of the pairs of an allocation on GPUs; None: CPUs do it.
+    """
+    rasters = tuple(named.values())
+    first, further = rasters[0], MODELS[problem.model.name].further
+    # classes of further rasters are in a table; and whatever it costs there, nothing overflows
+    trial = [0 if name in further else 4 for name in named]
+    dtypes = [raster.dtype for raster in rasters]
+    several = max(first.shape) > layout_of(first, spec, problem.halo_width).tile
     on_cpu = replace(problem, backend="numba")
-    job = raster_job(
-        Frontier,
-        problem,
-        rasters,
-        parameters,
-        partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None,
-        spec,
-        least_tile=problem.halo_width,
-    )
-    job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
-    if max(job.shape) > job.layout.tile and job.compile_kernels is not None:
-        job = replace(job, compile_kernels=partial(warm_up, on_cpu, dtypes, neighbours=True))
+    solved: Distance | DistanceAndAllocation = problem
+    engine: Callable[..., Engine] = Frontier
+    tiles: Callable[[RunContext], RunContext] = partial(join_tiles, gpu_bytes=problem.gpu_bytes)
+    cheap = replace(on_cpu, max_cost=min(problem.max_cost, TRIAL_COST))
+    compiled = partial(warm_up, cheap, dtypes, neighbours=several, values=trial)
+    on_gpu = None
     if set(wanted) != {"cost"}:
         allocation = AllocationProblem(on_cpu, wanted)
-        on_gpu = None
-        if joined is None and may_use_cuda(problem.backend):
-            of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
-            code = code_of_run(problem.cells, labels, of_labels)
-            if code is not None:
-                on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code)
-        both = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
-        job = replace(job, make_engine=DistanceThenAllocation, problem=both)
-        if on_gpu is not None:
-            job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes))
-        else:
-            # tiles are those of the CPUs, which do the rest
-            job = replace(job, join_tiles=lambda context: join_tiles(replace(context, gpus=0)))
-        if on_gpu is None or may_use_numba(problem.backend):
-            job = replace(
-                job, compile_kernels=lambda: warm_up(allocation, [*dtypes, problem.dtype])
-            )
-    return job
+        if code is not None:
+            on_gpu = AllocationOnGpu(replace(problem, backend="cuda"), wanted, code)
+        solved = DistanceAndAllocation(problem, allocation, problem.backend, on_gpu)
+        engine = DistanceThenAllocation
+        tiles = partial(join_tiles, gpu_bytes=on_gpu.gpu_bytes) if on_gpu else _join_on_cpu
+        compiled = partial(warm_up, allocation, [*dtypes, problem.dtype], values=[*trial, 4])
+    on_cpus = may_use_numba(problem.backend) or (solved is not problem and on_gpu is None)
+    return raster_job(
+        engine,
+        solved,
+        rasters,
+        parameters,
+        compiled if on_cpus else None,
+        spec,
+        problem.halo_width,
+        tiles,
+    )
+
+
+def _join_on_cpu(context: RunContext) -> RunContext:
+    """Join tiles as for CPUs, because part of the work is not done on a GPU."""
+    return join_tiles(replace(context, gpus=0))

@@ -1,4 +1,4 @@
-"""Resources of runs of the frontier engine: distances and hops."""
+"""Estimate tasks, memory and disk of the distance operations; see `Operation.plan`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from orograph.distance.arguments import DTYPES, check_outputs
+from orograph.distance.arguments import COSTS, DTYPES, SLOPES
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.kernels.relax.models import MODELS
-from orograph.planning.plan import (
+from orograph.operations.plan import (
     CLIENT_BYTES,
     WORKER_BYTES,
     Grid,
@@ -20,11 +20,12 @@ from orograph.planning.plan import (
     limit_of_process,
     limit_of_worker,
 )
-from orograph.tiles.arguments import check_choice, check_dtype
+from orograph.tiles.arguments import check_choice, check_dtype, check_outputs
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
 OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
 ALLOCATION_BYTES = 5  # of a cell in its state beside the distance: marks, steps
+FURTHER_BYTES = 8  # of a further raster's cell, beside the coefficients of the cost model
 PAIR_BYTES = 8  # of its label and hops, in the memory of its costs if these have as many
 
 
@@ -39,16 +40,48 @@ def estimate_cost(
     outputs: str | Sequence[str] = ("cost",),
 ) -> Plan:
     """Return the plan of `cost_distance`."""
-    model = MODELS[check_choice("cost", cost, tuple(MODELS))]
+    cost = check_choice("cost", cost, COSTS)
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES)).itemsize
+    limit = _limit(memory_limit, threads)
+    return _estimate_model("cost_distance", cost, grid, itemsize, outputs, limit, workers, threads)
+
+
+def estimate_walking_time(
+    grid: Grid,
+    *,
+    workers: int,
+    threads: int = 0,
+    memory_limit: int | str | None = None,
+    model: str = "tobler",
+    dtype: str = "float64",
+    outputs: str | Sequence[str] = ("cost",),
+) -> Plan:
+    """Return the plan of `walking_time`."""
+    model = check_choice("model", model, SLOPES)
+    itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES[:2])).itemsize
+    limit = _limit(memory_limit, threads)
+    return _estimate_model("walking_time", model, grid, itemsize, outputs, limit, workers, threads)
+
+
+def _estimate_model(
+    operation: str,
+    model: str,
+    grid: Grid,
+    itemsize: int,
+    outputs: str | Sequence[str],
+    limit: int,
+    workers: int,
+    threads: int,
+) -> Plan:
+    """Return the plan of distances by a cost model, with ``itemsize`` bytes for each cost."""
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
-    planes = 2 if model.neutral_friction is not None else 1
-    state = (1 + planes) * itemsize
+    row = MODELS[model]
+    planes = 2 if row.neutral_friction is not None else 1
+    state = (1 + planes) * itemsize + len(row.further) * FURTHER_BYTES
     if len(wanted) > 1:
         state += ALLOCATION_BYTES + (0 if itemsize == PAIR_BYTES else PAIR_BYTES)
     written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
-    limit = _limit(memory_limit, threads)
-    return _estimate("cost_distance", grid, state, itemsize, written, limit, workers, threads)
+    return estimate_frontier(operation, grid, state, itemsize, written, limit, workers, threads)
 
 
 def estimate_hops(
@@ -60,15 +93,15 @@ def estimate_hops(
 ) -> Plan:
     """Return the plan of `hop_distance`; hops have 4 bytes a cell."""
     limit = _limit(memory_limit, threads)
-    return _estimate("hop_distance", grid, 16, 4, 4, limit, workers, threads)
+    return estimate_frontier("hop_distance", grid, 16, 4, 4, limit, workers, threads)
 
 
 def _limit(memory_limit: int | str | None, threads: int) -> int:
-    """Return the bytes that the process which keeps tiles may use."""
+    """Return the memory limit of the process that keeps tiles: the worker, or this process."""
     return limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
 
 
-def _estimate(
+def estimate_frontier(
     operation: str,
     grid: Grid,
     state: int,
@@ -78,7 +111,7 @@ def _estimate(
     workers: int,
     threads: int,
 ) -> Plan:
-    """Return the least that the frontier takes: each tile visited once, by a task a shard.
+    """Return the plan of a frontier run in the best case: each tile is visited once.
 
     A worker keeps the states of tiles, ``state`` bytes a cell, in up to half of the memory it may
     use, and puts what is more on disk: more memory saves reading and is not needed. Tiles are

@@ -1,4 +1,4 @@
-"""Breadth-first search levels over the passable cells of a raster, at any size."""
+"""The operation `hop_distance`: breadth-first search levels over passable cells."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
+from orograph.arguments.sources import parse_sources
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
-from orograph.distance.sources import parse_sources
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
-from orograph.execution.job import raster_job
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.backends import may_use_numba
-from orograph.operation import operation
+from orograph.operations.job import layout_of, raster_job
+from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.mask import MaskRaster
@@ -27,7 +27,7 @@ from orograph.tiles.raster.raster import open_raster
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 Array = npt.NDArray[Any]
@@ -147,11 +147,16 @@ def hop_distance(
         "parameters": repr((connectivity, max_hops, tuple(problem.nodata.values()), targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
-    dtypes = [r.dtype for r in rasters]
-    on_cpu = replace(problem, backend="numba")
-    compiled = partial(warm_up, on_cpu, dtypes) if may_use_numba(problem.backend) else None
-    job = raster_job(Frontier, problem, rasters, parameters, compiled, spec)
-    if max(job.shape) > job.layout.tile and compiled is not None:
-        job = replace(job, compile_kernels=partial(compiled, neighbours=True))
-    job = replace(job, join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes))
-    return job
+    several = max(raster.shape) > layout_of(raster, spec).tile
+    compiled = partial(
+        warm_up, replace(problem, backend="numba"), [r.dtype for r in rasters], neighbours=several
+    )
+    return raster_job(
+        Frontier,
+        problem,
+        rasters,
+        parameters,
+        compiled if may_use_numba(problem.backend) else None,
+        spec,
+        join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes),
+    )

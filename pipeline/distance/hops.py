@@ -27,7 +27,7 @@ PER_HOP = 2
 
 @dataclass(frozen=True)
 class Hops(Distance):
-    """Hop distance as a problem of the frontier engine; its friction is the mask."""
+    """Hop distance as a problem of the frontier engine; a mask takes the place of friction."""
 
     name = "hop-distance"
     by_mask = True
@@ -41,7 +41,7 @@ class Hops(Distance):
         max_hops: int | None = None,
         **options: Any,
     ) -> Hops:
-        """Return the problem on a mask; ``options`` are further fields of `Distance`."""
+        """Return the problem on a mask; ``options`` set further fields of `Distance`."""
         return cls(
             model=CostModel("friction"),
             dtype=np.dtype(np.int64),
@@ -55,7 +55,7 @@ class Hops(Distance):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the result."""
+        """The raster of hops."""
         dtype = np.dtype(np.int32 if self.cells < 2**31 else np.int64)
         attrs = {"long_name": "steps from the nearest source, -1 where there is no way"}
         return (Variable("hops", dtype, -1, attrs),)
@@ -64,7 +64,7 @@ class Hops(Distance):
         """Accept any mask: each value is passable or not."""
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the hops of a tile."""
+        """Return the hops of a tile's cells, and counts of reached and unreached cells."""
         (variable,) = self.outputs
         found = state.tile.read_out(variable.dtype, -1, PER_HOP)
         counts: dict[str, float] = {

@@ -1,4 +1,4 @@
-"""Links over a raster: a graph whose vertices are cells, and its part in a tile's shortest paths.
+"""Links over a raster: edges of a graph between cells, which shortest paths may use.
 
 Within a tile the grid and the links are brought to their fixpoints in turn, until neither lowers
 the other. What leaves a tile goes through the driver (`orograph.engines.frontier.links`).
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.sources import snap_cells
+from orograph.arguments.sources import snap_cells
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
 from orograph.kernels.graph.spread import spread
 from orograph.kernels.relax.border import Border
@@ -26,7 +26,7 @@ from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
-    from orograph.execution.job import Table
+    from orograph.execution.run import ResultTable
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -45,20 +45,20 @@ BACK_LINK = Variable(
 
 def parse_links(
     graph: Any,
-    rasters: tuple[Raster, ...],
+    raster: Raster,
     dtype: np.dtype[Any],
     reverse: bool,
     snap: bool | int,
 ) -> Links | None:
-    """Return the links of a graph over rasters; None without a graph.
+    """Convert a graph to links between cells of a raster; None without a graph.
 
     Parameters
     ----------
     graph : Graph
         Its vertices lie at their coordinates; where there are none, their ids are numbers of cells
         in row-major order.
-    rasters
-        What is walked on; the ends of links are valid in all of them.
+    raster
+        Ends of links must be valid in it.
     reverse : bool
         Whether directed links are followed from head to tail.
     snap : bool or int
@@ -80,7 +80,7 @@ def parse_links(
     if not used.size:
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
-    cells[used] = _cells(graph, used, rasters, snap_cells(snap))
+    cells[used] = _cells(graph, used, raster, snap_cells(snap))
     cost = _costs(graph, tail, head, dtype)
     if reverse:
         tail, head = head, tail
@@ -90,13 +90,12 @@ def parse_links(
     return Links(cells[tail[order]], cells[head[order]], cost[order], edge)
 
 
-def _cells(graph: Graph, used: Integers, rasters: tuple[Raster, ...], snap: int) -> Integers:
-    """Return rows and columns of vertices."""
-    first, ids = rasters[0], graph.ids[used]
-    place, (height, width) = first.georeference, first.shape
+def _cells(graph: Graph, used: Integers, raster: Raster, snap: int) -> Integers:
+    """Return the rows and columns of the cells in which vertices of a graph lie."""
+    ids, place, (height, width) = graph.ids[used], raster.georeference, raster.shape
     if graph.coordinates:
         points = np.stack([graph.coordinates[axis][used] for axis in "xy"], axis=1)
-        rows, columns = cells_of(points, place, first.shape, "links")
+        rows, columns = cells_of(points, place, raster.shape, "links")
     else:
         wrong = np.zeros(ids.size, bool)
         if ids.dtype.kind in "iu":
@@ -109,14 +108,12 @@ def _cells(graph: Graph, used: Integers, rasters: tuple[Raster, ...], snap: int)
             )
         rows, columns = np.divmod(ids.astype(np.int64), width)
         points = coordinates_of(rows, columns, place)
-    rows, columns = snap_to_valid(rows, columns, first, points, snap, "links")
-    for raster in rasters[1:]:
-        snap_to_valid(rows, columns, raster, points, 0, "links", "cells without elevation")
+    rows, columns = snap_to_valid(rows, columns, raster, points, snap, "links")
     return np.stack([rows, columns], axis=1)
 
 
 def _costs(graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any]) -> Array:
-    """Return the costs of arcs, in the dtype of distances."""
+    """Return the weights of a graph's arcs, checked, in the dtype of distances."""
     weight = graph.rows.weight
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
     wrong, must = ~((weight >= 0) & (weight <= most)), f"must be 0 or more, and at most {most:g}"
@@ -133,7 +130,7 @@ def _costs(graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any]) -
 
 
 class TileLinks:
-    """The links that have an end in a tile; rows and columns count from its first cell."""
+    """The links with an end in a tile; rows and columns count from the tile's first cell."""
 
     def __init__(self, links: Links, window: Window) -> None:
         inside, leaving, arriving = links.of_tile(window)
@@ -152,7 +149,7 @@ class TileLinks:
         self._corner, self._too_far = corner, np.zeros(len(self.arriving), np.bool_)
 
     def spread(self, tile: ResidentTile) -> bool:
-        """Lower cells by links within the tile; return whether any was lowered."""
+        """Lower costs along links within the tile; return whether any cost was lowered."""
         rows, columns = self._cells
         if not rows.size:
             return False
@@ -165,18 +162,18 @@ class TileLinks:
         return bool(lowered.any())
 
     def outgoing(self, tile: ResidentTile) -> Array:
-        """Return the cost with which each leaving link arrives; unreached, or `TOO_FAR`."""
+        """Return the cost at the far end of each leaving link: unreached, or `TOO_FAR`."""
         return _sums(tile, self.leaving, self.leaving_cost)
 
     def take(self, arriving: Array, tile: ResidentTile) -> None:
-        """Lower cells to what arrives."""
+        """Lower the costs of cells to the values that arrive along links."""
         self._too_far = arriving == TOO_FAR
         reached = (arriving < tile.state.unreached) & ~self._too_far
         rows, columns = self.arriving[reached].T
         tile.seed(rows, columns, arriving[reached])
 
     def lost(self, tile: ResidentTile) -> tuple[int, int, int] | None:
-        """Return row, column and edge of a link along which alone a cell's cost is `TOO_FAR`."""
+        """Return row, column and edge of a cell reached only by a link whose cost overflows."""
         tails, heads = self.inside
         inside = _sums(tile, tails, self.inside_cost) == TOO_FAR
         cells = np.concatenate([heads[inside], self.arriving[self._too_far]])
@@ -197,7 +194,7 @@ def visit_with_links(
     sent: Border,
     bound: float,
 ) -> tuple[Exchange, LinkNews | None]:
-    """Set the halo, take what arrives along links, relax, and return what is new."""
+    """Relax a tile alternately along grid steps and links; return what changed."""
     (arriving,), (before,) = border.arriving, border.sent
     own.take(arriving, tile)
     own.spread(tile)
@@ -219,7 +216,7 @@ def visit_with_links(
 
 
 def _sums(tile: ResidentTile, tails: Integers, link_cost: Array) -> Array:
-    """Return the cost at the end of links that begin in a tile; unreached, or `TOO_FAR`."""
+    """Return for each link the cost at its head, from the cost at its tail in the tile."""
     nothing = tile.state.unreached
     cost = tile.values_at(*tails.T)
     reached = cost < nothing
@@ -230,8 +227,8 @@ def _sums(tile: ResidentTile, tails: Integers, link_cost: Array) -> Array:
     return cost
 
 
-def link_table(links: Links, place: Georeference) -> Table:
-    """Return the coordinates of the two cells that each edge joins, a row an edge."""
+def link_table(links: Links, place: Georeference) -> ResultTable:
+    """Return the coordinates of the two ends of each link, one row for each edge."""
     ends = np.full((2, int(links.edge.max(initial=-1)) + 1, 2), np.nan)
     for side, cells in enumerate((links.tail, links.head)):
         ends[:, links.edge, side] = coordinates_of(cells[:, 0], cells[:, 1], place).T

@@ -1,205 +1,43 @@
-"""Least-cost paths back to their sources, tile by tile, and corridors between two of them."""
+"""Trace least-cost paths back to their sources, and compute corridors between two sources."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from orograph.distance.sources import check_same_place, snap_cells
+from orograph.arguments.grids import check_same_place
+from orograph.arguments.sources import snap_cells
 from orograph.distance.trace import PathReader
 from orograph.kernels.relax.models import MODELS
-from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
-from orograph.plotting import html
+from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
+from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
 from orograph.tiles.raster.points import as_points, cells_of, coordinates_of, snap_to_valid
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.storage import open_storage
-from orograph.tiles.store.dataset import open_dataset
-from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.store.dataset import as_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LeastCostPath:
-    """A path from a point to the source that serves it.
-
-    Two paths are equal if they pass the same cells at the same places, at the same cost.
-
-    Attributes
-    ----------
-    cells
-        Rows and columns it passes, from the point to the source, shape (n, 2).
-    coordinates
-        Map coordinates (x, y) of their centres, shape (n, 2).
-    cost
-        Cost at the point, an int where costs are integers.
-    crs
-        Coordinate reference system of the coordinates in well-known text, None if there is none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import orograph as og
-    >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
-    >>> og.least_cost_path(result, [(2, 0)])[0]
-    <orograph.LeastCostPath: cost 2, 3 cells, length 2, from (2, 0) to (0, 0)>
-    >>> path = og.least_cost_path(result, [(2, 0)])[0]
-    >>> path.cost, path.cells.tolist()
-    (2.0, [[0, 2], [0, 1], [0, 0]])
-    """
-
-    cells: npt.NDArray[np.int64]
-    coordinates: npt.NDArray[np.float64]
-    cost: float
-    crs: str | None = field(default_factory=lambda: None)
-
-    @cached_property
-    def length(self) -> float:
-        """Its length in units of the CRS; metres along the WGS 84 ellipsoid where it has degrees.
-
-        Of a grid without coordinates, in cells.
-        """
-        if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
-            from pyproj import Geod
-
-            return float(Geod(ellps="WGS84").line_length(*self.coordinates.T))
-        return float(np.hypot(*np.diff(self.coordinates, axis=0).T).sum())
-
-    @property
-    def geometry(self) -> Any:
-        """The path as a shapely LineString (a Point if it is one cell), if shapely is installed."""
-        from shapely import LineString, Point
-
-        if len(self.coordinates) == 1:
-            return Point(self.coordinates[0])
-        return LineString(self.coordinates)
-
-    @property
-    def __geo_interface__(self) -> dict[str, Any]:
-        """The path as a GeoJSON feature, in its own CRS."""
-        points = [tuple(point) for point in self.coordinates.tolist()]
-        body: dict[str, Any] = {"type": "LineString", "coordinates": points}
-        if len(points) == 1:
-            body = {"type": "Point", "coordinates": points[0]}
-        properties = {"cost": self.cost, "length": self.length}
-        return {"type": "Feature", "geometry": body, "properties": properties}
-
-    def to_geodataframe(self) -> Any:
-        """Return the path as a ``geopandas.GeoDataFrame`` of one row: cost, length, geometry."""
-        return LeastCostPaths([self]).to_geodataframe()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, LeastCostPath):
-            return NotImplemented
-        return (
-            (self.cost, self.crs) == (other.cost, other.crs)
-            and np.array_equal(self.cells, other.cells)
-            and np.array_equal(self.coordinates, other.coordinates)
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.cost, self.cells.tobytes(), self.coordinates.tobytes()))
-
-    def __repr__(self) -> str:
-        start, end = self._ends
-        if not self.coordinates.size:
-            count = len(self.cells)
-            return f"<orograph.LeastCostPath: {count} vertices of a graph, from {start} to {end}>"
-        return (
-            f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
-            f"{self.length:g}, from ({start}) to ({end})>"
-        )
-
-    def _repr_html_(self) -> str:
-        start, end = self._ends
-        if not self.coordinates.size:
-            rows = {"vertices": len(self.cells), "from": start, "to": end}
-            return html.table("Path in a graph", rows)
-        crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
-        rows = {
-            "cost": f"{self.cost:g}",
-            "length": f"{self.length:g}",
-            "cells": len(self.cells),
-            "from": start,
-            "to": end,
-            "CRS": crs,
-        }
-        return html.table("Least-cost path", rows, html.sketch(self.coordinates))
-
-    @property
-    def _ends(self) -> tuple[str, str]:
-        """The first and the last point; the vertices, where a graph has no coordinates."""
-        if not self.coordinates.size:
-            first, last = self.cells[[0, -1]].tolist()
-            return repr(first), repr(last)
-        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
-        return f"{x:.10g}, {y:.10g}", f"{end_x:.10g}, {end_y:.10g}"
-
-
-class LeastCostPaths(list[LeastCostPath]):
-    """A list of paths, which is a vector layer too.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import orograph as og
-    >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
-    >>> paths = og.least_cost_path(result, [(2, 0), (1, 0)])
-    >>> len(paths), paths.layer.columns["cost"].tolist()
-    (2, [2.0, 1.0])
-    """
-
-    @property
-    def layer(self) -> VectorLayer:
-        """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``."""
-        columns = {
-            "path": np.arange(len(self)),
-            "cost": np.array([path.cost for path in self]),
-            "length": np.array([path.length for path in self]),
-        }
-        geometry = np.empty(len(self), object)
-        geometry[:] = [path.geometry for path in self]
-        return VectorLayer(geometry, columns, self[0].crs if self else None)
-
-    @property
-    def __geo_interface__(self) -> dict[str, Any]:
-        """The paths as a GeoJSON FeatureCollection, in their own CRS."""
-        return self.layer.__geo_interface__
-
-    def to_geodataframe(self) -> Any:
-        """Return the paths as a ``geopandas.GeoDataFrame``, a row each."""
-        return self.layer.to_geodataframe()
-
-    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the paths to a vector file; see `VectorLayer.to_file`."""
-        return self.layer.to_file(path, overwrite=overwrite)
-
-
 def least_cost_path(
     result: xr.Dataset | str | os.PathLike[str], points: Any, *, snap: bool | int = False
 ) -> LeastCostPaths:
-    """Trace the least-cost paths from points back to the sources that serve them.
+    """Trace the least-cost paths from points back to their nearest sources.
 
     Parameters
     ----------
     result : Dataset or path
-        What `cost_distance` has returned with ``"back_direction"`` among its outputs, or the path
-        of its store. Only the tiles that paths cross are read.
+        What `cost_distance` or `walking_time` has returned with ``"back_direction"`` among its
+        outputs, or the path of its store. Only the tiles that paths cross are read.
     points : points
         In map coordinates, shape (n, 2), x and y, or a vector layer of points (a GeoDataFrame,
         geometries, the path of a file), which is brought to the CRS of the result.
@@ -261,19 +99,8 @@ def least_cost_path(
     return paths
 
 
-def as_dataset(result: Any, operation: str) -> xr.Dataset:
-    """Return the result of an operation, given as such or by the path of its store."""
-    import xarray as xr
-
-    if isinstance(result, str | os.PathLike):
-        result = open_dataset(open_storage(result, "result"))
-    if not isinstance(result, xr.Dataset):
-        raise InputError(f"result: {shown(result)}; give what {operation} returns, or its path")
-    return result
-
-
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:
-    """Return a raster of the number of paths through each cell.
+    """Return a raster that counts the paths through each cell.
 
     Parameters
     ----------
@@ -321,7 +148,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
 def _check_on_grid(
     number: int, path: LeastCostPath, place: Georeference, shape: tuple[int, ...]
 ) -> None:
-    """Refuse a path whose cells lie elsewhere on this grid."""
+    """Raise InputError if a path was traced on another grid."""
     step = "give the raster that it was traced on, or one of the same grid"
     outside = (path.cells < 0).any(axis=1) | (path.cells >= shape).any(axis=1)
     if outside.any():
@@ -352,9 +179,9 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     Parameters
     ----------
     a, b : Dataset
-        Results of `cost_distance` from the two, on one grid and with one cost model. Where costs
-        depend on the direction (``"tobler"``, ``"walk"``), one of them ``"from"`` the sources where
-        ways begin, the other ``"to"`` those where they end.
+        Results of `cost_distance`, or both of `walking_time`, from the two, on one grid and with
+        one cost model. Of walking times one is ``"from"`` the sources where ways begin, the other
+        ``"to"`` those where they end.
 
     Returns
     -------
@@ -396,9 +223,9 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
     model = MODELS.get(a.attrs.get("cost_model", ""))
     if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
         raise InputError(
-            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with "
-            f"cost={a.attrs['cost_model']!r} compute one with direction='from', from where ways "
-            "begin, and the other with direction='to'"
+            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with the model "
+            f"{a.attrs['cost_model']!r} compute one with direction='from', from where ways begin, "
+            "and the other with direction='to'"
         )
     # the data alone, as coordinates may differ in the last bit
     one, other = first.data, second.data
@@ -411,7 +238,7 @@ def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute as one value or a list, however its file has kept it."""
+    """Return an attribute value as a scalar or a list, whatever type the file gave it."""
     values = np.ravel(value).tolist()
     return values[0] if len(values) == 1 else values
 

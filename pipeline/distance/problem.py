@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.sources import Sources, is_source
 from orograph.distance.checks import check_friction, check_heights, longest_step
 from orograph.distance.links import TileLinks, visit_with_links
-from orograph.distance.sources import Sources, is_source
 from orograph.engines.frontier.links import LinkBorder, Links
-from orograph.engines.frontier.protocol import Visit
+from orograph.engines.frontier.protocol import FrontierDefaults, Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
@@ -39,7 +39,7 @@ NEXT_STEP = "give smaller costs, or max_cost= to leave out such cells"
 
 @dataclass(slots=True)
 class State:
-    """A tile, and where it lies."""
+    """A tile being relaxed, its place in the grid, and its links."""
 
     place: Place
     tile: ResidentTile
@@ -49,7 +49,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Distance:
+class Distance(FrontierDefaults):
     """Least-cost distance as a problem of the frontier engine."""
 
     name = "cost-distance"
@@ -62,8 +62,8 @@ class Distance:
     lengths: npt.NDArray[np.float64]
     """(5, 1) where all rows are alike, else (5, rows of the grid + 1); see `edge_lengths`."""
     nodata: Mapping[str, float | int | None]
-    """The run's rasters by name, in their order, with the nodata value of each: ``"friction"`` or
-    ``"elevation"`` or both, and last ``"sources"`` where a raster gives them."""
+    """The run's rasters by name, in their order, with the nodata value of each: those that the
+    model takes, and last ``"sources"`` where a raster gives them."""
     cells: int
     """Cells of the grid: a path has no more."""
     max_cost: float = math.inf
@@ -85,24 +85,19 @@ class Distance:
         lengths: npt.NDArray[np.float64],
         **options: Any,
     ) -> Distance:
-        """Return the problem on rasters by name; ``options`` are the fields with defaults."""
+        """Return the problem on named rasters; ``options`` set the fields with defaults."""
         height, width = next(iter(rasters.values())).shape
         nodata = {name: raster.nodata for name, raster in rasters.items()}
         return cls(model, dtype, connectivity, lengths, nodata, height * width, **options)
 
     @property
     def halo_width(self) -> int:
-        """Number of cells that an edge spans."""
+        """Number of rows and columns that the longest step crosses, 1 or 2."""
         return 2 if self.connectivity == 16 else 1
 
     @property
-    def cells_a_visit(self) -> int:
-        """Cost of a visit in relaxed cells, as the backend states it."""
-        return get_backend(self.backend).cells_a_visit
-
-    @property
     def gpu_bytes(self) -> int:
-        """Bytes of a GPU that a cell takes at the most: while a tile is opened, or read out."""
+        """Peak bytes of GPU memory for each cell of a tile."""
         model = MODELS[self.model.name]
         planes = (2 if model.neutral_friction is not None else 1) + 2 * len(model.further)
         as_read = 8 * len(self.nodata)
@@ -110,7 +105,7 @@ class Distance:
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the result."""
+        """The raster of least costs."""
         integer = self.dtype.kind == "i"
         way = "to" if self.model.reverse else "from"
         units = MODELS[self.model.name].units
@@ -135,7 +130,7 @@ class Distance:
         return keys
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Refuse friction that cannot be walked on, and fractions where all must be whole."""
+        """Raise InputError for cells of friction or elevation that cannot be used."""
         for name, raster in self._costs(cells).items():
             nodata = self.nodata[name]
             if name == "friction":
@@ -143,16 +138,16 @@ class Distance:
                 unit = self._unit(name)
                 check_friction(raster, nodata, frame, self.dtype, self.cells, longest, unit)
             else:
-                check_heights(raster, nodata, frame, self.dtype)
+                check_heights(raster, nodata, frame, self.dtype, name)
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> State:
-        """Return a tile that nothing has reached but the sources in it."""
+        """Return the initial state of a tile: only its sources are reached."""
         return self.open_on(self.surface(place, cells, frame), place, cells, frame)
 
     def open_on(
         self, surface: TileState, place: Place, cells: Sequence[Any], frame: Window
     ) -> State:
-        """Return the state of a tile on a given surface; see `open`."""
+        """Return the initial state of a tile on a prepared surface; see `open`."""
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
             rows, columns = self._on_passable(surface, rows, columns)
@@ -162,7 +157,7 @@ class Distance:
         return State(place, tile, links)
 
     def surface(self, place: Place, cells: Sequence[Any], frame: Window) -> TileState:
-        """Return the costs of a tile that nothing has reached, in the backend's memory."""
+        """Return a tile's costs in the backend's memory, with all distances unreached."""
         window = place.window
         rasters: dict[str, Any] = {
             name: self._padded(raster, self.nodata[name], window, frame, self._unit(name))
@@ -180,7 +175,7 @@ class Distance:
         )
 
     def _on_passable(self, surface: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
-        """Drop the cells that are barriers: a raster of sources may reach into the sea."""
+        """Drop source cells that lie on barriers."""
         there = np.ones(rows.size, bool)
         at = rows + self.halo_width, columns + self.halo_width
         for raster in (surface.friction, surface.elevation):
@@ -190,7 +185,7 @@ class Distance:
         return rows[there], columns[there]
 
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
-        """Make cells without elevation, or a further raster, barriers, also for knight's moves.
+        """Make cells without elevation, or without a further raster's value, barriers.
 
         Models that multiply or add friction know barriers by it; where there is none, by a neutral
         one.
@@ -207,12 +202,12 @@ class Distance:
                 rasters["friction"] += neutral
 
     def _costs(self, cells: Sequence[Array]) -> dict[str, Array]:
-        """Return the cells of friction and elevation by name."""
+        """Return the cells of all rasters except the sources, by name."""
         named = zip(self.nodata, cells, strict=True)
         return {name: raster for name, raster in named if name != "sources"}
 
     def _unit(self, name: str) -> int:
-        """Return the number that all cells of a raster are multiples of."""
+        """Return the integer of which all cells of a raster must be multiples."""
         if name != "friction" or self.by_mask:
             return 1
         return friction_unit(self.model.name, self.dtype, self.connectivity)
@@ -220,7 +215,7 @@ class Distance:
     def _padded(
         self, cells: Any, nodata: float | int | None, window: Window, frame: Window, unit: int
     ) -> Any:
-        """Return a tile and its halo in the memory of the backend, with barriers outside."""
+        """Return a tile with its halo in the backend's memory, with barriers outside the grid."""
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
         corner = frame.y - window.y + halo, frame.x - window.x + halo
@@ -237,7 +232,7 @@ class Distance:
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Any]
     ) -> tuple[Array, Array, Array | float]:
-        """Return the sources of a tile, relative to it, with their initial costs."""
+        """Return rows and columns of the sources in a tile, and their initial costs."""
         if self.sources is None:
             values = get_backend(self.backend).to_host(cells[-1][window.within(frame)])
             rows, columns = np.nonzero(is_source(values, self.nodata["sources"], self.targets))
@@ -248,7 +243,7 @@ class Distance:
 
     @property
     def link_blank(self) -> list[Any]:
-        """A distance that is none."""
+        """The unreached distance, as the initial value along links."""
         return [np.int64(BARRIER) if self.dtype.kind == "i" else self.dtype.type(np.inf)]
 
     def visit(
@@ -259,7 +254,7 @@ class Distance:
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Set the halo, relax up to the bound, and return what is new on the border."""
+        """Read the neighbours' borders, relax the tile up to ``bound``; return what changed."""
         if state.links is None or links is None:
             found = state.tile.exchange(halo, sent, bound)
             visit = Visit(*found, final_at=self._final_at(state, found.border, sent))
@@ -270,7 +265,7 @@ class Distance:
         return Visit(*changed, links=news)
 
     def _final_at(self, state: State, border: Border, sent: Border) -> float:
-        """Return the greatest distance on the sides of a tile that have a neighbour.
+        """Return the greatest distance on the tile's sides that have a neighbour.
 
         Whatever improves the tile enters it there. Infinite where a cell is yet to be reached.
         """
@@ -290,7 +285,7 @@ class Distance:
         return most
 
     def _passable_border(self, state: State) -> list[Array]:
-        """Return the masks of passable cells on the four sides of a tile."""
+        """Return masks of the passable cells on the four sides of a tile."""
         if state.passable is None:
             tile, halo = state.tile.state, self.halo_width
             rasters = [raster for raster in (tile.friction, tile.elevation) if raster.size]
@@ -302,7 +297,7 @@ class Distance:
         return state.passable
 
     def _look_at_grid_end(self, sides: Sides, visit: Visit) -> None:
-        """Set the bounds for neighbours beyond the grid, by how far that part of the border is.
+        """Estimate keys for missing neighbours beyond the grid, to guess the bucket width.
 
         The first visit shows how wide buckets are to be, and a source may lie beside all the
         neighbours that there are. A quarter of the way, since then the front is soon in all.
@@ -315,23 +310,19 @@ class Distance:
                 visit.outward[k] = min(least) + (least[k] - min(least)) / 4
 
     def pack(self, state: State) -> Any:
-        """Return distances and pending keys; costs are read again."""
+        """Return distances and pending keys to save; costs are read again."""
         return state.tile.pack()
 
     def unpack(self, state: State, packed: Any) -> None:
-        """Put distances and pending keys back."""
+        """Restore distances and pending keys."""
         state.tile.unpack(*packed)
 
     def size(self, state: State) -> int:
-        """Return the bytes of distances and costs."""
+        """Return the bytes of memory that a tile's state occupies."""
         return state.tile.nbytes
 
-    def memory(self) -> int | None:
-        """Return the bytes that states may take in a process: on a GPU part of its own memory."""
-        return get_backend(self.backend).tile_memory_limit()
-
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the distances of a tile, nodata where unreached."""
+        """Return the distances of a tile, nodata where unreached, and counts of cells."""
         (variable,) = self.outputs
         blank: Any = variable.fill_value
         # before the distances become the result
@@ -349,13 +340,13 @@ class Distance:
 
     @property
     def _most(self) -> float:
-        """The greatest distance that the dtype holds."""
+        """The greatest distance that the dtype can hold."""
         return BARRIER - 1 if self.dtype.kind == "i" else float(np.finfo(self.dtype).max)
 
     def _refuse_overflow(
         self, state: State, values: Array, lost_link: tuple[int, int, int] | None
     ) -> None:
-        """Raise if a cell without a value lies beside one that has one: the step's cost overflowed.
+        """Raise RunError if a cell stayed unreached because the cost of a step overflowed.
 
         Without a bound nothing else keeps a passable cell beside a reached one from being reached.
         (A knight's move passes between two cells, one of them beside either end.)
@@ -398,11 +389,11 @@ class Distance:
 
     @property
     def known_attributes(self) -> dict[str, Any]:
-        """Attributes of the result that are known before the work."""
+        """Dataset attributes that the arguments determine, before the run."""
         return self.attributes({})
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Return the arguments, and the numbers of cells reached, unreached and impassable."""
+        """Return the arguments, and the numbers of reached, unreached and impassable cells."""
         dx, dy = self.lengths[:2, 0].tolist()
         coefficients = list(self.model.coefficients)
         return {
@@ -418,17 +409,26 @@ class Distance:
         }
 
 
-def warm_up(problem: Any, dtypes: Sequence[npt.DTypeLike], neighbours: bool = False) -> None:
-    """Compile what a problem on such distances needs, by a tile of four cells a side.
+def warm_up(
+    problem: Any,
+    dtypes: Sequence[npt.DTypeLike],
+    neighbours: bool = False,
+    values: Sequence[int] | None = None,
+) -> None:
+    """Compile the kernels of a problem by solving it on a tile of four by four cells.
 
     Done before workers start on a run: they find the kernels in Numba's cache then. ``dtypes`` are
     those of the rasters. ``neighbours``: the run has several tiles, and so kernels for borders.
+    ``values``: what their cells hold; by default 4, so that costs of any step are whole.
     """
     window = Window(0, 0, 4, 4)
     side = 4 + problem.halo_width
     frame = Window(0, 0, side, side) if neighbours else window
     place = Place(Node(0, 0), window, Sides(False, False, False, False), frame.shape)
-    cells = [np.full(frame.shape, 4, dtype) for dtype in dtypes]  # whole costs, of any step
+    values = [4] * len(dtypes) if values is None else values
+    cells = [
+        np.full(frame.shape, value, dtype) for value, dtype in zip(values, dtypes, strict=True)
+    ]
     problem.check(cells, frame)
     state = problem.open(place, cells, frame)
     nothing: Border = [None] * len(NEIGHBOURS)

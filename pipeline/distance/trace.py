@@ -1,4 +1,4 @@
-"""Back directions followed from cell to cell, tile by tile and over links."""
+"""Follow back directions from cell to cell, window by window and over links."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.distance.links import LINK_ENDS, NO_LINK
-from orograph.kernels.relax.backtrack import LINKED, LOST, SOURCE, follow
-from orograph.kernels.relax.shortest_path_tree import NO_DIRECTION
+from orograph.kernels.shortest_path_tree.backtrack import LINKED, LOST, SOURCE, follow
+from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import cells_of
@@ -23,7 +23,7 @@ READ_SIDE = 512
 
 
 class PathReader:
-    """Back directions window by window; the last few windows are kept."""
+    """Reader of back directions that keeps the last windows it has read."""
 
     def __init__(self, directions: Raster, result: xr.Dataset) -> None:
         self._directions = directions
@@ -32,7 +32,7 @@ class PathReader:
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
     def trace(self, number: int, row: int, column: int) -> npt.NDArray[np.int64]:
-        """Return the cells from that of a point, by its number, to its source.
+        """Return the cells of the path from a cell to its source.
 
         Ends: a way that goes on for ever goes round inside a window, or comes into one twice where
         it has come in before.
@@ -65,7 +65,7 @@ class PathReader:
                 )
 
     def _over_link(self, number: int, row: int, column: int) -> tuple[int, int]:
-        """Return the cell to which the link of a cell leads back."""
+        """Return the cell at the other end of the link by which a cell was reached."""
         missing = {"back_link", *LINK_ENDS} - set(self._result)
         if missing:
             raise InputError(

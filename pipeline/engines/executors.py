@@ -1,4 +1,4 @@
-"""Executors of the tasks of a dynamic run: workers of a cluster, or threads."""
+"""Executors of tasks that are created during a run: cluster workers, or threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import itertools
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import dask
 
+from orograph.engines.rooms import Rooms
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
-from orograph.settings import thread_count
+from orograph.execution.settings import thread_count
+from orograph.execution.workers import make_roll_call
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -30,36 +31,41 @@ SECONDS_TO_FORGET = 10.0
 
 
 class Executor(Protocol):
-    """Workers, or threads in their place, to which tasks are given."""
+    """Interface to submit tasks to cluster workers or to threads."""
 
     shared: bool
     """Whether all workers have one memory, so that any of them can do any task."""
+    rooms: Rooms
+    """How many tasks its workers have and can take."""
 
     def part(self, worker: Any) -> tuple[int, int]:
-        """Return which part of how many a worker owns: data of ``number % how_many == which``."""
+        """Return ``(which, count)``: the worker owns data of ``number % count == which``."""
 
     def share(self, worker: Any, count: int) -> int:
-        """Return how many of ``count`` pieces of its work a worker should take at a time."""
+        """Return how many of ``count`` work items a worker should take in one task.
+
+        None stands for work that any worker may take.
+        """
 
     def threads(self, tasks: int) -> int:
-        """Return the number of threads that each of these tasks may use."""
+        """Return how many threads each of ``tasks`` concurrent tasks may use."""
 
-    def idle(self) -> list[Any]:
-        """Return the workers that can take a task, once for each task, the idle ones first."""
+    def idle(self) -> Iterator[Any]:
+        """Yield the workers that can take a task, once for each free slot, the idle ones first."""
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Start a task, at ``worker`` if that can be, and return what `next_done` calls it."""
+        """Start a task, preferably on ``worker``; return the ticket that `next_done` reports."""
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """Wait until some tasks are done; return them with their results."""
+        """Wait until at least one task is done; return pairs of ticket and result."""
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function once in every process that may have done tasks."""
+        """Call a function once in every process that may have executed tasks."""
 
 
 @contextmanager
 def executor(client: Client | None, problem: str, token: str) -> Iterator[Executor]:
-    """Yield the workers of a client, or threads of this process."""
+    """Yield an executor on a client's cluster, or on threads of this process without a client."""
     if client is not None:
         workers = _Cluster(client, problem, token)
         try:
@@ -73,7 +79,7 @@ def executor(client: Client | None, problem: str, token: str) -> Iterator[Execut
 
 
 class _Threads:
-    """Threads share their memory, so what belongs to one belongs to all."""
+    """Executor on threads of this process, which share memory: any may do any task."""
 
     shared = True
 
@@ -81,6 +87,7 @@ class _Threads:
         self._pool = pool
         self._count = count
         self._running: dict[Any, tuple[Any, str]] = {}
+        self.rooms = Rooms(dict.fromkeys(range(count), 1))
 
     def part(self, worker: Any) -> tuple[int, int]:
         return 0, 1
@@ -91,15 +98,16 @@ class _Threads:
     def threads(self, tasks: int) -> int:
         return max(self._count // tasks, 1)
 
-    def idle(self) -> list[Any]:
-        busy = {worker for worker, _ in self._running.values()}
+    def idle(self) -> Iterator[Any]:
         # a thread that writes waits for the disk for a part of its time
         writing = any(stage == "write" for _, stage in self._running.values())
-        return [worker for worker in range(self._count + writing) if worker not in busy]
+        self.rooms.update(dict.fromkeys(range(self._count + writing), 1))
+        return self.rooms.idle()
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         future = self._pool.submit(function, *arguments)
         self._running[future] = worker, stage
+        self.rooms.add(worker)
         return future
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
@@ -107,7 +115,7 @@ class _Threads:
             self._running, return_when=concurrent.futures.FIRST_COMPLETED
         ).done
         for future in done:
-            del self._running[future]
+            self.rooms.add(self._running.pop(future)[0], -1)
         return [(future, future.result()) for future in done]
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -116,7 +124,7 @@ class _Threads:
 
 @dataclass
 class _Task:
-    """A task under way: where it was sent, and how to send it again."""
+    """A submitted task: its worker, and the function and arguments to submit it again."""
 
     worker: str | None
     stage: str
@@ -129,7 +137,7 @@ class _Task:
 
 
 class _Cluster:
-    """Tasks go to the worker that owns their data; if it dies, to another.
+    """Executor on a Dask cluster: submits tasks to the owner of their data, or if lost to another.
 
     Nothing here waits for one future: a task whose worker is gone may never be done (see
     `_send_again`), and a result may be lost after its task was done. For each copy of a task a
@@ -144,10 +152,12 @@ class _Cluster:
         self._numbers = itertools.count()
         self._running: dict[int, _Task] = {}
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
+        self.rooms = Rooms()
         self._threads: dict[str, int] = {}
         self._workers: list[str] = []
         self._places: dict[str, int] = {}
-        self._load: Counter[str | None] = Counter()
+        self._roll_call = make_roll_call()
+        self._known: int | None = None
         self._look()
         self._heard = time.monotonic()
         self._patience = 20.0
@@ -157,44 +167,49 @@ class _Cluster:
         self._messages.interval = min(SECONDS_A_MESSAGE, self._usual_interval)
 
     def _look(self) -> None:
-        """Learn which workers there are."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        self._threads = {address: worker["nthreads"] for address, worker in workers.items()}
-        self._workers = sorted(workers)
-        self._places = {worker: place for place, worker in enumerate(self._workers)}
+        """Update the list of workers from the scheduler, if it has changed."""
         self._looked = time.monotonic()
+        threads = None
+        if self._client.status == "running":
+            with suppress(OSError):  # a scheduler that is gone is noticed by what it does not do
+                self._known, threads = cast(
+                    "Any", self._client.run_on_scheduler(self._roll_call, self._known)
+                )
+        if threads is None:
+            return
+        self._threads = threads
+        self._all_threads = sum(self._threads.values())
+        self._workers = sorted(threads)
+        self._places = {worker: place for place, worker in enumerate(self._workers)}
+        # one more than a worker can do at a time: it need not wait for the driver between them
+        self.rooms.update({worker: count + 1 for worker, count in threads.items()})
 
     def part(self, worker: Any) -> tuple[int, int]:
         return self._places.get(worker, 0), max(len(self._workers), 1)
 
     def share(self, worker: Any, count: int) -> int:
+        if worker is None:
+            return -(-count // max(self._all_threads, 1))
         return -(-count // self._threads.get(worker, 1))
 
     def threads(self, tasks: int) -> int:
         return 1
 
-    def idle(self) -> list[Any]:
+    def idle(self) -> Iterator[Any]:
         if not self._workers:
             # a task that waits for any worker makes a cluster that adapts start one
-            return [] if self._running else [None]
-        # one more than a worker can do at a time: it need not wait for the driver between them
-        rooms = [(worker, self._load[worker], self._threads[worker]) for worker in self._workers]
-        found: list[Any] = []
-        number = 0
-        while rooms := [room for room in rooms if number <= room[2]]:
-            found += [worker for worker, load, _ in rooms if load <= number]
-            number += 1
-        return found
+            return iter([] if self._running else [None])
+        return self.rooms.idle()
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
         ticket = next(self._numbers)
         self._running[ticket] = _Task(worker, stage, function, arguments)
-        self._load[worker] += 1
+        self.rooms.add(worker)
         self._send(ticket)
         return ticket
 
     def _send(self, ticket: int) -> None:
-        """Send a copy of a task to its worker."""
+        """Submit a copy of a task to its worker."""
         task, number = self._running[ticket], next(self._numbers)
         with cluster_failures():
             future = self._client.submit(
@@ -210,7 +225,7 @@ class _Cluster:
             asyncio.run_coroutine_threadsafe(self._deliver(ticket, number, future), loop)
 
     async def _deliver(self, ticket: int, number: int, future: Any) -> None:
-        """Put a copy's result, or how it failed, into the queue; ends when it is released."""
+        """Await a copy of a task and put its result or exception into the queue of arrivals."""
         try:
             result, error = await future, None
         except (Exception, asyncio.CancelledError) as failure:
@@ -234,7 +249,7 @@ class _Cluster:
                     return []
 
     def _fetch(self) -> list[tuple[Any, Any]]:
-        """Wait a little; return the finished tasks with their results."""
+        """Wait up to `POLL_SECONDS`; return the tickets and results of finished tasks."""
         results = []
         with suppress(Empty):
             arrived = self._arrived.get(timeout=POLL_SECONDS)
@@ -245,14 +260,14 @@ class _Cluster:
                     if error is not None:
                         raise error
                     del self._running[ticket]
-                    self._load[task.worker] -= 1
+                    self.rooms.add(task.worker, -1)
                     self._release(task)
                     results.append((ticket, result))
                 arrived = self._arrived.get_nowait()
         return results
 
     def _send_again(self) -> None:
-        """Give the tasks of workers that are gone to others.
+        """Resubmit the tasks of lost or silent workers to other workers.
 
         Dask would do so itself, but a task whose worker dies twice, or after it was done, can be
         left waiting for an address that no longer exists.
@@ -274,9 +289,9 @@ class _Cluster:
                     )
             # not where it has waited in vain, if there is another
             others = [w for w in self._workers if w != task.worker] or self._workers
-            self._load[task.worker] -= 1
+            self.rooms.add(task.worker, -1)
             task.worker = others[ticket % len(others)]
-            self._load[task.worker] += 1
+            self.rooms.add(task.worker)
             self._send(ticket)
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
@@ -292,7 +307,7 @@ class _Cluster:
         task.copies.clear()
 
     def close(self) -> None:
-        """Let go of what is still running."""
+        """Release the futures of all running tasks."""
         for task in self._running.values():
             self._release(task)
         self._running.clear()

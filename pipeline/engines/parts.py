@@ -1,4 +1,4 @@
-"""Parts of a large tile, which several threads read and write: the tile of a GPU may be the grid.
+"""Read and write a large tile in parts, by several threads, while a GPU computes it.
 
 A GPU relaxes a tile in less time than one thread takes to read it. So its cells are read, checked
 and uploaded in parts, and its results are downloaded and written shard by shard.
@@ -27,7 +27,7 @@ MOST_THREADS = 8  # a few fill the way to a GPU
 
 
 def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
-    """Return windows that cover the frame of a tile, cut where tiles of a raster meet.
+    """Split a tile with its halo into windows that align with the stored tiles of a raster.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def read_parts(
     frame: Window,
     check: Callable[[Sequence[npt.NDArray[Any]], Window], None],
 ) -> list[Any]:
-    """Return the cells of a frame in the memory of a device, read by several threads.
+    """Read a window of each raster into GPU memory, in parts, by several threads.
 
     ``check`` is called with the cells of each part.
     """
@@ -78,7 +78,7 @@ def read_parts(
 
 
 def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
-    """Do work for each item, by several threads; raise the error of the first item that has one."""
+    """Call ``work`` for each item in several threads; raise the first item's error, if any."""
     items = list(items)
     count = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(items))
     if count < 2:

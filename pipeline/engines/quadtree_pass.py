@@ -6,9 +6,13 @@ the tiles. Both are Dask graphs, one or many (`orograph.engines.sweep_graphs`):
 
 - ``tiles``: one task for each shard reads its tiles one after the other, summarises them and merges
   their summaries; a shard is also the unit of checkpoints and of writing;
-- ``merge``: one task for each node above the shards, up to the root;
-- ``split``: one task for each node above the shards, from its message to those of its children;
+- ``merge``: one task for each node above these, up to the root;
+- ``split``: one task for each node above them, from its message to those of its children;
 - ``write``: one task for each shard finishes its tiles and writes the shard whole.
+
+On a cluster a ``tiles`` or ``write`` task of a large grid does a node of several shards, one after
+the other, with the merges or splits between them. It keeps no more of a shard than its summary, and
+saves the same as several tasks would.
 
 Only summaries and messages travel through Dask, and those are O(border). What a node needs again in
 the downward sweep, its saved state, goes to the checkpoint store of the run. A task that finds its
@@ -20,128 +24,60 @@ counts as written once all its bytes match their checksums.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
 from threading import Event
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 from dask._task_spec import Task
 
-from orograph.engines.sweep_graphs import SHARDS_A_GRAPH, SweepGraphs
+from orograph.engines.sweep_graphs import TASKS_A_GRAPH, SweepGraphs, level_of_tasks
+from orograph.engines.sweep_problems import (
+    FinishingInPlace,
+    MakingTable,
+    Problem,
+    Rereading,
+    Table,
+    TableMaker,
+    Tabulated,
+)
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.execution.run import Progress, compute_graphs
+from orograph.execution.run import Progress, ResultTable, compute_graphs
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Tree
 from orograph.tiles.raster.raster import Raster
-from orograph.tiles.store.create import Variable
+from orograph.tiles.store.create import Columns
 from orograph.tiles.store.sink import ShardWriter, count_written
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Array = npt.NDArray[Any]
-Table = dict[str, Array]
 
-
-class Problem(Protocol):
-    """A problem on a grid whose tiles can be summarised by their border.
-
-    Summaries, saved states and messages are of any type, but not None. Summaries, saved states and
-    rows of a table are kept in checkpoints: they consist of what `orograph.tiles.format.codec`
-    stores. Summaries and messages must be small, O(border). All functions are pure: the same
-    arguments give the same result, to the bit.
-    """
-
-    @property
-    def name(self) -> str:
-        """Prefix of the names of tasks: lower-case words with hyphens."""
-
-    @property
-    def backend(self) -> str:
-        """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
-
-    @property
-    def outputs(self) -> tuple[Variable, ...]:
-        """Rasters that are written."""
-
-    def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
-        """Return the summary and the saved state of a tile, given its cells in each raster."""
-
-    def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
-        """Merge siblings: return the summary and the saved state of their parent at ``place``."""
-
-    def root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the message to the root, and the attributes of the result."""
-
-    def down(
-        self, place: Place, saved: Any, message: Any, children: Sequence[Place]
-    ) -> Sequence[Any]:
-        """Return the messages to the ``children`` of a node, given the message to it."""
-
-    def finish(self, place: Place, saved: Any, message: Any) -> dict[str, Array]:
-        """Return the output of a tile: an array for each of ``outputs``, by name."""
-
-
-@runtime_checkable
-class Tabulated(Protocol):
-    """A problem that also produces a table: some rows in each tile, some in each node above.
-
-    One whose columns are none produces no table.
-
-    Each row of the table belongs to a row of the grid, and the table is in the order of these.
-    """
-
-    @property
-    def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Dimensions of each column by its name, the dimension of the rows first."""
-
-    def rows_of_tile(self, place: Place, saved: Any, message: Any) -> Table:
-        """Return the rows of a tile, given the arguments of ``finish``."""
-
-    def rows_of_node(self, place: Place, saved: Any, message: Any) -> Table:
-        """Return the rows of a node above the tiles, given the arguments of ``down``."""
-
-    def join_rows(
-        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
-    ) -> Array:
-        """Return the part of a column that belongs to some rows of the grid, in order.
-
-        ``before`` rows of the table belong to the rows above. ``tables`` is consumed one at a time.
-        """
-
-
-@runtime_checkable
-class FinishingInPlace(Protocol):
-    """A problem that can write its output where it is wanted, which spares a copy of it."""
-
-    def finish_into(self, place: Place, saved: Any, message: Any, blocks: dict[str, Array]) -> None:
-        """Write what ``finish`` returns into windows of arrays, whose rows are contiguous."""
-
-
-@runtime_checkable
-class Rereading(Protocol):
-    """A problem that reads its rasters a second time, on the way down."""
-
-    def reread(self, place: Place, saved: Any, *cells: Array) -> Any:
-        """Return the saved state of a tile together with its cells.
-
-        ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved
-        state.
-        """
+TILES_A_THREAD = 4
+MOST_CELLS = 2**26
+"""Of a tile where tiles are joined."""
 
 
 @dataclass(frozen=True)
 class QuadtreePass:
-    """Run of a problem over rasters: everything that a task needs."""
+    """Engine that runs a problem's upward and downward sweep; all that a task needs."""
 
     problem: Problem
     rasters: tuple[Raster, ...]
     context: RunContext
+    maker: TableMaker | None = field(init=False, compare=False, repr=False)
+    """What makes the table of the problem when the sweep is done; None: the engine does."""
+
+    def __post_init__(self) -> None:
+        problem = self.problem
+        maker = problem.table_maker(self) if isinstance(problem, MakingTable) else None
+        object.__setattr__(self, "maker", maker)
 
     @property
     def tree(self) -> Tree:
@@ -154,34 +90,40 @@ class QuadtreePass:
         Tasks carry ``handle``, see `orograph.execution.jobs`.
         """
         graphs = self.sweep_graphs(handle)
-        how = client, cancelled, SHARDS_A_GRAPH
+        how = client, cancelled, TASKS_A_GRAPH
         for stage in graphs.stages():
             compute_graphs(stage, None, *how)
         attributes: dict[str, Any]
         _, attributes = compute_graphs(graphs.last_stage(), graphs.root, *how)
         self._check_complete()
+        if self.maker is not None:
+            attributes = self.maker.follow(attributes, client, cancelled)
         return attributes
 
     def statistics(self) -> dict[str, int]:
-        """Return no counts: the work is known before, and the same each time."""
+        """Return no statistics: the amount of work does not depend on the data."""
         return {}
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
+    def table(self) -> ResultTable:
         """Return the table of a `Tabulated` problem, once all shards are written.
 
         Columns are iterables of pieces, so that the rows of only one row of shards are in memory.
         """
+        return self.columns() if self.maker is None else self.maker.table()
+
+    def columns(self) -> Columns:
+        """Return the table columns, each an iterable of arrays, one per row of shards."""
         columns = {} if self.tabulated is None else self.tabulated.columns
         return {name: (dims, _Column(self, name)) for name, dims in columns.items()}
 
     @property
     def tabulated(self) -> Tabulated | None:
-        """The problem, if it produces a table."""
-        tabulated = isinstance(self.problem, Tabulated) and self.problem.columns
+        """The problem if it produces a table, else None."""
+        tabulated = isinstance(self.problem, Tabulated) and (self.problem.columns or self.maker)
         return self.problem if tabulated else None  # type: ignore[return-value]
 
     def pieces(self, column: str) -> Iterator[Array]:
-        """Yield a column of the table, the rows of one row of shards after the other."""
+        """Yield one column of the table in pieces, one for each row of shards."""
         assert self.tabulated is not None
         # these rows belong to what crosses shards: O(border) a node
         levels = range(self.context.shard_level + 1, self.tree.root.level + 1)
@@ -195,7 +137,7 @@ class QuadtreePass:
             del piece  # before the next is made
 
     def bands(self) -> list[tuple[range, list[Node]]]:
-        """Return the rows of the grid that each row of shards covers, and its shards."""
+        """Return for each row of shards the range of grid rows it covers, and its shards."""
         bands: dict[range, list[Node]] = {}
         for node in self.shards:
             window = self.tree.window(node)
@@ -203,10 +145,10 @@ class QuadtreePass:
             bands.setdefault(rows, []).append(node)
         return sorted(bands.items(), key=lambda band: band[0].start)
 
-    def rows_of(self, nodes: Iterable[Node]) -> Iterator[Table]:
-        """Yield the rows that nodes saved."""
+    def rows_of(self, nodes: Iterable[Node], kind: str = "rows") -> Iterator[Table]:
+        """Yield the table rows that nodes saved as checkpoints of a kind."""
         for node in nodes:
-            rows = self.context.checkpoints.load("rows", node)
+            rows = self.context.checkpoints.load(kind, node)
             if rows is None:
                 raise RunError(
                     f"{self.problem.name}: the rows of {node} have been lost since they were "
@@ -214,52 +156,87 @@ class QuadtreePass:
                 )
             yield from rows
 
+    def all_rows(self) -> Iterator[Table]:
+        """Yield the saved table rows of every node, one table at a time."""
+        levels = range(self.context.shard_level, self.tree.root.level + 1)
+        for level in levels:
+            yield from self.rows_of(self.tree.nodes(level))
+
+    @property
+    def _row_kinds(self) -> tuple[str, ...]:
+        """Kinds of checkpoint entries that hold the table rows of a node."""
+        return ("rows",) if self.maker is None else self.maker.kinds
+
+    def _save_rows(self, node: Node, tables: list[Table]) -> None:
+        entries = {"rows": tables} if self.maker is None else self.maker.entries(tables)
+        for kind, entry in entries.items():
+            # they are read once or twice, soon: packing them costs more than bytes on disk
+            self.context.checkpoints.save(kind, node, entry, compressed=False)
+
     def task_tiles(self, node: Node) -> Any:
-        """Return the summary of a shard."""
+        """Return the summary of a shard, or of a subtree of shards processed one by one."""
+        return self._summarise(node, {})
+
+    def task_merge(self, node: Node, level: int, *summaries: Any) -> Any:
+        """Merge the summaries of a node's descendants at ``level`` into the node's summary."""
+        nodes = self.tree.nodes(level, node)
+        return self._summarise(node, dict(zip(nodes, summaries, strict=True)))
+
+    def _summarise(self, node: Node, given: Mapping[Node, Any]) -> Any:
+        """Compute and save the summary of a node, or return the given or saved one."""
+        if node in given:
+            return given[node]
         known = self.context.checkpoints.load("summary", node) if self._climbed(node) else None
         if known is not None:
             return known
-        summary, saved = self._climb(node)
-        self.context.checkpoints.save("downward-state", node, saved)
-        self.context.checkpoints.save("summary", node, summary)
-        return summary
-
-    def task_merge(self, node: Node, *summaries: Any) -> Any:
-        """Return the summary of a node above the shards."""
-        self.context.stop_if_cancelled()
-        children = [self.tree.place(child) for child in self.tree.children(node)]
-        place = self.tree.place(node)
-        summary, saved = self.problem.merge(place, list(zip(children, summaries, strict=True)))
+        if node.level == self.context.shard_level:
+            summary, saved = self._climb(node)
+        else:
+            children = self.tree.children(node)
+            below = [(self.tree.place(child), self._summarise(child, given)) for child in children]
+            self.context.stop_if_cancelled()
+            summary, saved = self.problem.merge(self.tree.place(node), below)
         self.context.checkpoints.save("downward-state", node, saved)
         self.context.checkpoints.save("summary", node, summary)
         return summary
 
     def task_recall(self, node: Node) -> Any:
-        """Return the summary of a node that an earlier run saved."""
+        """Load the summary that an earlier run saved for a node."""
         summary = self.context.checkpoints.load("summary", node)
         if summary is not None:
             return summary
         # the checkpoint is damaged: compute it again from the summaries below
-        if node.level == self.context.shard_level:
-            return self.task_tiles(node)
-        return self.task_merge(node, *map(self.task_recall, self.tree.children(node)))
+        below = [] if node.level == self.context.shard_level else self.tree.children(node)
+        return self._summarise(node, {child: self.task_recall(child) for child in below})
 
     def task_root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the message to the root and the attributes of the result."""
+        """Turn the root's summary into the root's message and the result attributes."""
         return self.problem.root(summary)
 
-    def task_split(self, node: Node, message: Any) -> Sequence[Any]:
-        """Return the messages to the children of a node above the shards."""
+    def task_split(self, node: Node, message: Any, level: int) -> Sequence[Any]:
+        """Turn the message to a node into messages to its descendants at ``level``."""
+        if node.level == level:
+            return [message]
         self.context.stop_if_cancelled()
-        children = [self.tree.place(child) for child in self.tree.children(node)]
+        children = self.tree.children(node)
         place, saved = self.tree.place(node), self._saved(node)
         if self.tabulated is not None:
             rows = self.tabulated.rows_of_node(place, saved, message)
-            self.context.checkpoints.save("rows", node, [rows])
-        return self.problem.down(place, saved, message, children)
+            self._save_rows(node, [rows])
+        messages = self.problem.down(place, saved, message, list(map(self.tree.place, children)))
+        return [
+            its_message
+            for child, message in zip(children, messages, strict=True)
+            for its_message in self.task_split(child, message, level)
+        ]
 
     def task_write(self, node: Node, message: Any) -> None:
-        """Finish the tiles of a shard and write it."""
+        """Finish the tiles of a shard and write it; for a larger node, shard after shard."""
+        if node.level > self.context.shard_level:
+            messages = self.task_split(node, message, node.level - 1)
+            for child, its_message in zip(self.tree.children(node), messages, strict=True):
+                self.task_write(child, its_message)
+            return
         if self._intact(node):
             return
         whole = self.tree.window(node)
@@ -271,28 +248,31 @@ class QuadtreePass:
         for writer in writers.values():
             writer.close()
         if tables:
-            self.context.checkpoints.save("rows", node, tables)
+            self._save_rows(node, tables)
         self.context.checkpoints.save("done", node, True)
         self.context.checkpoints.drop("downward-state", node)
 
     def _written(self, node: Node) -> bool:
-        """Return whether a shard has been written, and still exists."""
+        """Return whether a shard is recorded as written, and its output still exists."""
         window = self.tree.window(node)
         return self.context.checkpoints.has("done", node) and all(
             self.context.sink.written(variable.name, window) for variable in self.problem.outputs
         )
 
     def _intact(self, node: Node) -> bool:
-        """Return whether an earlier run wrote a shard, and all of it can be read back."""
+        """Return whether an earlier run wrote a shard and its checksums still match."""
         window, checkpoints = self.tree.window(node), self.context.checkpoints
         return (
             checkpoints.load("done", node) is not None
-            and (self.tabulated is None or checkpoints.load("rows", node) is not None)
+            and (
+                self.tabulated is None
+                or all(checkpoints.load(kind, node) is not None for kind in self._row_kinds)
+            )
             and all(self.context.sink.intact(v.name, window) for v in self.problem.outputs)
         )
 
     def _climbed(self, node: Node) -> bool:
-        """Return whether an earlier run saved all of a node that is still needed."""
+        """Return whether an earlier run saved everything of a node that is still needed."""
         kept = self.context.checkpoints.has("downward-state", node) or (
             node.level == self.context.shard_level and self._written(node)
         )
@@ -353,15 +333,16 @@ class QuadtreePass:
         return (raster.read(place.window) for raster in self.rasters)
 
     def progress(self) -> Progress:
-        """Return the number of tasks that have saved their result, and of all tasks."""
+        """Return how many tasks have saved their result, and how many there are."""
         levels = range(self.context.shard_level, self.tree.root.level + 1)
         done = self.context.checkpoints.count("done", self.context.shard_level)
         done += sum(self.context.checkpoints.count("summary", level) for level in levels)
         total = self.tree.count(self.context.shard_level) + sum(map(self.tree.count, levels))
-        return Progress(done, total)
+        tasks = Progress(done, total)
+        return tasks if self.maker is None else self.maker.progress(tasks)
 
     def _check_complete(self) -> None:
-        """Raise RunError if a shard has not been written, or is lost."""
+        """Raise RunError if any shard has not been written or was lost."""
         level = self.context.shard_level
         windows = [self.tree.window(node) for node in self.shards]
         sink, outputs = self.context.sink, self.problem.outputs
@@ -381,39 +362,64 @@ class QuadtreePass:
 
     @cached_property
     def shards(self) -> list[Node]:
-        """Nodes that one task reads and one task writes, in the order of the tree."""
+        """All shards as nodes of the tree, in tree order."""
         return list(self.tree.nodes(self.context.shard_level))
 
+    @cached_property
+    def task_level(self) -> int:
+        """Tree level of the nodes that one task reads, and one task writes."""
+        context = self.context
+        if context.threads:
+            return context.shard_level
+        return level_of_tasks(self.tree, context.shard_level, context.cluster_threads)
+
     def graph(self, handle: Any) -> tuple[dict[Key, Task], Key, list[Key]]:
-        """Return the tasks of the run as one graph, the key of the root, and those of the writes.
+        """Return all tasks of the run as one graph, the root's key, and the keys of the writes.
 
         What an earlier run saved is not computed again: summaries are recalled, shards verified.
 
         Tasks are in the order of execution: depth first, so that summaries are merged as soon as
         possible, and messages likewise.
         """
-        (graph,) = self.sweep_graphs(handle).downward(
-            self.context.shard_level, self.tree.root.level
-        )
+        (graph,) = self.sweep_graphs(handle).downward(self.task_level, self.tree.root.level)
         return graph.tasks, graph.kept[0], list(graph.ends)
 
     def sweep_graphs(self, handle: Any) -> SweepGraphs:
-        """Return the graphs of the run."""
-        levels = range(self.context.shard_level, self.tree.root.level + 1)
+        """Return the builder of the run's Dask graphs."""
+        levels = range(self.task_level, self.tree.root.level + 1)
         begun = [level for level in levels if self.context.checkpoints.count("summary", level)]
         return SweepGraphs(
             Layers(self.problem.name, self.context.token),
             self.tree,
-            self.context.shard_level,
+            self.task_level,
             self.context.threads,
             partial(_task, handle),
             lambda node: node.level in begun and self._climbed(node),
         )
 
 
+def join_tiles(context: RunContext) -> RunContext:
+    """Return a run context with larger tiles if all is in memory, else the same context.
+
+    Each tile costs some tasks and each seam a merge. The result does not depend on the tiles.
+    """
+    if not isinstance(context.sink, ArraySink):
+        return context
+    tree, level = context.quadtree, 0
+    fewest = 1 if context.threads == 1 else TILES_A_THREAD * context.threads
+    while (
+        level < tree.root.level
+        and tree.count(level + 1) >= fewest
+        and tree.window(Node(level + 1, 0)).size <= MOST_CELLS
+    ):
+        level += 1
+    joined = Quadtree(tree.shape, tree.tile << level)
+    return replace(context, tree=joined, shard_level=max(context.shard_level - level, 0))
+
+
 @dataclass(frozen=True)
 class _Column:
-    """Column of the table of a run, in pieces."""
+    """One column of a run's table, iterated in pieces."""
 
     run: QuadtreePass
     name: str
@@ -422,8 +428,11 @@ class _Column:
         return self.run.pieces(self.name)
 
 
-def _task(handle: Any, key: Key, *arguments: Any) -> Task:
-    return Task(key, _perform, handle, *arguments)
+def _task(handle: Any, key: Key, stage: str, *arguments: Any) -> Task:
+    # Dask gives a task to a worker that holds what it needs, and all messages come from one worker.
+    # Tasks that are marked wait at the scheduler, by priority, for whichever worker is free.
+    anywhere = stage in ("split", "write")
+    return Task(key, _perform, handle, stage, *arguments, _data_producer=anywhere)
 
 
 def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any:
@@ -432,9 +441,10 @@ def _perform(handle: Any, stage: str, node: Node | None, *arguments: Any) -> Any
     with get_backend(run.problem.backend).array_memory():
         if stage in ("split", "write"):
             assert node is not None
-            messages, index, *_ = arguments
-            method = run.task_split if stage == "split" else run.task_write
-            return method(node, messages[index])
+            messages, index, *more = arguments
+            if stage == "write":
+                return run.task_write(node, messages[index])
+            return run.task_split(node, messages[index], more[0])
         if stage == "root":
             return run.task_root(*arguments)
         return getattr(run, f"task_{stage}")(node, *arguments)

@@ -1,4 +1,4 @@
-"""The tasks of a quadtree sweep, as graphs of bounded size.
+"""Build the Dask graphs of a quadtree sweep, each of bounded size.
 
 For each task of a graph Dask looks at all tasks that lead to it, to put them in order: in one
 graph of both sweeps every task on the way down hangs on every tile, so time and memory would grow
@@ -6,6 +6,10 @@ with the square of the shards. And a scheduler knows a task as long as it knows 
 it. So no graph has many tasks. What a graph of the upward sweep needs of those before is recalled
 from the checkpoints. Messages are not saved: those to the nodes above a graph are kept while it is
 under way, and few tasks lead to them.
+
+A task costs a scheduler about the same however much it does. So on a cluster a task of a large grid
+does a subtree of several shards, one after the other, as long as all workers have enough tasks. And
+the lowest merges, and the splits beside them, are done two levels in one task.
 """
 
 from __future__ import annotations
@@ -21,23 +25,65 @@ from orograph.engines.task_graph import Key, Layers
 from orograph.execution.run import Graph
 from orograph.tiles.grid.quadtree import Node, Tree
 
-# shards whose messages may be ready beyond the last one written
+# write tasks whose messages may be ready beyond the last one that is done
 AHEAD = 64
-# shards below a node that has a graph of its own, on average at the least; threads do one graph
-# after the other, and wait for the last task of each
-SHARDS_A_GRAPH = 256
-SHARDS_A_THREAD = 16
+# tasks at the lowest level of a graph, on average at the least; threads do one graph after the
+# other, and wait for the last task of each
+TASKS_A_GRAPH = 256
+LEAST_TASKS_A_THREAD = 16
+# of a task on average at the most: it does them one after the other
+SHARDS_A_TASK = 16
+# with which a cluster that has no worker yet is expected to work
+THREADS_TO_COME = 64
+
+
+def level_of_tasks(tree: Tree, shard_level: int, threads: int) -> int:
+    """Return the tree level whose nodes become the lowest tasks of a sweep on a cluster.
+
+    Parameters
+    ----------
+    tree, shard_level
+        Nodes of that level are shards.
+    threads
+        Those of all workers; 0: none has come yet.
+    """
+    least = LEAST_TASKS_A_THREAD * (threads or THREADS_TO_COME)
+    shards, level = tree.count(shard_level), shard_level
+    while level < tree.root.level:
+        count = tree.count(level + 1)
+        if count < least or count * SHARDS_A_TASK < shards:
+            break
+        level += 1
+    return level
+
+
+def levels_above(tree: Tree, task_level: int, threads: int) -> range:
+    """Return the tree levels, above the lowest tasks, that have merge and split tasks.
+
+    Of a large grid on a cluster the first level has none: those of the second do its work too. In
+    other runs merges of siblings are done at the same time.
+
+    Parameters
+    ----------
+    tree, task_level
+        Nodes of that level are the lowest tasks.
+    threads
+        Those of this process that do the work; 0: a cluster does.
+    """
+    large = tree.root.level > task_level + 1 and tree.count(task_level) >= TASKS_A_GRAPH
+    joined = large and not threads
+    return range(task_level + 1 + joined, tree.root.level + 1)
 
 
 class SweepGraphs:
-    """Makes the graphs of a run, one at a time, with tasks in the order of execution.
+    """Builder of a sweep's graphs, one at a time, with tasks in the order of execution.
 
     Parameters
     ----------
     layers
         Gives their names.
-    tree, shard_level
-        Nodes of that level are shards.
+    tree, task_level
+        Nodes of that level are shards, or subtrees of some, that one task reads and one writes.
     threads
         Those of this process that do the work; 0: a cluster does.
     make_task
@@ -50,47 +96,48 @@ class SweepGraphs:
         self,
         layers: Layers,
         tree: Tree,
-        shard_level: int,
+        task_level: int,
         threads: int,
         make_task: Callable[..., Task],
         climbed: Callable[[Node], bool],
     ) -> None:
-        self._layers, self._tree, self._shard_level = layers, tree, shard_level
+        self._layers, self._tree, self._task_level = layers, tree, task_level
         self._threads, self._make_task, self._climbed = threads, make_task, climbed
+        self._above = levels_above(tree, task_level, threads)
         self._tasks: dict[Key, Task] = {}
         self._writes: list[Key] = []
 
     @property
     def root(self) -> Key:
-        """Key of the task that turns the summary of all into a message."""
+        """Key of the task that turns the root's summary into the root's message."""
         return self._layers.key("root", self._tree.root)
 
     @cached_property
     def levels(self) -> list[int]:
-        """Levels of the tree, from the shards to the root: a graph goes from one to the next."""
-        count, levels = self._tree.count, [self._shard_level]
-        least = max(SHARDS_A_GRAPH, SHARDS_A_THREAD * self._threads)
-        for level in range(self._shard_level + 1, self._tree.root.level):
+        """Tree levels at which graphs begin and end, from the lowest tasks to the root."""
+        count, levels = self._tree.count, [self._task_level]
+        least = max(TASKS_A_GRAPH, LEAST_TASKS_A_THREAD * self._threads)
+        for level in self._above[:-1]:
             if count(levels[-1]) >= least * count(level):
                 levels.append(level)
         return [*levels, self._tree.root.level]
 
     def stages(self) -> Iterator[Iterator[Graph]]:
-        """Yield the graphs of the upward sweep, each stage to be done before the next begins."""
+        """Yield the upward sweep's graphs in stages; a stage must end before the next begins."""
         for lowest, level in pairwise(self.levels[:-1]):
             yield self._upward(lowest, level)
 
     def last_stage(self) -> Iterator[Graph]:
-        """Yield the graphs of the downward sweep, the first with what remains of the upward one."""
+        """Yield the downward sweep's graphs; the first also completes the upward sweep."""
         return self.downward(self.levels[-2], self.levels[1])
 
     def _upward(self, lowest: int, level: int) -> Iterator[Graph]:
-        """Yield a graph for each node of a level, up from the nodes of the ``lowest`` level."""
+        """Yield one graph for each unsaved node of ``level``, starting at ``lowest``."""
         for node in self._unclimbed(self._tree.root, level):
             yield self._cut([self._up(node, lowest)])
 
     def downward(self, lowest: int, level: int) -> Iterator[Graph]:
-        """Yield a graph for each node of a level, down to the shards.
+        """Yield one graph for each node of ``level``, from its message to the writing tasks.
 
         The first begins with the way up from the ``lowest`` level to the root. Each keeps the root
         and the messages to the nodes above it.
@@ -104,7 +151,7 @@ class SweepGraphs:
                 self._down(node, path[-1], index)
                 yield self._cut(self._writes, path)
                 return
-            split = self._add("split", node, TaskRef(path[-1]), index)
+            split = self._add("split", node, TaskRef(path[-1]), index, node.level - 1)
             for i, child in enumerate(self._tree.children(node)):
                 yield from down(child, [*path, split], i)
 
@@ -122,29 +169,36 @@ class SweepGraphs:
         return key
 
     def _up(self, node: Node, lowest: int) -> Key:
-        at_shard = node.level == self._shard_level
-        if node.level == lowest and not at_shard:
+        at_task = node.level == self._task_level
+        if node.level == lowest and not at_task:
             return self._add("recall", node)
-        stage = "tiles" if at_shard else "merge"
+        stage = "tiles" if at_task else "merge"
         if self._climbed(node):
             return self._add(stage, node, recall=True)
-        children = [] if at_shard else self._tree.children(node)
-        below = [TaskRef(self._up(child, lowest)) for child in children]
-        return self._add(stage, node, *below)
+        if at_task:
+            return self._add(stage, node)
+        level = self._below(node)
+        summaries = [TaskRef(self._up(child, lowest)) for child in self._tree.nodes(level, node)]
+        return self._add(stage, node, level, *summaries)
 
     def _down(self, node: Node, message: Key, index: int) -> None:
-        if node.level == self._shard_level:
+        if node.level == self._task_level:
             # a shard that is there is verified by this task
             self._writes.append(self._add("write", node, TaskRef(message), index))
             return
         # messages are not computed far ahead of the shards that need them
         gate = [TaskRef(self._writes[-AHEAD])] if len(self._writes) >= AHEAD else []
-        split = self._add("split", node, TaskRef(message), index, *gate)
-        for i, child in enumerate(self._tree.children(node)):
+        level = self._below(node)
+        split = self._add("split", node, TaskRef(message), index, level, *gate)
+        for i, child in enumerate(self._tree.nodes(level, node)):
             self._down(child, split, i)
 
+    def _below(self, node: Node) -> int:
+        """Return the level of the tasks that a node's merge reads and its split feeds."""
+        return self._task_level if node.level == self._above[0] else node.level - 1
+
     def _unclimbed(self, node: Node, level: int) -> Iterator[Node]:
-        """Yield the nodes of a level that an earlier run has not saved, nor a node above them."""
+        """Yield the nodes of a level that no earlier run has saved, by themselves or above."""
         if self._climbed(node):
             return
         if node.level == level:
@@ -155,8 +209,6 @@ class SweepGraphs:
 
 
 def separate_graphs(tasks: Iterator[Task], *, on_threads: bool) -> Iterator[Graph]:
-    """Yield tasks that need nothing of one another: those of a cluster some at a time."""
-    while some := {
-        task.key: task for task in islice(tasks, None if on_threads else SHARDS_A_GRAPH)
-    }:
+    """Group independent tasks into graphs: one for threads, several for a cluster."""
+    while some := {task.key: task for task in islice(tasks, None if on_threads else TASKS_A_GRAPH)}:
         yield Graph(some, list(some))

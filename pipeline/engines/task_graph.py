@@ -1,4 +1,4 @@
-"""The names of tasks: the one place where they are made.
+"""Names and keys of Dask tasks, all made here.
 
 Dask's dashboard groups tasks by the words of a key before its token (``dask.utils.key_split``), so
 a layer's name is made of lower-case words and hyphens only: digits or underscores in it would break
@@ -20,7 +20,10 @@ _LIKE_A_HASH = re.compile(r"(?<=-)[a-f][a-z]{7}(?=-)")
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of one run: ``problem`` in words, ``token`` a 32-digit hexadecimal hash."""
+    """Names of the Dask layers of one run.
+
+    ``problem`` is in words, ``token`` a 32-digit hexadecimal hash.
+    """
 
     problem: str
     token: str

@@ -1,8 +1,9 @@
-"""The tile-state cache: what a worker knows of tiles between visits, least recently used out first.
+"""Cache of tile states on a worker between visits; the least recently used go to disk.
 
 A state that has to go is packed and spilled to the run's checkpoints; so a run needs no more memory
 than it is given, and less of it only means more reading. Others are saved there now and then, so
-that not all is lost if all processes are killed.
+that not all is lost if all processes are killed. A worker that is closed, but not killed, saves
+what it has before it ends.
 
 A state is no more than a cache. Values only ever improve and each is that of a real path, so any
 older state is a valid start, and a tile whose state is lost is rebuilt from its sources and its
@@ -12,22 +13,23 @@ fixpoint is the same to the bit.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy.typing as npt
 
 from orograph.engines.parts import parts_of, read_parts
 from orograph.execution.context import RunContext
 from orograph.kernels.backends import get_backend
-from orograph.tiles.errors import InputError
+from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -38,6 +40,9 @@ Tile = tuple[int, int]
 CELLS_A_BAND = 2**22
 SAVING = 0.05
 """Part of the time of visits that may be taken to save states."""
+SECONDS_AT_END = 10.0
+"""For which a worker that is closed may save states."""
+PLUGIN = "orograph-states"
 
 
 class TileProblem(Protocol):
@@ -52,29 +57,77 @@ class TileProblem(Protocol):
         """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Refuse cells that cannot be worked with by an `InputError` that names the first."""
+        """Raise InputError naming the first cell whose value the problem cannot use."""
 
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> Any:
-        """Return the state of a tile before anything has reached it; ``cells`` show ``frame``.
+        """Return the initial state of a tile; ``cells`` cover the window ``frame``.
 
         They may lie in the memory of the backend.
         """
 
     def pack(self, state: Any) -> Any:
-        """Return the part of a state that is kept on disk."""
+        """Return the part of a state to save on disk."""
 
     def unpack(self, state: Any, packed: Any) -> None:
-        """Put back into a newly opened state what was packed."""
+        """Restore a saved part into a newly opened state."""
 
     def size(self, state: Any) -> int:
-        """Return the bytes that a state takes in memory."""
+        """Return the bytes of memory that a state occupies."""
 
     def memory(self) -> int | None:
-        """Return the bytes that states may take; None: half of what the worker may use."""
+        """Return the bytes that all states may use; None: half of the worker's memory."""
+
+
+class OnBackend(Protocol):
+    """Anything computed by a backend."""
+
+    @property
+    def backend(self) -> str:
+        """``"numba"`` or ``"cuda"``."""
+
+
+class TileDefaults:
+    """Default members of `TileProblem` for problems to inherit."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a state that are kept on disk; the others are made anew when it is opened."""
+
+    @property
+    def halo_width(self) -> int:
+        """Width of the halo of a tile in cells."""
+        return 1
+
+    def check(self, cells: Sequence[Array], frame: Window) -> None:
+        """Accept any cells."""
+
+    def pack(self, state: Any) -> Any:
+        """Return the attributes named in ``kept`` as a tuple."""
+        return tuple(getattr(state, name) for name in self.kept)
+
+    def unpack(self, state: Any, packed: Any) -> None:
+        """Restore the attributes named in ``kept``."""
+        for name, value in zip(self.kept, packed, strict=True):
+            setattr(state, name, value)
+
+    def size(self, state: Any) -> int:
+        """Return the bytes of all arrays of a state, which is a dataclass."""
+        return _bytes_of(getattr(state, part.name) for part in fields(state))
+
+    def memory(self: OnBackend) -> int | None:
+        """Return the bytes that all states may use: on a GPU, part of its memory."""
+        return get_backend(self.backend).tile_memory_limit()
+
+
+def _bytes_of(values: Iterable[Any]) -> int:
+    """Return the total bytes of arrays, including those in nested lists and tuples."""
+    return sum(
+        _bytes_of(value) if isinstance(value, list | tuple) else int(getattr(value, "nbytes", 0))
+        for value in values
+    )
 
 
 class StateCache:
-    """A cache of states by tile, up to a number of bytes."""
+    """Least-recently-used cache of tile states, limited in bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -85,6 +138,8 @@ class StateCache:
         """The strips around each tile and its own, as they were last sent, with their names."""
         self._unsaved: Counter[Tile] = Counter()
         self._seconds_left = 0.0
+        self.save: Callable[[Tile, Any], None] | None = None
+        """Saves a state where it outlives the process; None where nothing does."""
 
     def take(self, tile: Tile) -> Any:
         """Remove and return the state of a tile; None if it is not there."""
@@ -94,7 +149,7 @@ class StateCache:
         return state
 
     def put(self, tile: Tile, state: Any, size: int, spill: Callable[[Tile, Any], None]) -> None:
-        """Keep a state; ``spill`` is called with those that have to go for it."""
+        """Add a state; call ``spill`` with the oldest states that no longer fit."""
         out = []
         with self._lock:
             self._states[tile] = state, size
@@ -111,9 +166,8 @@ class StateCache:
         settled: Mapping[Tile, int],
         seconds: float,
         least: Callable[[Tile], int],
-        save: Callable[[Tile, Any], None],
     ) -> None:
-        """Save some of the states that were visited, at most `SAVING` of the time of all visits.
+        """Save recently visited states, spending at most the share `SAVING` of visit time.
 
         Those that have changed most come first.
 
@@ -125,8 +179,6 @@ class StateCache:
             Time that the visits took.
         least : callable
             Cells that must have been settled in a tile since it was saved.
-        save : callable
-            Saves a state.
         """
         with self._lock:
             self._unsaved.update(settled)
@@ -136,27 +188,47 @@ class StateCache:
             with self._lock:
                 if self._unsaved[tile] < least(tile) or self._seconds_left <= 0:
                     return
-                state, size = self._states.pop(tile, (None, 0))
-                del self._unsaved[tile]
-            if state is None:
-                continue
-            begin = time.perf_counter()
-            save(tile, state)
+            taken = self._save(tile)
             with self._lock:
-                self._seconds_left -= time.perf_counter() - begin
-                self._states[tile] = state, size
+                self._seconds_left -= taken
+
+    def save_all(self, deadline: float) -> None:
+        """Save all states that changed since their last save, until ``deadline``.
+
+        Those that have changed most come first. Visits that go on meanwhile do no harm: what they
+        have taken out is not saved.
+        """
+        with self._lock:
+            tiles = self._unsaved.most_common()
+        for tile, _ in tiles:
+            if time.monotonic() >= deadline:
+                return
+            self._save(tile)
+
+    def _save(self, tile: Tile) -> float:
+        """Save the state of a tile if it is cached; return the seconds it took."""
+        with self._lock:
+            state, size = self._states.pop(tile, (None, 0))
+            self._unsaved.pop(tile, None)
+        if state is None or self.save is None:
+            return 0.0
+        begin = time.perf_counter()
+        self.save(tile, state)
+        with self._lock:
+            self._states[tile] = state, size
+        return time.perf_counter() - begin
 
 
 @dataclass(frozen=True)
 class TileStates:
-    """The states of a run's tiles in this process: cached, read from disk, or opened."""
+    """Access to the tile states of a run: from the cache, from disk, or newly opened."""
 
     problem: TileProblem
     rasters: tuple[Raster, ...]
     context: RunContext
 
     def take(self, tile: Tile) -> Any:
-        """Return the state of a tile, for this visit alone until it is kept."""
+        """Remove the state of a tile from the cache, or load or create it, and return it."""
         state = self.cache.take(tile)
         if state is not None:
             return state
@@ -168,7 +240,7 @@ class TileStates:
         try:
             cells = self._read(window, frame)
         except InputError as error:
-            raise self._first_refusal(frame) or error from None
+            raise first_refusal(self._check, self.context.quadtree.shape, frame) or error from None
         state = self.problem.open(place, cells, frame)
         packed = self.context.checkpoints.load("state", place.node)
         if packed is not None:
@@ -176,7 +248,7 @@ class TileStates:
         return state
 
     def _read(self, window: Window, frame: Window) -> list[Any]:
-        """Return the cells of a frame, checked: in the memory of a GPU, if there are many."""
+        """Read and check the cells of a window with halo; on a GPU, large ones in parts."""
         backend = get_backend(self.problem.backend)
         if devices := backend.devices():
             stored = next((raster.tile for raster in self.rasters if raster.tile), None)
@@ -189,47 +261,58 @@ class TileStates:
         return cells
 
     def keep(self, tile: Tile, state: Any) -> None:
-        """Put a state into the cache; spill the states that no longer fit."""
+        """Return a state to the cache; move the states that no longer fit to disk."""
         self.cache.put(tile, state, self.problem.size(state), self._spill)
 
     def save_some(self, settled: Mapping[Tile, int], seconds: float) -> None:
-        """Save states of tiles after visits that took some seconds, at most `SAVING` of the time.
+        """Save states of visited tiles, spending at most the share `SAVING` of visit time.
 
         ``settled`` gives the cells that were settled in each. Nobody else may visit them meanwhile.
         """
         if self.context.checkpoints.lasting:
             half = {tile: self.place(tile).window.size // 2 for tile in settled}
-            save = partial(self._spill, compressed=False)
-            self.cache.save_some(settled, seconds, half.__getitem__, save)
+            cache = self.cache
+            if cache.save is None:
+                cache.save = partial(self._spill, compressed=False)
+                save_at_end()
+            cache.save_some(settled, seconds, half.__getitem__)
 
     def drop(self, tile: Tile) -> None:
-        """Forget the saved state of a tile."""
+        """Delete the saved state of a tile from disk."""
         self.context.checkpoints.drop("state", self.place(tile).node)
 
     def place(self, tile: Tile) -> Place:
-        """Return the place of a tile in the grid."""
+        """Return the tree node and grid window of a tile."""
         return self.context.tree.place(Node(0, morton_encode(*tile)))
 
     @property
     def cache(self) -> StateCache:
-        """The run's cache in this process."""
+        """The state cache of this run in this process."""
         return cache_of(self.context.token, self.problem.memory)
 
     def _spill(self, tile: Tile, state: Any, *, compressed: bool = True) -> None:
         packed, node = self.problem.pack(state), self.place(tile).node
         self.context.checkpoints.save("state", node, packed, compressed=compressed)
 
-    def _first_refusal(self, frame: Window) -> InputError | None:
-        """Return the error of the first cell of the grid: which tile finds a fault is chance."""
-        shape = self.context.quadtree.shape
-        rows = max(1, CELLS_A_BAND // shape[1])
-        for y in range(0, frame.y + frame.height, rows):
-            band = Window(y, 0, rows, shape[1]).clip(shape)
-            try:
-                self.problem.check([raster.read(band) for raster in self.rasters], band)
-            except InputError as error:
-                return error
-        return None
+    def _check(self, window: Window) -> None:
+        """Raise InputError if the cells of a window cannot be used."""
+        self.problem.check([raster.read(window) for raster in self.rasters], window)
+
+
+def first_refusal(
+    check: Callable[[Window], Any], shape: tuple[int, int], where: Window
+) -> InputError | None:
+    """Return the error of the first invalid cell in row order, whichever tile found one.
+
+    ``check`` refuses windows that have a fault, such as ``where``.
+    """
+    rows = max(1, CELLS_A_BAND // shape[1])
+    for y in range(0, where.y + where.height, rows):
+        try:
+            check(Window(y, 0, rows, shape[1]).clip(shape))
+        except InputError as error:
+            return error
+    return None
 
 
 _caches: dict[str, StateCache] = {}
@@ -237,7 +320,7 @@ _lock = Lock()
 
 
 def cache_of(token: str, limit: Callable[[], int | None] = lambda: None) -> StateCache:
-    """Return the cache of a run in this process; ``limit`` gives its bytes, None: the usual."""
+    """Return the state cache of a run in this process, creating it with ``limit()`` bytes."""
     with _lock:
         if token not in _caches:
             own = limit()
@@ -246,13 +329,41 @@ def cache_of(token: str, limit: Callable[[], int | None] = lambda: None) -> Stat
 
 
 def forget(token: str) -> None:
-    """Drop the cache of a run."""
+    """Delete the state cache of a run in this process."""
     with _lock:
         _caches.pop(token, None)
 
 
+def save_at_end() -> None:
+    """Register a plugin that saves all states when the current Dask worker closes."""
+    if "distributed" not in sys.modules:  # slow to import, and there in every worker
+        return
+    from distributed import WorkerPlugin, get_worker
+
+    class SaveStates(WorkerPlugin):
+        """Dask plugin that saves this process's tile states when the worker closes."""
+
+        async def teardown(self, worker: Any) -> None:
+            await asyncio.to_thread(save_all_states)
+
+    with suppress(ValueError):  # not in a worker
+        worker: Any = get_worker()
+        if PLUGIN not in worker.plugins:
+            worker.loop.add_callback(worker.plugin_add, SaveStates(), PLUGIN)
+
+
+def save_all_states() -> None:
+    """Save the tile states of all runs in this process, within `SECONDS_AT_END`."""
+    deadline = time.monotonic() + SECONDS_AT_END
+    with _lock:
+        caches = list(_caches.values())
+    for cache in caches:
+        with suppress(OSError, OrographError):  # of a run that has ended the folder is gone
+            cache.save_all(deadline)
+
+
 def _limit() -> int:
-    """Return half the memory a worker may use, or half the machine's where there is no worker."""
+    """Return half of the worker's memory limit, or half of the machine's memory without one."""
     import psutil
 
     limit = None

@@ -1,1 +1,1 @@
-"""Execution of runs: options, workspace, checkpoints, clusters, progress."""
+"""Run execution: options, settings, checkpoints, clusters, progress."""

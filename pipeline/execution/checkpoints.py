@@ -1,4 +1,4 @@
-"""Checkpoint stores, in memory or in a storage: states and results that tasks must find again.
+"""Checkpoint stores, in memory or on disk, for states and results that later tasks need.
 
 An entry is written whole or not at all, and writing it twice does no harm, so tasks may be run
 again at any time. In a storage every entry carries a checksum and its name; a damaged one, or that
@@ -19,34 +19,34 @@ from orograph.tiles.storage import Location, open_storage
 
 
 class CheckpointStore(Protocol):
-    """A place for entries, named by their kind and a node of the quadtree."""
+    """Interface of a store of entries, addressed by a kind and a node of the quadtree."""
 
     lasting: bool
     """Whether entries outlive the process."""
 
     def save(self, kind: str, node: Node, entry: Any, *, compressed: bool = True) -> None:
-        """Keep ``entry``; an older one of the same name is replaced."""
+        """Store ``entry``, replacing an older one under the same name."""
 
     def load(self, kind: str, node: Node) -> Any:
-        """The entry, or None if there is none or it is damaged."""
+        """Return an entry, or None if there is none or it is damaged."""
 
     def has(self, kind: str, node: Node) -> bool:
-        """Is there an entry of this name? (It may turn out damaged when it is loaded.)"""
+        """Return whether an entry exists; it may still turn out damaged when loaded."""
 
     def sync(self, kind: str, level: int, z: int | None = None) -> None:
-        """Return when the bytes of an entry, or the names of a level's, would survive a crash."""
+        """Flush an entry, or the directory of a level's entries, to disk."""
 
     def drop(self, kind: str, node: Node) -> None:
-        """Forget an entry, if it is there."""
+        """Delete an entry, if it exists."""
 
     def count(self, kind: str, level: int) -> int:
         """Return the number of entries of a kind at a level."""
 
     def part(self, name: str) -> CheckpointStore:
-        """A checkpoint store within this one, for a part of the run."""
+        """Return a checkpoint store nested in this one, for a part of the run."""
 
     def clear(self) -> None:
-        """Forget all entries."""
+        """Delete all entries."""
 
 
 class MemoryCheckpoints:
@@ -67,7 +67,7 @@ class MemoryCheckpoints:
         return (kind, node) in self._entries
 
     def sync(self, kind: str, level: int, z: int | None = None) -> None:
-        """Do nothing: all is lost with the process."""
+        """Do nothing: entries in memory are lost with the process anyway."""
 
     def drop(self, kind: str, node: Node) -> None:
         self._entries.pop((kind, node), None)
@@ -83,7 +83,7 @@ class MemoryCheckpoints:
 
 
 class StoredCheckpoints:
-    """A checkpoint store in a storage that all workers can reach: the checkpoints of a run.
+    """A checkpoint store on disk or in an object store, which all workers can reach.
 
     ``prefix`` is made of the names of the parts of the run, each followed by ``/``.
     """

@@ -29,13 +29,17 @@ REPLACE_SECONDS = 1.0
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 1024  # processes of one machine
 CONFIG = {
-    # Messages of the downward sweep come from one worker, to which Dask gives all that they lead
-    # to; idle workers take their share at this interval, which is 1 s by default
+    # Dask gives a task to a worker that holds what it needs; idle workers take their share at this
+    # interval, which is 1 s by default
     "distributed.scheduler.work-stealing-interval": "100ms",
     # How many messages, transitions and seconds of profiles Dask keeps, and how many lines of logs:
     # by default 1000 and 10000, with which a session grows for a quarter of an hour
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.log-length": 1000,
+    # How often each process looks whether it still responds, and workers at what they are doing: by
+    # default 50 and 100 times a second, for which a worker takes a fiftieth of a core
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.worker.profile.interval": "100ms",
 }
 SPANS = "spans"
 """Extension of Dask that keeps each group of tasks for ever, and is switched off."""
@@ -89,13 +93,14 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     from distributed import Client, LocalCluster
 
     class OwningClient(Client):
-        """A client that takes its cluster with it when it closes."""
+        """A client that closes its cluster when it is closed."""
 
         def close(self, *args: Any, **kwargs: Any) -> None:
             super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
             log = logging.getLogger("distributed.nanny")
             level = log.level
-            log.setLevel(logging.ERROR)  # that a worker at work has to be killed is no news
+            # that a worker at work has to be killed is to be expected
+            log.setLevel(logging.ERROR)
             try:
                 local.close()
             finally:
@@ -131,10 +136,10 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
 
 def _replace_lost_workers(cluster: Any) -> None:
-    """Start workers in place of those that Dask has given up, now and every `REPLACE_SECONDS`.
+    """Replace workers that Dask has given up, now and every `REPLACE_SECONDS`.
 
-    It gives up those that were killed and are not back, for being killed again while they started,
-    after the time in its configuration ``distributed.deploy.lost-worker-timeout``.
+    Dask gives up those that were killed and are not back, for being killed again while they
+    started, after the time in its configuration ``distributed.deploy.lost-worker-timeout``.
     """
     if cluster.status.name != "running":
         return
@@ -147,7 +152,7 @@ def _replace_lost_workers(cluster: Any) -> None:
 
 
 def _extensions() -> dict[str, Any]:
-    """Return options by which scheduler and workers have all extensions but `SPANS`."""
+    """Return cluster options that enable all of Dask's default extensions except `SPANS`."""
     from distributed import scheduler, worker
 
     of_scheduler, of_worker = (
@@ -174,7 +179,7 @@ def _check_gpus(n_workers: int | None, visible: Any) -> None:
 
 @contextmanager
 def _interrupts_for_this_process() -> Iterator[None]:
-    """Block interrupts in the threads and processes that are started within the context.
+    """Block Ctrl-C in threads and processes started within this context.
 
     Ctrl-C is sent to all processes of a terminal. Workers would each print where it met them, while
     this process stops them anyway.
@@ -191,7 +196,7 @@ def _interrupts_for_this_process() -> Iterator[None]:
 
 
 def _check_options(kind: type, options: dict[str, Any]) -> None:
-    """Refuse options that neither the cluster nor its workers have.
+    """Raise InputError for an option that neither the cluster nor its workers accept.
 
     Workers would fail by them as often as they are started again, for ever.
     """
@@ -217,7 +222,7 @@ _GUARD = (
 
 
 def _check_script() -> None:
-    """Refuse to start processes from the top level of a script that they would run themselves.
+    """Raise RunError if workers would run the script that starts them again.
 
     They import it as ``__mp_main__`` before they begin, fail there, and are started again.
 
@@ -261,7 +266,7 @@ def _guarded(script: str, line: int) -> bool:
 
 
 def _at_top_level(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of a script that its import runs: all but what is in functions."""
+    """Yield the syntax nodes of a script that run on import: all outside functions."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -270,13 +275,13 @@ def _at_top_level(node: ast.AST) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class LateClient:
-    """The client of a cluster on this machine that starts when all arguments are known as right."""
+    """Client of a local cluster that is started only after all arguments were checked."""
 
     start: Callable[[], Client]
 
 
 def check_client(client: Any) -> None:
-    """Refuse what no run can be given to; None stands for the client that is active.
+    """Raise InputError unless ``client`` is an open, synchronous Dask client or None.
 
     Raises
     ------
@@ -296,13 +301,13 @@ def check_client(client: Any) -> None:
 
 
 def threads_of_workers(client: Client) -> int:
-    """Return how many threads all workers of a cluster have."""
+    """Return the total number of threads of a cluster's workers."""
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     return sum(int(worker["nthreads"]) for worker in workers)
 
 
 def memory_of_worker(client: Client | None) -> int:
-    """Return the bytes that the least worker of a cluster may use, or one that would start here."""
+    """Return the smallest memory limit of a cluster's workers in bytes."""
     from dask.system import CPU_COUNT
     from distributed.system import MEMORY_LIMIT
 
@@ -315,8 +320,15 @@ def memory_of_worker(client: Client | None) -> int:
     return MEMORY_LIMIT // CPU_COUNT
 
 
+def memory_of_machine() -> int:
+    """Return the total memory of this machine in bytes."""
+    import psutil
+
+    return int(psutil.virtual_memory().total)
+
+
 def current_client() -> Client | None:
-    """Return the client that is active in this session, or None.
+    """Return Dask's current default client, or None if there is none.
 
     Raises
     ------

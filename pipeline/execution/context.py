@@ -1,4 +1,4 @@
-"""Context that all tasks of a run share, whatever they compute."""
+"""The context that all tasks of a run share: tree of tiles, checkpoints, output, resources."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.grid.quadtree import Node, Quadtree, Tree
 from orograph.tiles.grid.window import Window
-from orograph.tiles.store.sink import Sink
+from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """Division of the work of a run, its checkpoints and its output."""
+    """Division of a run's work into tiles and tasks, its checkpoints and its output."""
 
     tree: Tree
     """Tree whose leaves are the tiles."""
     shard_level: int
-    """Level of the tree whose nodes are shards: one task reads one, and one task writes one."""
+    """Level of the tree whose nodes are shards: they are written whole."""
     checkpoints: CheckpointStore
     """Store of what later tasks, and a run that is resumed, need again."""
     sink: Sink
@@ -45,18 +47,18 @@ class RunContext:
 
     @property
     def quadtree(self) -> Quadtree:
-        """The tree of a run over the tiles of a grid."""
+        """The tree of tiles as a `Quadtree`, for runs on a grid."""
         assert isinstance(self.tree, Quadtree)
         return self.tree
 
     def part(self, name: str) -> RunContext:
-        """Return the context of a part of the run: checkpoints and a token of its own."""
+        """Return the context of a stage of the run, with its own checkpoints and token."""
         return replace(
             self, checkpoints=self.checkpoints.part(name), token=tokenize(self.token, name)
         )
 
     def shards(self, node: Node) -> list[Window]:
-        """Return the shards of a node of ``shard_level``: itself, or those that its tile covers."""
+        """Return the windows of the shards in a node of ``shard_level``."""
         whole = self.tree.window(node)
         if not self.shard:
             return [whole]
@@ -67,6 +69,14 @@ class RunContext:
         ]
 
     def stop_if_cancelled(self) -> None:
-        """Raise `Cancelled` if the run is to stop."""
+        """Raise `Cancelled` if the run was cancelled."""
         if self.cancelled is not None and self.cancelled.is_set():
             raise Cancelled("the run was cancelled")
+
+
+def written_raster(sink: Sink, variable: Variable) -> Raster:
+    """Open an output raster of one stage of a run for the next stage to read."""
+    if isinstance(sink, ArraySink):
+        return ArrayRaster(sink.arrays[variable.name], variable.dtype, variable.fill_value)
+    assert isinstance(sink, StoreSink)
+    return StoreRaster(sink.storage, variable.name, unfinished=True)

@@ -1,4 +1,4 @@
-"""Feedback while a call runs: the notice of compiling, and progress bars."""
+"""Feedback while a call runs: a notice that kernels are compiled, and progress bars."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib import import_module
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from orograph.plotting import html
-from orograph.settings import setting
+from orograph.execution.settings import setting
+from orograph.results import html
 
 if TYPE_CHECKING:
     from orograph.execution.run import Progress
@@ -21,7 +21,7 @@ REFRESH_SECONDS = 0.25
 
 
 class _Compilations:
-    """Hears from Numba when functions are compiled; says so once in the life of the process."""
+    """Listener to Numba's compilations, which prints a notice once in a process."""
 
     def __init__(self) -> None:
         self.running = 0
@@ -44,7 +44,7 @@ class _Compilations:
 
 
 def _first_dtype(kinds: Iterable[Any]) -> str:
-    """Return the dtype of the first array among Numba's types: that of the raster, or "".
+    """Return the dtype of the first array among Numba argument types, or "" if there is none.
 
     The first kernel reads the raster. Arrays may stand in tuples, such as those of a tile's state.
     """
@@ -59,11 +59,11 @@ def _first_dtype(kinds: Iterable[Any]) -> str:
 
 @cache
 def compilations() -> _Compilations:
-    """Return the listener to Numba's compilations, which is registered once in a process."""
+    """Return this process's listener to Numba's compilations, registering it once."""
     from numba.core import event
 
     class Listener(_Compilations, event.Listener):
-        """The same as a listener of Numba's, which accepts no other class."""
+        """`_Compilations` as a subclass of Numba's listener, which Numba requires."""
 
     listener = Listener()
     event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def compilations() -> _Compilations:
 
 
 def shows_progress() -> bool:
-    """Return whether a person watches: on a terminal or in a notebook, unless settings say."""
+    """Return whether to show a progress bar: by the setting, else on terminals and notebooks."""
     chosen = setting("progress")
     if chosen != "auto":
         return bool(chosen)
@@ -79,13 +79,13 @@ def shows_progress() -> bool:
 
 
 def in_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
+    """Return whether this process is a Jupyter kernel."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
-    """Show a bar until a run has ended; ``progress`` tells how far it is."""
+    """Show a progress bar until a run has ended; ``progress()`` returns its progress."""
     if in_notebook():
         show_live(lambda: _line(progress()), ended, REFRESH_SECONDS, wait=True)
         return
@@ -103,14 +103,14 @@ def show_progress(progress: Callable[[], Progress], ended: Event) -> None:
 
 
 def _line(progress: Progress) -> str:
-    """Return the line that a notebook shows while a call waits."""
+    """Return the HTML progress line that a notebook shows while a call waits."""
     return f"orograph {html.bar(progress.done, progress.total)} {escape(progress.waiting)}"
 
 
 def show_live(
     text: Callable[[], str], ended: Event, seconds: float = 1.0, *, wait: bool = False
 ) -> None:
-    """Show HTML in a notebook, and keep it up to date until a run has ended.
+    """Show HTML in a notebook, updating it until a run has ended.
 
     It is one output, which is replaced, so that a saved notebook has the last alone. With ``wait``
     the call returns when the run has ended.

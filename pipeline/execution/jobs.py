@@ -1,4 +1,4 @@
-"""Handles by which tasks reach their run: the run itself, or the name that the scheduler knows.
+"""Share a run's data with its tasks: tasks carry a short handle, and workers fetch the data once.
 
 A run knows coordinates, rasters and parameters; sent along with every task it would be the larger
 part of the traffic. So on a cluster the scheduler keeps it while it goes on, tasks carry its name,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def shared(run: Any, client: Client | None, witness: Witness | None = None) -> Iterator[Any]:
-    """Yield the handle that tasks carry of a run, good until the context is left.
+    """Yield the handle by which tasks find the run, valid until the context is left.
 
     Workers that come later look for the ``witness`` before their first task.
     """
@@ -47,7 +47,7 @@ def shared(run: Any, client: Client | None, witness: Witness | None = None) -> I
 
 
 def load(handle: Any) -> Any:
-    """Return the run of a handle; a pair names a part of the run of its first entry."""
+    """Return the run that a handle stands for; a pair names a part of another handle's run."""
     if isinstance(handle, tuple):
         return getattr(load(handle[0]), handle[1])
     return _ask(handle) if isinstance(handle, str) else handle
@@ -55,7 +55,7 @@ def load(handle: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _ask(name: str) -> Any:
-    """Return the run that the scheduler keeps under a name, from within a task."""
+    """Fetch a run from the scheduler by its name, from within a task."""
     from distributed import get_worker
     from distributed.utils import sync
 

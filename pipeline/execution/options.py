@@ -1,4 +1,4 @@
-"""Options of a run, which every operation has, as against those of the operation itself."""
+"""Run options that all operations share, such as ``out``, ``tile`` and ``client``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from orograph.execution.clusters import LateClient, check_client, current_client
+from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
-from orograph.settings import check_settings
 from orograph.tiles.arguments import check_choice, check_flag, check_integer
 from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
@@ -25,24 +25,27 @@ if TYPE_CHECKING:
 
 SHARD_SIDE = 2048
 MOST_TILES_A_SIDE = 16
+USUAL_TILE = 1024
+# what client and scheduler hold of each shard until a run ends, see benchmarks/coordination.py
+BYTES_A_SHARD = 2000
 
 
 class WorkOptions(TypedDict, total=False):
-    """The options of a run whose result is not stored: what does the work."""
+    """Options of runs that store nothing: the backend and the client."""
 
     backend: str | None
     client: Client | None
 
 
 class SearchOptions(WorkOptions, total=False):
-    """The options of a run on a raster whose result is not stored."""
+    """Options of runs on a raster that store nothing."""
 
     tile: int | None
     shard: int | None
 
 
 class BuildOptions(WorkOptions, total=False):
-    """The options of a run that always writes a store."""
+    """Options of runs that always write a store."""
 
     overwrite: bool
     resume: bool
@@ -50,7 +53,7 @@ class BuildOptions(WorkOptions, total=False):
 
 
 class GraphOptions(BuildOptions, total=False):
-    """The options of a run on a graph."""
+    """Options of runs on a graph."""
 
     out: str | Path | None
 
@@ -62,8 +65,8 @@ class RunOptions(GraphOptions, total=False):
         Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
         result does not depend on it.
     shard : int, optional
-        Cells a side of a shard, which one task reads and one task writes: ``tile`` times a power of
-        two; about 2048 by default. The result does not depend on it.
+        Cells a side of a shard, which one task writes whole: ``tile`` times a power of two; about
+        2048 by default. The result does not depend on it.
     out : path, optional
         Zarr store to write, or a GeoTIFF if it ends in ``.tif``. Without it the result is in
         memory.
@@ -94,7 +97,7 @@ OPTION_HELP = {
 
 @dataclass(frozen=True)
 class RunSpec:
-    """The checked options of a run; `RunOptions` says what each of them means.
+    """The checked options of a run; see `RunOptions` for their meaning.
 
     Raises
     ------
@@ -130,18 +133,18 @@ class RunSpec:
 
 
 def stays_in_memory(rasters: tuple[Raster, ...], spec: RunSpec) -> bool:
-    """Return whether a run has no workspace on disk."""
+    """Return whether a run works in memory, without a workspace on disk."""
     in_memory = all(isinstance(raster, ArrayRaster | LayerRaster) for raster in rasters)
     return spec.out is None and spec.client is None and in_memory
 
 
 def where_to_work(rasters: tuple[Raster, ...], spec: RunSpec) -> Client | LateClient | None:
-    """Return the client of the cluster that does the work; None: threads of this process."""
+    """Return the client whose cluster does the work; None: threads of this process."""
     return None if stays_in_memory(rasters, spec) else spec.client or current_client()
 
 
 def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> Layout:
-    """Return the sides of tiles and of the shards that one task does, no larger than the grid.
+    """Return the tile and shard sides of a run on a grid, no larger than the grid.
 
     By default a shard has about 2048 cells a side, and 16 tiles at the most.
     """
@@ -156,13 +159,48 @@ def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> L
     return Layout(side, own)
 
 
+def too_many_shards(shape: tuple[int, int], shard: int, memory: int) -> str:
+    """Return a warning if a run has too many shards for the client's memory, else "".
+
+    Parameters
+    ----------
+    shape, shard
+        The grid, and the cells a side of a shard.
+    memory
+        Bytes of their machine; half of them are taken to be free.
+
+    Examples
+    --------
+    >>> too_many_shards((10**6, 10**6), 2048, 2**34)
+    ''
+    >>> too_many_shards((10**6, 10**6), 128, 2**34)[:47]
+    'shard: 61042969 shards of 128 cells a side take'
+    """
+
+    def count(side: int) -> int:
+        return -(-shape[0] // side) * -(-shape[1] // side)
+
+    most = memory // 2 // BYTES_A_SHARD
+    if count(shard) <= most:
+        return ""
+    larger = max(shard, SHARD_SIDE)
+    while count(larger) > most:
+        larger *= 2
+    return (
+        f"shard: {count(shard)} shards of {shard} cells a side take client and scheduler about "
+        f"{count(shard) * BYTES_A_SHARD / 2**30:.1f} GiB, more than half of the "
+        f"{memory / 2**30:.1f} GiB of this machine; pass tile={USUAL_TILE}, shard={larger}, which "
+        f"are {count(larger)} shards"
+    )
+
+
 def shard_level(layout: Layout) -> int:
-    """Return the level of the tree of tiles whose nodes are shards."""
+    """Return the quadtree level whose nodes are shards."""
     return (layout.shard // layout.tile).bit_length() - 1
 
 
 def task_level(tree: Quadtree) -> int:
-    """Return the level whose nodes one task does in memory: 2**18 to 2**20 cells each, about.
+    """Return the quadtree level whose nodes are one task each, in a run in memory.
 
     Above it each node makes two tasks more, so that there are at most four a tile; along a grid one
     such node wide as many nodes lie above as in it, and up to 2 log2(nodes) tasks come on top.

@@ -1,4 +1,4 @@
-"""A run: work going on in the background, to be watched, waited for or cancelled."""
+"""A run: work in the background that can be watched, awaited and cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Event, Thread
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from orograph.execution.feedback import (
     SECONDS_OF_SILENCE,
@@ -20,18 +20,18 @@ from orograph.execution.feedback import (
     show_progress,
     shows_progress,
 )
+from orograph.execution.settings import thread_count
 from orograph.execution.watch import Watch
-from orograph.plotting import html
-from orograph.settings import thread_count
+from orograph.results import html
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled, RunError
+from orograph.tiles.store.create import Columns, ColumnsInTurns
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from orograph.execution.job import Engine
-
 T = TypeVar("T")
+ResultTable = Columns | ColumnsInTurns
 POLL_SECONDS = 0.5
 # under way for each thread of a cluster, so that all have work while the next graph comes
 TASKS_A_THREAD = 4
@@ -43,7 +43,7 @@ KILLS_ITS_WORKERS = (
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run, in tasks that leave something behind.
+    """Progress of a run, as the number of tasks done and in total.
 
     Attributes
     ----------
@@ -68,6 +68,22 @@ class Progress:
 
     def _amount(self) -> str:
         return f"{self.done} of {self.total} tasks"
+
+
+class Engine(Protocol):
+    """Interface of the engine of a run: `QuadtreePass`, `Frontier`, or an operation's own."""
+
+    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
+        """Do all the work, writing the output rasters; return the attributes of the result."""
+
+    def table(self) -> ResultTable:
+        """Return the table columns of the result, in pieces."""
+
+    def progress(self) -> Progress:
+        """Return the progress of the work; may be called from any thread."""
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of the work done, where they depend on the order of execution."""
 
 
 class Run(Generic[T]):
@@ -135,7 +151,7 @@ class Run(Generic[T]):
         return "cancelled" if isinstance(self._error, Cancelled) else "failed"
 
     def progress(self) -> Progress:
-        """Tasks done and all tasks; what an earlier run left counts as done.
+        """Return the tasks done and all tasks; what an earlier run saved counts as done.
 
         If no worker of the cluster works, because there is none or all are paused, it says so; that
         is a warning too.
@@ -241,7 +257,7 @@ class Run(Generic[T]):
 
 @dataclass(frozen=True)
 class Graph:
-    """Tasks that are submitted together; their results may be those of earlier graphs."""
+    """Dask tasks submitted together, which may use results kept by earlier graphs."""
 
     tasks: dict[Any, Any]
     """In the order in which they are to be done, where there is a choice."""
@@ -252,12 +268,12 @@ class Graph:
 
     @property
     def wanted(self) -> list[Any]:
-        """The keys of its own that are waited for."""
+        """Keys of this graph whose tasks the run waits for."""
         return [*self.ends, *(key for key in self.kept if key in self.tasks)]
 
 
 def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cancelled: Event) -> Any:
-    """Do all ``tasks``, in their order where there is a choice; return the result of ``keys[0]``.
+    """Execute one graph of tasks and return the result of ``keys[0]``.
 
     Raises
     ------
@@ -273,7 +289,7 @@ def compute(tasks: dict[Any, Any], keys: list[Any], client: Client | None, cance
 def compute_graphs(
     graphs: Iterable[Graph], key: Any, client: Client | None, cancelled: Event, size: int
 ) -> Any:
-    """Do the tasks of many graphs; return the result of ``key``, None if that is None.
+    """Execute many graphs of tasks in turn, and return the result of ``key``.
 
     On a cluster a few graphs are under way at a time, so that neither the scheduler nor this
     process holds more of a run than these. Threads do one after the other.
@@ -333,7 +349,7 @@ def _on_cluster(
 
 
 class _UnderWay:
-    """The graphs that a cluster works on, and the results that later ones need."""
+    """The graphs a cluster is executing, and the futures that later graphs need."""
 
     def __init__(self, client: Client, cancelled: Event) -> None:
         self.kept: dict[Any, Any] = {}
@@ -370,7 +386,7 @@ class _UnderWay:
         self._call_back(number, futures)
 
     def _call_back(self, number: int, futures: list[Any]) -> None:
-        """Let ended futures of a graph be put into the queue.
+        """Let each finished future of a graph be put into the queue.
 
         One callback a future: `distributed.wait` leaves one asyncio task a future behind, each time
         it ends by its timeout.
@@ -380,7 +396,7 @@ class _UnderWay:
             future.add_done_callback(lambda ended: self._ended.put((number, ended)))
 
     def await_one(self) -> None:
-        """Wait until one of the graphs is done; raise as soon as a task has failed."""
+        """Wait until one graph is done; raise as soon as a task has failed."""
         while True:
             try:
                 number, future = self._ended.get(timeout=POLL_SECONDS)
@@ -402,7 +418,7 @@ class _UnderWay:
                 raise Cancelled("the run was cancelled")
 
     def _finish(self, number: int) -> None:
-        """Let go of the results of a graph that is done, and of all that no other one needs."""
+        """Release the futures of a finished graph that no other graph needs."""
         graph = self._graphs.pop(number)
         for _, future in zip(graph.ends, self._futures.pop(number), strict=False):
             future.release()
@@ -413,7 +429,7 @@ class _UnderWay:
             self.kept.pop(key).release()
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Release all futures."""
         for future in (*chain.from_iterable(self._futures.values()), *self.kept.values()):
             future.release()
 
@@ -425,7 +441,7 @@ def _raise_failure(future: Any) -> None:
 
 @contextmanager
 def cluster_failures() -> Iterator[None]:
-    """Turn the ways in which a cluster fails into `RunError`, with the next step."""
+    """Convert Dask's errors for a failed cluster to `RunError`, with the next step."""
     import asyncio
     import concurrent.futures
 

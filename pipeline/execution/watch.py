@@ -1,4 +1,4 @@
-"""Whether a cluster has workers that work, looked at while a run goes on."""
+"""Watch during a run whether any worker of its cluster can work."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LOOKS = 2.0
 PATIENCE = 10.0
+SOME = 8
+"""Workers that are looked at first: if one of them works, the others need not be."""
 
 
 class Watch:
-    """Looks at a cluster's workers while a run goes on, and says when none of them works.
+    """Context manager that warns when no worker of a cluster can work.
 
-    Used as a context manager. It warns once; ``trouble`` is kept up to date. Without a client it
+    It warns once; ``trouble`` is kept up to date. Without a client it
     does nothing.
     """
 
@@ -46,8 +48,12 @@ class Watch:
         well, warned = time.monotonic(), False
         while True:
             with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
-                information: Any = await cast("Any", client.scheduler).identity(n_workers=-1)
-                trouble = trouble_of(information["workers"])
+                scheduler = cast("Any", client.scheduler)
+                some = await scheduler.identity(n_workers=SOME)
+                trouble = trouble_of(some["workers"])
+                if trouble and some["n_workers"] > SOME:
+                    every = await scheduler.identity(n_workers=-1)
+                    trouble = trouble_of(every["workers"])
                 if not trouble:
                     well = time.monotonic()
                 waiting = time.monotonic() - well > PATIENCE
@@ -61,7 +67,7 @@ class Watch:
 
 
 def trouble_of(workers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the reason why none of a scheduler's workers works, or "" if one does.
+    """Return why none of a scheduler's workers can work, or "" if one can.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The workers of a cluster: their check before a run, and what they log of its errors.
+"""Check a cluster's workers before a run, and filter what they log of the run's errors.
 
 Before a run they must have this orograph and see the run's folder.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from orograph import __version__
 from orograph.tiles import errors
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 WITNESS = "witness"
 NAMED = 3  # workers in a message
+SECONDS_TO_ANSWER = 10.0
 
 
 class Witness(NamedTuple):
-    """Evidence that every worker of a run must find: the version, and a token in its folder."""
+    """Version, folder and token that each worker must see the same as the client."""
 
     version: str
     """Of orograph."""
@@ -33,13 +35,13 @@ class Witness(NamedTuple):
 
 
 def leave_witness(folder: Storage, token: str) -> Witness:
-    """Put an object into the folder of a run, by which workers see that it is the same folder."""
+    """Write a token file into a run's folder, by which workers verify they see that folder."""
     folder.put(WITNESS, token.encode())
     return Witness(__version__, str(folder), token)
 
 
 def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, str]]:
-    """Return a function that tells the host of a worker, and why it cannot take part, if so.
+    """Return a function that reports a worker's host and why it cannot take part, or "".
 
     It is a function in a function, since Dask sends those by their code: so it can be called where
     there is no orograph, or another one.
@@ -80,12 +82,13 @@ def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, 
 
 
 def check_workers(client: Client, witness: Witness | None = None) -> None:
-    """Raise RunError if a worker of a cluster cannot take part in a run.
+    """Raise RunError if a worker has another version or cannot see the run's folder.
 
     Parameters
     ----------
     client : Client
-        Of the cluster; its workers of this moment are asked.
+        Of the cluster; its workers of this moment are asked. One that does not answer will look by
+        itself before its first task.
     witness : Witness, optional
         What they must find; by default this version of orograph.
 
@@ -95,7 +98,7 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
         It names the workers, their hosts and what is wrong.
     """
     plain = tuple(witness or Witness(__version__))
-    answers = client.run(make_look(), plain, on_error="return")
+    answers = ask_workers(client, make_look(), plain, on_error="return")
     # a worker that dies meanwhile takes no part in the run
     troubles = [
         f"the worker {address} on {answer[0]} {answer[1]}"
@@ -111,8 +114,51 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
         )
 
 
+def ask_workers(
+    client: Client,
+    function: Callable[..., Any],
+    *arguments: Any,
+    on_error: Literal["raise", "return", "ignore"] = "ignore",
+) -> dict[str, Any]:
+    """Call a function on each worker of a cluster; return the results by address.
+
+    Dask asks all at once, and waits for the last. If one has not answered after
+    `SECONDS_TO_ANSWER`, each is asked by itself, for a tenth of that time.
+    """
+    with suppress(TimeoutError):
+        found: dict[str, Any] = client.run(
+            function, *arguments, on_error=on_error, callback_timeout=SECONDS_TO_ANSWER
+        )
+        return found
+    answers: dict[str, Any] = {}
+    for worker in client.scheduler_info(n_workers=-1)["workers"]:
+        with suppress(TimeoutError):
+            answers |= client.run(
+                function,
+                *arguments,
+                workers=[worker],
+                on_error=on_error,
+                callback_timeout=SECONDS_TO_ANSWER / 10,
+            )
+    return answers
+
+
+def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
+    """Return a function that reports each worker's threads from the scheduler, if changed.
+
+    It is a function in a function for the reason that `make_look` gives.
+    """
+
+    def roll_call(known: int | None, dask_scheduler: Any) -> tuple[int, dict[str, int] | None]:
+        threads = {address: w.nthreads for address, w in dask_scheduler.workers.items()}
+        version = hash(frozenset(threads.items()))
+        return version, None if version == known else threads
+
+    return roll_call
+
+
 def keep_log_short() -> None:
-    """Keep errors that the run itself raises, and the end of its cluster, out of a worker's log.
+    """Filter from a worker's log the errors that the run itself raises.
 
     Dask logs the traceback of each task that fails. An error of ours says in one sentence all that
     is to be said, and is raised where the run is waited for.
@@ -133,7 +179,7 @@ _OF_AN_END = "Async instruction for", "Failed to communicate with scheduler duri
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return whether a record of a worker's log says what the run does not say itself."""
+    """Return whether a worker's log record says something that the run does not report itself."""
     if str(record.msg).startswith("Compute Failed"):
         return not any(str(part).startswith(_OWN) for part in record.args or ())
     return not str(record.msg).startswith(_OF_AN_END)

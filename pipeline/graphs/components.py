@@ -1,4 +1,4 @@
-"""The connected components of a graph."""
+"""Connected components of a graph in memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
+from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.components_sweep import GraphComponents
-from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job, vertex_columns
+from orograph.graphs.job import GraphJob, graph_job, sweep_job
 from orograph.kernels.graph.components import number_components
 from orograph.kernels.stages import kernel
-from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 
@@ -25,14 +25,11 @@ _OF_EDGE_LISTS = {
 
 
 def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
-    """Return the job that finds the components of a graph.
+    """Return the job that labels the connected components of a graph.
 
     It gives ``labels`` (vertex) and ``component_size`` (component). Components are
     numbered from 1 by their first vertex in the source.
     """
-    from orograph.components import METHODS
-
-    check_choice("method", method, METHODS)
     graph = graph.joined()
     graph.need_both_ways("connected components")
     chosen = choose_backend("graph_components", (), spec)
@@ -59,7 +56,7 @@ def components_job(graph: Graph, method: str, spec: RunSpec) -> GraphJob:
 
 
 def number(graph: Graph, root: Any) -> tuple[dict[str, Any], Columns]:
-    """Return the attributes and columns of components, each named by one of its vertices."""
+    """Number the components from 1; return result attributes and columns."""
     labels = np.empty(graph.vertex_count, np.int64)
     size = number_components(root, graph.stored, labels)
     columns: Columns = {

@@ -1,4 +1,4 @@
-"""The connected components of a graph in parts, by the quadtree sweep.
+"""Connected components of a graph in parts, by the quadtree sweep.
 
 A part joins its vertices and hands up the components from which arcs lead to other parts; a node
 joins what its children hand up. A component is named by its first vertex in the source.
@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import Table
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table
+from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.format.codec import stored
@@ -26,7 +28,7 @@ Array = npt.NDArray[Any]
 @stored("graph-components-summary")
 @dataclass(frozen=True)
 class Summary:
-    """Summary that a node sends to its parent."""
+    """Components of a node from which arcs leave it, for its parent."""
 
     border: Integers
     """Its vertices from which arcs leave it, ascending."""
@@ -42,7 +44,7 @@ class Summary:
 @stored("graph-components-state")
 @dataclass(frozen=True)
 class State:
-    """State that a node keeps for the downward sweep."""
+    """Saved state of a node: its components, and to which each child's components belong."""
 
     members: tuple[Integers, ...]
     """For each child the components here of its components; of a part, of its vertices."""
@@ -67,8 +69,12 @@ class GraphComponents:
         "component_size": ("component",),
     }
 
+    def table_maker(self, run: QuadtreePass) -> GraphTable:
+        """Return the builder of the result table, which adds vertex ids."""
+        return GraphTable(run)
+
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
-        """Return the components of a part from which arcs lead on."""
+        """Join the vertices of a part; pass up the components with arcs to other parts."""
         first, last = span(self.bounds, place.window)
         inside = (part.heads >= first) & (part.heads < last)
         ends = part.tails[inside], part.heads[inside] - first
@@ -81,7 +87,7 @@ class GraphComponents:
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, State]:
-        """Return the components of siblings from which arcs lead on."""
+        """Join the children's components; pass up those with arcs to other nodes."""
         first, last = span(self.bounds, place.window)
         summaries = [summary for _, summary in children]
         offsets = np.cumsum([0, *(summary.first.size for summary in summaries)])
@@ -102,26 +108,26 @@ class GraphComponents:
         )  # fmt: skip
 
     def root(self, summary: Summary) -> tuple[Any, dict[str, Any]]:
-        """Return an empty message: all components are complete."""
+        """Return an empty message, as all components are complete, and their number."""
         return np.empty(0, np.int64), {"component_count": summary.complete}
 
     def down(
         self, place: Place, saved: State, message: Any, children: Sequence[Place]
     ) -> list[Any]:
-        """Return for each child the first vertices of the components that it handed up."""
+        """Return for each child the first vertex of each component it passed up."""
         first = _final(saved, message)
         return [first[members] for members in saved.members]
 
     def finish(self, place: Place, saved: State, message: Any) -> dict[str, Array]:
-        """Return nothing: there are no rasters."""
+        """Return no rasters."""
         return {}
 
     def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
-        """Return the first vertex of the component of each of a part's vertices."""
+        """Return for each vertex of a part the first vertex of its component."""
         return {"place": saved.position, "first": _final(saved, message)[saved.members[0]]}
 
     def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
-        """Return nothing: parts know all their vertices."""
+        """Return no rows: all vertices are in parts."""
         return {"place": np.empty(0, np.int64), "first": np.empty(0, np.int64)}
 
     def join_rows(
@@ -140,7 +146,7 @@ def _join(
     count: int, ends: tuple[Integers, ...], firsts: Integers, leaving: Arcs, cuts: tuple[int, ...],
     vertices: Integers, component: Integers, complete: int, position: Integers,
 ) -> tuple[Summary, State]:  # fmt: skip
-    """Join components, or vertices, along edges, and hand up those from which arcs leave."""
+    """Join components or vertices along edges; pass up those from which arcs leave the node."""
     roots = rem_components(count, *ends)
     known, group = np.unique(roots, return_inverse=True)
     first = np.full(known.size, np.iinfo(np.int64).max)
@@ -154,7 +160,7 @@ def _join(
 
 
 def _final(saved: State, message: Integers) -> Integers:
-    """Return the first vertex of each of a node's components."""
+    """Return the first vertex of each of a node's components, given those passed up."""
     first = saved.first.copy()
     first[saved.up] = message
     return first

@@ -1,4 +1,4 @@
-"""Resources of operations on graphs: in one part in this process, or in parts by tasks."""
+"""Estimate tasks, memory and disk of graph operations; see `Operation.plan`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from orograph.graphs.shortest_paths import METHODS
-from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.store.create import Layout
@@ -21,7 +21,7 @@ SWEPT_ARC = 100
 
 @dataclass(frozen=True)
 class GraphPlan(Plan):
-    """Resources of a run on a graph; its shape is (vertices, 1), its tiles are parts.
+    """Plan of a run on a graph; ``shape`` is (vertices, 1), ``tiles`` counts parts.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class GraphPlan(Plan):
     arcs: int = 0
 
     def _head(self) -> list[str]:
-        """Return the lines that say what is worked on."""
+        """Return the first lines of the printed plan: operation, vertices, arcs and parts."""
         return [
             f"{self.operation} of {self.shape[0]} vertices and {self.arcs} arcs",
             f"  {self.tiles} part{'s' * (self.tiles > 1)}",
@@ -81,43 +81,43 @@ def estimate_connected(graph: Graph, *, workers: int) -> GraphPlan:
     return _in_this_process("st_connected", graph, workers, rows + 16 * graph.vertex_count, 0)
 
 
-def estimate_components(graph: Graph, *, workers: int) -> GraphPlan:
+def estimate_components(graph: Graph, *, workers: int, threads: int = 0) -> GraphPlan:
     """Return the plan of `connected_components` on a graph."""
     graph = graph.joined()
     n = graph.vertex_count
     own = _bytes(graph, *ROWS) + _both_ways(graph) + 40 * n
-    return _swept("connected_components", graph, workers, own, 8 * n)
+    return _swept("connected_components", graph, workers, threads, own, 8 * n)
 
 
-def estimate_forest(graph: Graph, *, workers: int) -> GraphPlan:
+def estimate_forest(graph: Graph, *, workers: int, threads: int = 0) -> GraphPlan:
     """Return the plan of `minimum_spanning_forest` on a graph."""
     graph = graph.joined()
     own = _bytes(graph, *ROWS, "edge") + _both_ways(graph)
     own += 8 * graph.arc_count + 32 * graph.vertex_count + 2 * graph.edge_count
-    return _swept("minimum_spanning_forest", graph, workers, own, graph.edge_count)
+    return _swept("minimum_spanning_forest", graph, workers, threads, own, graph.edge_count)
 
 
 def _bytes(graph: Graph, *names: str) -> int:
-    """Return the bytes of arrays of a graph, in memory or stored."""
+    """Return the total bytes of some arrays of a graph, in memory or stored."""
     arrays = (graph.arrays[name] for name in names)
     return sum(int(np.prod(array.shape)) * array.dtype.itemsize for array in arrays)
 
 
 def _both_ways(graph: Graph) -> int:
-    """Return the bytes needed to check that edges of a directed graph lead both ways."""
+    """Return the bytes needed to check that each edge of a directed graph has its reverse."""
     return 40 * graph.arc_count if graph.directed else 0
 
 
 def _in_this_process(
     operation: str, graph: Graph, workers: int, own: int, written: int
 ) -> GraphPlan:
-    """Return the plan of what workers have no part in."""
+    """Return the plan of an operation that this process does without workers."""
     places = 16 * graph.vertex_count  # where each vertex stands, and where it is stored
     return _plan(operation, graph, workers, 1, WORKER_BYTES, own + places, written, 0)
 
 
 def _by_parts(operation: str, graph: Graph, workers: int, sources: int, written: int) -> GraphPlan:
-    """Return the plan of delta-stepping over parts, of which a worker needs one at least."""
+    """Return the plan of delta-stepping over parts, each worker holding at least one."""
     n, parts = graph.vertex_count, graph.part_count
     per_worker = WORKER_BYTES + (SWEPT_ARC * graph.arc_count + 24 * sources * n) // parts
     # costs as parts and as one, and what goes along links: of all arcs at the most
@@ -126,12 +126,18 @@ def _by_parts(operation: str, graph: Graph, workers: int, sources: int, written:
     return _plan(operation, graph, workers, 2 * parts, per_worker, client, written, states)
 
 
-def _swept(operation: str, graph: Graph, workers: int, own: int, written: int) -> GraphPlan:
-    """Return the plan of the sweep over parts, or of a graph in one part."""
+def _swept(
+    operation: str, graph: Graph, workers: int, threads: int, own: int, written: int
+) -> GraphPlan:
+    """Return the plan of a sweep over parts, or of one in-memory step for a single part.
+
+    ``threads`` are those of one process where there are no workers.
+    """
     if graph.part_count == 1:
         return _in_this_process(operation, graph, workers, own, written)
-    tree = Grid((1, graph.part_count), np.dtype(np.int64), Layout(1, 1), None)
-    tasks = tree.tasks_of_sweep
+    on_cluster = 0 if threads else workers
+    grid = Grid((1, graph.part_count), np.dtype(np.int64), Layout(1, 1), None, on_cluster)
+    tasks = grid.tasks_of_sweep
     per_worker = WORKER_BYTES + SWEPT_ARC * -(-graph.arc_count // graph.part_count)
     # saved states, and the summaries that join at a node, of all arcs at the most
     states = 40 * graph.arc_count

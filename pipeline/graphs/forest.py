@@ -1,4 +1,4 @@
-"""The minimum spanning forest of a graph."""
+"""Minimum spanning forest of a graph in memory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
+from orograph.graphs.columns import Columns
 from orograph.graphs.forest_sweep import GraphForest
-from orograph.graphs.job import Columns, GraphJob, graph_job, sweep_job
+from orograph.graphs.job import GraphJob, graph_job, sweep_job
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
 from orograph.kernels.graph.forest import mark_edges
 from orograph.kernels.stages import kernel
@@ -18,7 +19,7 @@ from orograph.tiles.graph.graph import Graph
 
 
 def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
-    """Return the job of the forest of a graph: ``in_forest`` (edge), bool.
+    """Return the job that marks which edges are in the minimum spanning forest of a graph.
 
     Edges are ordered by weight, then by their number in the source, so the forest is unique.
     """
@@ -41,7 +42,7 @@ def forest_job(graph: Graph, spec: RunSpec) -> GraphJob:
 
 
 def forest_attributes(graph: Graph, edges: int, total: float) -> dict[str, Any]:
-    """Return the attributes of a forest with this many edges, as for grids."""
+    """Return the result attributes: total weight, and numbers of vertices, edges and trees."""
     return {
         "total_weight": total,
         "vertex_count": graph.vertex_count,
@@ -51,7 +52,7 @@ def forest_attributes(graph: Graph, edges: int, total: float) -> dict[str, Any]:
 
 
 def total_weight(weight: npt.NDArray[Any]) -> float:
-    """Return the exact sum of weights, rounded once."""
+    """Return the exact sum of weights as a float, rounded once."""
     if weight.dtype.kind == "f":
         return exact_float(exact_sum(weight))
     if weight.itemsize < 8:

@@ -1,4 +1,4 @@
-"""The minimum spanning forest of a graph in parts, by the quadtree sweep.
+"""Minimum spanning forest of a graph in parts, by the quadtree sweep.
 
 A part decides the edges that it can (`orograph.kernels.forest.contract`) and hands up the others
 between its border vertices, from which arcs lead to other parts; a node does the same with what its
@@ -14,7 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import Table
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table
+from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
@@ -28,7 +30,7 @@ Array = npt.NDArray[Any]
 @stored("graph-forest-summary")
 @dataclass(frozen=True)
 class Summary:
-    """Summary that a node sends to its parent."""
+    """Undecided edges between a node's border vertices, and its leaving arcs, for its parent."""
 
     border: Integers
     """Its vertices from which arcs leave it, ascending."""
@@ -42,7 +44,7 @@ class Summary:
 @stored("graph-forest-state")
 @dataclass(frozen=True)
 class State:
-    """State that a node keeps for the downward sweep."""
+    """Saved state of a node: the edges it considered, decided, and passed up."""
 
     edge: Integers
     """The numbers of the edges that it looked at."""
@@ -55,7 +57,7 @@ class State:
 
 @dataclass(frozen=True)
 class GraphForest:
-    """The minimum spanning forest of a graph as a problem of the quadtree sweep."""
+    """Minimum spanning forest of a graph as a problem of the quadtree sweep."""
 
     bounds: tuple[int, ...]
     edge_count: int
@@ -65,8 +67,12 @@ class GraphForest:
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"in_forest": ("edge",)}
 
+    def table_maker(self, run: QuadtreePass) -> GraphTable:
+        """Return the builder of the result table, which adds vertex ids."""
+        return GraphTable(run)
+
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
-        """Return the edges of a part that it cannot decide."""
+        """Decide the edges within a part; pass up the undecided ones."""
         first, last = span(self.bounds, place.window)
         arcs = Arcs(part.tails + first, part.heads, part.weight, part.edge)
         inside = (arcs.head >= first) & (arcs.head < last)
@@ -78,7 +84,7 @@ class GraphForest:
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, State]:
-        """Return the edges of siblings, and between them, that they cannot decide."""
+        """Decide edges between the children; pass up the undecided ones."""
         first, last = span(self.bounds, place.window)
         summaries = [summary for _, summary in children]
         arcs = join_arcs([summary.leaving for summary in summaries])
@@ -95,7 +101,7 @@ class GraphForest:
         )
 
     def root(self, summary: Summary) -> tuple[Any, dict[str, Any]]:
-        """Return an empty message: nothing is left to decide."""
+        """Return an empty message, as all edges are decided, and the result attributes."""
         vertices = self.bounds[-1]
         attributes = {
             "total_weight": exact_float(summary.total),
@@ -108,27 +114,27 @@ class GraphForest:
     def down(
         self, place: Place, saved: State, message: Any, children: Sequence[Place]
     ) -> list[Any]:
-        """Return for each child which of the edges that it handed up are kept."""
+        """Return for each child which of the edges it passed up are in the forest."""
         *of_children, _ = np.split(_kept(saved, message), np.cumsum(saved.edges_per_child))
         return of_children
 
     def finish(self, place: Place, saved: State, message: Any) -> dict[str, Array]:
-        """Return nothing: there are no rasters."""
+        """Return no rasters."""
         return {}
 
     def rows_of_tile(self, place: Place, saved: State, message: Any) -> Table:
-        """Return the numbers of a part's edges in the forest."""
+        """Return the numbers of the forest edges within a part."""
         return {"edge": saved.edge[_kept(saved, message)]}
 
     def rows_of_node(self, place: Place, saved: State, message: Any) -> Table:
-        """Return the numbers of the edges in the forest that join a node's children."""
+        """Return the numbers of the forest edges between a node's children."""
         own = sum(saved.edges_per_child)
         return {"edge": saved.edge[own:][_kept(saved, message)[own:]]}
 
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
-        """Return for each edge whether it is in the forest."""
+        """Return for each edge of the graph whether it is in the forest."""
         in_forest = np.zeros(self.edge_count, np.bool_)
         for table in tables:
             in_forest[table["edge"]] = True
@@ -139,7 +145,7 @@ def _decide(
     vertices: Integers, edges: Arcs, leaving: Arcs, of_children: tuple[int, ...],
     edge_count: int, total: int,
 ) -> tuple[Summary, State]:  # fmt: skip
-    """Contract a graph to the vertices from which arcs leave."""
+    """Contract the undecided edges of a node to its border vertices, deciding the others."""
     border = np.unique(leaving.tail)
     number = np.full(vertices.size, -1, np.int64)
     number[np.searchsorted(vertices, border)] = np.arange(border.size)
@@ -154,14 +160,14 @@ def _decide(
 
 
 def _kept(saved: State, message: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return which of a node's edges are in the forest."""
+    """Return a mask of a node's edges that are in the forest, given those passed up."""
     kept = saved.decided_in.copy()
     kept[saved.passed_up] = message
     return kept
 
 
 def _exact(weight: Array) -> int:
-    """Return the exact sum of weights in units of 2**-1074."""
+    """Return the exact sum of weights as an integer multiple of 2**-1074."""
     if weight.dtype.kind == "f":
         return exact_sum(weight)
     high, low = weight.astype(np.int64) >> 30, weight & (2**30 - 1)

@@ -1,4 +1,4 @@
-"""Hops in a graph: from the nearest of some vertices, and between pairs of vertices."""
+"""Hop counts in a graph from the nearest source, and shortest paths between pairs of vertices."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunSpec
-from orograph.graphs.job import Columns, GraphJob, graph_job, method_on, parts_job, vertex_columns
-from orograph.graphs.path_frontier import PartHops, PartRows, PathFrontier, links_between
+from orograph.graphs.columns import Columns, vertex_columns
+from orograph.graphs.job import GraphJob, graph_job, method_on, parts_job
+from orograph.graphs.path_frontier import PartHops, PartRows, links_between
 from orograph.graphs.unreached import NO_HOPS, NO_VERTEX
 from orograph.kernels.graph.hops import between, level_predecessors
 from orograph.kernels.stages import kernel
+from orograph.results.paths import LeastCostPath
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 
 
 def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: RunSpec) -> GraphJob:
-    """Return the job that counts hops from the nearest source, with predecessors if asked."""
+    """Return the job that counts hops from the nearest source, with predecessors if requested."""
     graph = graph.joined()
     starts = graph.vertices(sources, "sources")
     chosen = choose_backend("graph_hops", (), spec)
@@ -42,17 +43,15 @@ def hops_job(graph: Graph, sources: Any, most: int | None, traced: bool, spec: R
         one = np.int64(1)
         problem = PartHops(
             graph.bounds, (tuple(starts.tolist()),), np.dtype(np.int64), one,
-            one * min(limit, graph.vertex_count),
-            links_between(graph), choose_backend("near_far", (), spec), NO_HOPS,
+            one * min(limit, graph.vertex_count), choose_backend("near_far", (), spec), NO_HOPS,
+            links=links_between(graph),
         )  # fmt: skip
-        return parts_job(
-            graph, parameters, spec, problem, PathFrontier, (PartRows(graph, unweighted=True),)
-        )
+        return parts_job(graph, parameters, spec, problem, (PartRows(graph, unweighted=True),))
     return graph_job(graph, "graph-hops", parameters, chosen, spec, solve)
 
 
 def pairs_of(graph: Graph, s: Any, t: Any) -> Any:
-    """Return the stored vertices of pairs, (n, 2)."""
+    """Return pairs of vertex ids as an array (n, 2) of stored vertex numbers."""
     first, second = graph.vertices(s, "s"), graph.vertices(t, "t")
     if 1 not in (first.size, second.size) and first.size != second.size:
         raise InputError(
@@ -62,7 +61,7 @@ def pairs_of(graph: Graph, s: Any, t: Any) -> Any:
 
 
 def ways_between(graph: Graph, pairs: Any) -> list[LeastCostPath | None]:
-    """Return for each pair of stored vertices a shortest way, or None where there is none.
+    """Return a shortest path for each pair of stored vertices, or None if there is none.
 
     Its ``cells`` are ids, its ``coordinates`` those of the vertices, as far as they are known.
     """

@@ -1,4 +1,4 @@
-"""Parts of a graph, as the quadtree sweep reads them: a grid of one row, a cell a part.
+"""Parts of a graph read as tiles of a grid with one row, for the quadtree sweep.
 
 So the tree over the parts is binary, and a node stands for a range of stored vertices.
 """
@@ -35,12 +35,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class GraphParts:
-    """The parts of a graph in the place of a raster's tiles."""
+    """A graph read part by part, in place of a raster read tile by tile."""
 
     graph: Graph
 
     def read(self, window: Window) -> Part:
-        """Return the part at a column."""
+        """Return the part of a graph that stands at a window's column."""
         arrays, bounds = self.graph.arrays, self.graph.bounds
         first, last = bounds[window.x], bounds[window.x + 1]
         indptr, indices, weight = self.graph.part_rows(window.x)
@@ -59,7 +59,7 @@ class GraphParts:
 @stored("graph-arcs")
 @dataclass(frozen=True)
 class Arcs:
-    """Arcs that lead from a node of the tree to the rest of the graph."""
+    """Arcs of a graph as columns: tail, head, weight and edge number."""
 
     tail: Integers
     head: Integers
@@ -67,16 +67,16 @@ class Arcs:
     edge: Integers
 
     def take(self, which: Any) -> Arcs:
-        """Return some of them."""
+        """Return the arcs at some indices."""
         return Arcs(self.tail[which], self.head[which], self.weight[which], self.edge[which])
 
 
 def join_arcs(arcs: list[Arcs]) -> Arcs:
-    """Concatenate the arcs of siblings."""
+    """Concatenate several collections of arcs."""
     columns = ("tail", "head", "weight", "edge")
     return Arcs(*(np.concatenate([getattr(a, name) for a in arcs]) for name in columns))
 
 
 def span(graph_bounds: tuple[int, ...], window: Window) -> tuple[int, int]:
-    """Return the stored vertices of a node: the first, and the one behind the last."""
+    """Return the range of stored vertices that a node covers: first, and one past the last."""
     return graph_bounds[window.x], graph_bounds[window.x + window.width]

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.frontier.bucket_width import BucketWidth
-from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.frontier.protocol import Border, Table, Visit
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Table, Visit
 from orograph.engines.tile_states import Tile
-from orograph.graphs.job import vertex_columns
+from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.unreached import mark_unreached
 from orograph.kernels.graph.near_far import near_far
 from orograph.kernels.graph.spread import unreached
@@ -40,7 +39,7 @@ VERTICES_A_VISIT = 10_000
 
 @dataclass(slots=True)
 class PartState:
-    """The costs of a part from each source, and of the vertices to which its links lead."""
+    """Costs from each source to the vertices of a part, and to those its links lead to."""
 
     rows: Rows
     """With heads from 0 in the part; behind them the vertices of links, which have no arcs."""
@@ -54,12 +53,13 @@ class PartState:
 
 
 @dataclass(frozen=True)
-class PartPaths:
-    """Shortest paths from each of some vertices as a problem of the frontier engine."""
+class PartPaths(FrontierDefaults):
+    """Shortest paths from each of several sources as a problem of the frontier engine."""
 
     name = "shortest-paths"
     halo_width = 0
     cells_a_visit = VERTICES_A_VISIT
+    kept = ("cost", "pending")
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"cost": ("source", "vertex")}
 
@@ -70,25 +70,34 @@ class PartPaths:
     width: Any
     """Of a bucket within a part."""
     most: Any
-    links: Links
+    links: Links | None = field(default=None, kw_only=True)
     backend: str
     fill: int | None
     """What marks unreached vertices in the result; None: infinity."""
 
     @property
     def link_blank(self) -> list[Any]:
-        """Return for each source a cost that is none."""
+        """The unreached cost, once for each source."""
         return [unreached(self.dtype)] * len(self.sources)
 
+    def bucket_width(self, tile: int) -> BucketWidth:
+        """Return the initial width of buckets, for the vertices of the largest part."""
+        return BucketWidth(int(np.diff(self.bounds).max()), self.cells_a_visit)
+
+    def complete(self, columns: Columns, rasters: Sequence[Any]) -> Columns:
+        """Return the columns in the order of the graph's source, with ids of the vertices."""
+        graph: Graph = rasters[0].graph
+        found = vertex_columns(graph, self.listed)
+        for name, (dims, column) in columns.items():
+            found[name] = dims, column[..., graph.stored]
+        return found
+
     def starts(self, tile: int) -> dict[Tile, float]:
-        """Return the parts of the sources."""
+        """Return the parts that contain sources, each with initial cost 0."""
         return {(self._part_of(vertex), 0): 0.0 for group in self.sources for vertex in group}
 
-    def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Accept all: weights were checked before."""
-
     def open(self, place: Place, cells: Sequence[Any], frame: Window) -> PartState:
-        """Return a part that nothing has reached but the sources in it."""
+        """Return the initial state of a part: only its sources are reached."""
         part = place.window.y
         first, last = self.bounds[part : part + 2]
         own = last - first
@@ -100,6 +109,7 @@ class PartPaths:
         word = np.uint32 if heads.size < 2**32 else np.int64
         indptr = np.append(indptr, np.full(beyond.size, heads.size)).astype(word)
         rows = Rows(indptr, local.astype(np.uint32), weight)
+        assert self.links is not None
         arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
         shape = len(self.sources), own + beyond.size
         state = PartState(rows, own, arriving, np.full(shape, unreached(self.dtype)), [])
@@ -117,7 +127,7 @@ class PartPaths:
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take what arrives along links, relax up to the bound, and return what is new."""
+        """Read the costs that arrive along links, relax up to ``bound``; return what changed."""
         assert links is not None
         settled = 0
         for number, (cost, arrived) in enumerate(zip(state.cost, links.arriving, strict=True)):
@@ -150,7 +160,7 @@ class PartPaths:
     def _relax(
         self, state: PartState, cost: Array, pending: Array, bound: float
     ) -> tuple[int, Array]:
-        """Relax vertices up to a bound; return how many, and which are pending then."""
+        """Relax vertices up to ``bound``; return how many, and which remain pending."""
         # keys are float64: the least may be above the bound by rounding alone
         least = cost[pending].min(initial=unreached(self.dtype))
         if not pending.size or float(least) > bound:
@@ -165,28 +175,12 @@ class PartPaths:
         rest = far[:waiting]
         return settled, rest[rest < state.own]
 
-    def pack(self, state: PartState) -> Any:
-        """Return costs and pending vertices; arcs are read again."""
-        return state.cost, state.pending
-
-    def unpack(self, state: PartState, packed: Any) -> None:
-        """Put costs and pending vertices back."""
-        state.cost, state.pending = packed
-
-    def size(self, state: PartState) -> int:
-        """Return the bytes of arcs and costs."""
-        return sum(array.nbytes for array in (*state.rows, state.cost, *state.pending))
-
-    def memory(self) -> int | None:
-        """Leave it to the worker."""
-        return None
-
     def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return nothing: there are no rasters."""
+        """Return no rasters and no counts."""
         return {}, {}
 
     def rows_of_tile(self, place: Place, state: PartState) -> Table:
-        """Return the costs of a part."""
+        """Return the costs of the vertices of a part."""
         part = np.array([place.window.y])
         return {"part": part, "cost": state.cost[:, : state.own]}
 
@@ -201,11 +195,11 @@ class PartPaths:
 
     @property
     def listed(self) -> list[int]:
-        """The sources that the result names."""
+        """Stored vertices of the sources, which the result lists."""
         return [vertex for (vertex,) in self.sources]
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Return the method."""
+        """Return the method as the only attribute of the result."""
         return {"method": "delta-stepping"}
 
     def _part_of(self, vertex: int) -> int:
@@ -214,18 +208,18 @@ class PartPaths:
 
 @dataclass(frozen=True)
 class PartHops(PartPaths):
-    """Hops from the nearest of some vertices: shortest paths where each arc counts as 1."""
+    """Hop counts from the nearest of several sources: shortest paths with all weights 1."""
 
     name = "graph-hops"
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"hops": ("vertex",)}
 
     @property
     def listed(self) -> list[int]:
-        """None: it is the nearest of all."""
+        """An empty list: the result does not list the sources."""
         return []
 
     def finish(self, state: PartState) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return how many vertices have been reached."""
+        """Return no rasters, and the number of reached vertices."""
         reached = np.count_nonzero(state.cost[:, : state.own] < unreached(self.dtype))
         return {}, {"reached_vertices": float(reached)}
 
@@ -235,54 +229,28 @@ class PartHops(PartPaths):
         return hops.astype(np.int32 if hops.size < 2**31 else np.int64)
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Return how many vertices are reached and not."""
+        """Return the numbers of reached and unreached vertices."""
         reached = int(counts["reached_vertices"])
         return {"reached_vertices": reached, "unreached_vertices": self.bounds[-1] - reached}
 
 
 @dataclass(frozen=True)
 class PartRows:
-    """The parts of a graph in the place of a raster's tiles: a grid of one column."""
+    """A graph read part by part, as tiles of a grid with one column."""
 
     graph: Graph
     unweighted: bool = False
     """Whether each arc counts as 1."""
 
     def read(self, window: Window) -> Rows:
-        """Return the rows of the part at a row of the grid."""
+        """Return the CSR rows of the part that stands at a window's row."""
         rows = self.graph.part_rows(window.y)
         ones = np.ones(rows.indices.size, np.int32)
         return rows._replace(weight=ones) if self.unweighted else rows
 
 
-@dataclass(frozen=True)
-class PathFrontier(Frontier):
-    """Delta-stepping over the parts of a graph."""
-
-    @property
-    def bucket_width(self) -> BucketWidth:
-        """The width of the buckets, which is thought over after the work of a part."""
-        vertices = int(np.diff(self._graph.bounds).max())
-        return BucketWidth(vertices, self.problem.cells_a_visit)
-
-    def table(self) -> dict[str, tuple[tuple[str, ...], list[Array]]]:
-        """Return the columns of the problem in the order of the source, and the vertices."""
-        graph, problem = self._graph, self.problem
-        assert isinstance(problem, PartPaths)
-        columns = vertex_columns(graph, problem.listed)
-        for name, (dims, (column,)) in super().table().items():
-            columns[name] = dims, column[..., graph.stored]
-        return {name: (dims, [values]) for name, (dims, values) in columns.items()}
-
-    @property
-    def _graph(self) -> Graph:
-        parts: Any = self.rasters[0]
-        graph: Graph = parts.graph
-        return graph
-
-
 def links_between(graph: Graph) -> Links:
-    """Return the links between the parts of a graph; their ``edge`` is the vertex at the head."""
+    """Return the links between parts: from a part to each vertex its arcs reach elsewhere."""
     tails, heads = [], []
     for part in range(graph.part_count):
         first, last = graph.bounds[part : part + 2]

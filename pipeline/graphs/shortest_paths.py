@@ -1,4 +1,4 @@
-"""Shortest paths in a graph, from each of some vertices."""
+"""The operation `shortest_paths`: least costs in a graph from several sources."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ import numpy.typing as npt
 
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import GraphOptions, RunSpec
-from orograph.graphs.job import (
-    Columns,
-    check_graph,
-    graph_job,
-    method_on,
-    parts_job,
-    vertex_columns,
-)
-from orograph.graphs.path_frontier import PartPaths, PartRows, PathFrontier, links_between
+from orograph.graphs.columns import Columns, vertex_columns
+from orograph.graphs.job import check_graph, graph_job, method_on, parts_job
+from orograph.graphs.path_frontier import PartPaths, PartRows, links_between
 from orograph.graphs.unreached import NO_VERTEX, cost_fill, mark_unreached
 from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.graph.near_far import near_far
@@ -29,7 +23,7 @@ from orograph.kernels.graph.negative_cycle import negative_cycle
 from orograph.kernels.graph.spread import STRATEGIES, unreached
 from orograph.kernels.graph.tight_tree import tight_tree
 from orograph.kernels.stages import kernel
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
@@ -37,7 +31,7 @@ from orograph.tiles.graph.graph import Graph
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 Array = npt.NDArray[Any]
@@ -61,7 +55,7 @@ def shortest_paths(
     predecessors: bool = False,
     **options: Unpack[GraphOptions],
 ) -> Job[xr.Dataset]:
-    """The least cost of a path from each source to each vertex of a graph.
+    """Return the least cost of a path from each source to each vertex of a graph.
 
     Parameters
     ----------
@@ -154,10 +148,10 @@ def shortest_paths(
     if graph.part_count > 1 and method == "delta-stepping" and not predecessors:
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
-            bucket_width(graph), search.most, links_between(graph), chosen, cost_fill(graph),
+            bucket_width(graph), search.most, chosen, cost_fill(graph), links=links_between(graph),
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
-        return parts_job(graph, parameters, spec, problem, PathFrontier, rows)
+        return parts_job(graph, parameters, spec, problem, rows)
     return graph_job(graph, "shortest-paths", parameters, chosen, spec, solve)
 
 
@@ -165,7 +159,7 @@ STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": 
 
 
 def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
-    """Return the method to use for ``"auto"``, else the method.
+    """Return the method to use for ``"auto"``, else the given one, checked against weights.
 
     Raises
     ------
@@ -188,7 +182,7 @@ def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
 
 @dataclass(frozen=True)
 class PathSearch:
-    """Shortest paths from single vertices of a graph in memory."""
+    """Shortest path searches from single sources in a graph in memory."""
 
     graph: Graph
     method: str
@@ -200,7 +194,7 @@ class PathSearch:
     def from_all(
         self, starts: npt.NDArray[np.int64], backend: str
     ) -> tuple[dict[str, Any], Columns]:
-        """Return the result from each of some stored vertices, a thread each."""
+        """Search from each of several sources in threads; return attributes and columns."""
         graph = self.graph
         costs = np.empty((starts.size, graph.vertex_count), cost_dtype(graph))
         before = np.empty(costs.shape if self.traced else (0, 0), np.int64)
@@ -227,7 +221,7 @@ class PathSearch:
         return {"method": self.method}, columns
 
     def from_vertex(self, start: int, backend: str) -> tuple[Array, Array | None]:
-        """Return costs and predecessors of the stored vertices, from one of them."""
+        """Return the cost and predecessor of every vertex, from one source."""
         graph = self.graph
         cost = np.full(graph.vertex_count, unreached(cost_dtype(graph)))
         cost[start] = 0
@@ -255,7 +249,7 @@ class PathSearch:
         return cost, before
 
     def _bellman_ford(self, starts: Array, cost: Array, backend: str) -> None:
-        """Lower the costs to the least; refuse a negative cycle."""
+        """Run Bellman-Ford in place; raise `NegativeCycle` if it does not converge."""
         graph = self.graph
         spread = kernel("spread", backend)
         rows = graph.rows if self.strategy == "active" else graph.incoming
@@ -271,7 +265,7 @@ class PathSearch:
 def refuse_negative_cycle(
     graph: Graph, looked_at: npt.NDArray[np.bool_], dtype: np.dtype[Any]
 ) -> None:
-    """Raise `NegativeCycle` if one goes through some of the stored vertices."""
+    """Raise `NegativeCycle` if a negative cycle goes through the marked vertices."""
     found = negative_cycle(graph.rows, looked_at, dtype)
     if found is None:
         return
@@ -289,17 +283,17 @@ def refuse_negative_cycle(
 
 
 def cost_dtype(graph: Graph) -> np.dtype[Any]:
-    """Return the dtype in which weights are added."""
+    """Return the dtype of costs: float64, or int64 for integer weights."""
     return np.dtype(np.float64 if graph.arrays["weight"].dtype.kind == "f" else np.int64)
 
 
 def bucket_width(graph: Graph) -> Any:
-    """Return the width of the buckets of delta-stepping."""
+    """Return the bucket width of delta-stepping: three times the mean weight."""
     return cost_dtype(graph).type(WIDTH * graph.mean_weight)
 
 
 def limit_of(graph: Graph, max_cost: float) -> Any:
-    """Return the greatest cost that counts, in the type of costs."""
+    """Return ``max_cost`` in the dtype of costs; vertices beyond it stay unreached."""
     dtype = cost_dtype(graph)
     if dtype.kind == "f":
         return np.float64(max_cost)
@@ -307,7 +301,7 @@ def limit_of(graph: Graph, max_cost: float) -> Any:
 
 
 def _check_range(graph: Graph, greatest: float) -> None:
-    """Refuse weights whose sums may pass what costs hold."""
+    """Raise InputError if sums of weights may overflow the dtype of costs."""
     dtype, n = cost_dtype(graph), graph.vertex_count
     limit = MOST_COST if dtype.kind == "i" else float(np.finfo(np.float64).max)
     if n * greatest >= limit:
@@ -318,7 +312,7 @@ def _check_range(graph: Graph, greatest: float) -> None:
 
 
 def _edge(graph: Graph, weight: float) -> str:
-    """Return a phrase that names an edge of this weight."""
+    """Return a phrase for error messages that names an edge of this weight."""
     rows = graph.rows
     arc = int(np.flatnonzero(rows.weight == weight)[0])
     ends = graph.ids[graph.position[[int(graph.tails[arc]), int(rows.indices[arc])]]]

@@ -1,4 +1,4 @@
-"""Marks of unreached vertices in the results of operations on graphs.
+"""Values that mark unreached vertices in the results of graph operations.
 
 -1 among integers, with the attribute ``_FillValue``, and infinity among floats. Where a weight is
 negative -1 may be a cost, and 2**60 stands for it, which no cost reaches.
@@ -21,19 +21,19 @@ NO_HOPS = -1
 
 
 def cost_fill(graph: Graph) -> int | None:
-    """Return the mark of unreached vertices among costs; None if costs are floats."""
+    """Return the value that marks unreached vertices in costs; None: infinity in floats."""
     if graph.arrays["weight"].dtype.kind == "f":
         return None
     return fill_of_integers(graph.weight_range[0])
 
 
 def fill_of_integers(least: float) -> int:
-    """Return the mark of unreached vertices among integer costs, given the least weight."""
+    """Return the value that marks unreached vertices in integer costs: -1, or 2**60."""
     return -1 if least >= 0 else int(unreached(np.dtype(np.int64)))
 
 
 def mark_unreached(cost: Array, fill: int | None) -> None:
-    """Write the mark of unreached vertices in place of the one that kernels use."""
+    """Replace the kernels' value for unreached vertices by that of the result, in place."""
     if fill is not None:
         cost[cost == unreached(cost.dtype)] = fill
 

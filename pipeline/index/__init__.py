@@ -1,1 +1,1 @@
-"""Distance indices: preprocess a raster once, ask for distances many times."""
+"""Distance indices: preprocess a raster once, then query least-cost distances many times."""

@@ -1,4 +1,4 @@
-"""Arguments of a build of a distance index, checked before any work begins."""
+"""Check the arguments of `DistanceIndex.build`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEVELS = 1
 
 @dataclass(frozen=True)
 class BuildSpec:
-    """An index that can be built."""
+    """Checked specification of an index to build: its form, rasters and distance problem."""
 
     form: Form
     """Its ``fingerprint`` is empty: to find it, all cells are read."""
@@ -41,7 +41,7 @@ class BuildSpec:
 def check_form(
     cost: str, connectivity: int, block: int, levels: int, dtype: Any, sparsify: bool
 ) -> tuple[str, int, int, int, str, bool]:
-    """Return the checked parameters of an index, in the order given.
+    """Return the parameters of an index, checked, in the order given.
 
     Raises
     ------
@@ -62,10 +62,10 @@ def check_form(
 
 
 def wanted_index(
-    friction: Any,
+    raster: Any,
     *,
-    elevation: Any = None,
     cost: str = "friction",
+    friction: Any = None,
     coefficients: Mapping[str, float] | None = None,
     connectivity: int = 8,
     block: int = BLOCK,
@@ -77,7 +77,7 @@ def wanted_index(
     variable: str | None = None,
     sparsify: bool = False,
 ) -> BuildSpec:
-    """Return the specification of an index from the arguments of `DistanceIndex.build`.
+    """Check the arguments of `DistanceIndex.build` and return the specification of the index.
 
     Raises
     ------
@@ -87,7 +87,13 @@ def wanted_index(
     cost, connectivity, block, levels, dtype, sparsify = check_form(
         cost, connectivity, block, levels, dtype, sparsify
     )
-    surface = open_surface(friction, elevation, cost, nodata, band, variable)
+    if MODELS[cost].further:
+        names = ", ".join(MODELS[cost].further)
+        raise InputError(
+            f"cost: {cost!r} needs further rasters, {names}, which an index does not hold; use "
+            "orograph.walking_time"
+        )
+    surface = open_surface(raster, cost, nodata, band, variable, friction, argument="raster")
     first, rasters = surface.first, surface.rasters
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":

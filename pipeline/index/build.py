@@ -18,13 +18,12 @@ import numpy.typing as npt
 from dask._task_spec import Task
 
 from orograph.distance.problem import Distance
-from orograph.engines.sweep_graphs import SHARDS_A_GRAPH, separate_graphs
+from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
-from orograph.execution.job import Job, Table
 from orograph.execution.options import RunSpec
-from orograph.execution.run import Progress, compute_graphs
+from orograph.execution.run import Progress, ResultTable, compute_graphs
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form
@@ -42,6 +41,7 @@ from orograph.kernels.boundary.propagate import (
 )
 from orograph.kernels.boundary.sparsify import recover, sparsify_matrix
 from orograph.kernels.stages import kernel
+from orograph.operations.job import Job
 from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Build:
-    """Makes the blocks of an index from rasters: the engine of an `IndexJob`."""
+    """Engine that computes all blocks of an index from rasters."""
 
     store: IndexStore
     rasters: tuple[Raster, ...]
@@ -69,18 +69,18 @@ class Build:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the costs."""
+        """Dtype of the costs."""
         return np.dtype(self.store.form.dtype)
 
     def task_shard(self, node: Node) -> None:
-        """Make the blocks of a shard, then the shard of each raster: that is the last thing."""
+        """Compute and store the blocks of a shard, then its part of each raster."""
         window = self.context.tree.window(node)
         if not self._written(window):
             self._make(window)
         self.context.checkpoints.save("done", node, True)
 
     def _written(self, window: Window) -> bool:
-        """Return whether an earlier run made a shard and its blocks, and all can be read back."""
+        """Return whether an earlier run stored a shard and its blocks, and all are intact."""
         rasters, blocks = self.store.form.rasters, self.store.form.blocks_in(window)
         return all(self.context.sink.intact(name, window) for name in rasters) and all(
             map(self.store.intact, blocks)
@@ -106,7 +106,7 @@ class Build:
             sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Make all blocks; an index has no attributes to return."""
+        """Compute and store all blocks; an index has no attributes to return."""
         layers = Layers("distance-index", self.context.token)
         keys = (
             (layers.key("shard", node), node)
@@ -114,39 +114,39 @@ class Build:
         )
         tasks = (Task(key, _perform, handle, node) for key, node in keys)
         graphs = separate_graphs(tasks, on_threads=client is None)
-        compute_graphs(graphs, None, client, cancelled, SHARDS_A_GRAPH)
+        compute_graphs(graphs, None, client, cancelled, TASKS_A_GRAPH)
         return {}
 
-    def table(self) -> Table:
-        """There is none."""
+    def table(self) -> ResultTable:
+        """Return no columns: the result has no table."""
         return {}
 
     def progress(self) -> Progress:
-        """Return how many shards are made."""
+        """Return the number of finished shards, and of all shards."""
         level = self.context.shard_level
         done = self.context.checkpoints.count("done", level)
         return Progress(done, self.context.tree.count(level))
 
     def statistics(self) -> dict[str, int]:
-        """Return nothing: how much work it was is known before."""
+        """Return no statistics: the amount of work does not depend on order."""
         return {}
 
 
 def make_block(store: IndexStore, block: int, costs: BlockCosts, pending: bool = False) -> None:
-    """Make one block and keep it, ``pending`` as a part of an update."""
+    """Compute and store one block; ``pending`` marks it as part of an uncommitted update."""
     matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), store.form.block)
     store.write(block, matrix, leaving_costs(costs), pending)
 
 
 def _perform(handle: Any, node: Node) -> None:
-    """Do one task: the only function that Dask sees."""
+    """Execute one task of a build: the only function that Dask calls."""
     build: Build = jobs.load(handle)
     with get_backend(build.backend).array_memory():
         build.task_shard(node)
 
 
 def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
-    """Compile the kernels before several threads or workers want them."""
+    """Compile the kernels of builds and queries by working on a tiny block."""
     shape = 4, 8
     whole = Window(0, 0, *shape)
     costs = costs_of(problem, [np.ones(shape)] * rasters, whole, whole, shape)
@@ -165,14 +165,14 @@ def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
 
 @dataclass(frozen=True)
 class IndexJob(Job[T]):
-    """An index that is to be built, and how it is opened then."""
+    """Job of building a distance index."""
 
     form: Form
     problem: Distance
     open_index: Callable[[Storage], T]
 
     def identity(self) -> dict[str, Any]:
-        """Return the form, which names the input's cells, and the lengths of steps."""
+        """Return the index's form, which includes the input's fingerprint, and step lengths."""
         return {
             "operation": "distance-index",
             "form": repr(self.form),
@@ -180,29 +180,29 @@ class IndexJob(Job[T]):
         }
 
     def warm_up(self) -> None:
-        """Compile the kernels."""
+        """Compile the kernels of builds and queries."""
         warm_up(self.problem, len(self.rasters), self.form.sparsify)
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Build:
-        """Return the engine that builds the blocks."""
+        """Return the engine that computes the blocks."""
         assert isinstance(context.sink, StoreSink)
         store = IndexStore(context.sink.storage, self.form, unfinished=True)
         return Build(store, rasters, self.problem, context, backend)
 
     def create_result(self, result: Storage, token: str) -> None:
-        """Lay out the empty index."""
+        """Create the empty store of the index."""
         place = self.rasters[0].georeference
         IndexStore.create(result, self.form, self.problem.lengths, place, token)
 
     def open(self, out: Storage) -> T:
-        """Open the index."""
+        """Open the finished index."""
         return self.open_index(out)
 
 
 def index_job(
     wanted: BuildSpec, backend: str, open_index: Callable[[Storage], T], spec: RunSpec
 ) -> IndexJob[T]:
-    """Return the job of building an index; all cells of its rasters are read to name it."""
+    """Return the job of building an index; reads all cells of the rasters for a fingerprint."""
     fingerprint = " ".join(raster.fingerprint() for raster in wanted.rasters)
     form = replace(wanted.form, fingerprint=fingerprint)
     of_grid = wanted.rasters, form.shape, form.layout

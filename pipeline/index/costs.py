@@ -1,4 +1,4 @@
-"""The cells of an index: as they are stored, and what steps between them cost."""
+"""Cells of an index as it stores them, and the costs of steps between them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Array = npt.NDArray[Any]
 
 
 def with_halo(window: Window, shape: tuple[int, int]) -> Window:
-    """Return a window extended by the cells around it that are inside the grid."""
+    """Return a window grown by one cell on each side, clipped to the grid."""
     return Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2).clip(shape)
 
 
 def costs_of(
     problem: Distance, cells: Iterable[Array], window: Window, frame: Window, shape: tuple[int, int]
 ) -> BlockCosts:
-    """Return the costs of steps in a window, given the cells of a larger window ``frame``."""
+    """Return the step costs in a window, given the rasters' cells in a larger ``frame``."""
     part = with_halo(window, shape)
     place = Place(Node(0, 0), window, Sides(True, True, True, True), shape)
     surface = problem.surface(place, [raster[part.within(frame)] for raster in cells], part)
@@ -36,7 +36,7 @@ def costs_of(
 
 
 def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
-    """Return the cells of a raster as an index stores them: barriers for nodata."""
+    """Convert a raster's cells to the form an index stores: its dtype, nodata as barriers."""
     stored = np.full(cells.shape, BARRIER if dtype.kind == "i" else np.nan, dtype)
     np.copyto(stored, cells, where=valid_cells(cells, nodata), casting="unsafe")
     return stored

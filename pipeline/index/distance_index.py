@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.paths import LeastCostPath
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
@@ -33,8 +32,9 @@ from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
 from orograph.index.update import update_index
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
-from orograph.operation import operation
-from orograph.plotting import html
+from orograph.operations.operation import operation
+from orograph.results import html
+from orograph.results.paths import LeastCostPath
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, RunError
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 T = TypeVar("T")
 MEMORY = 2**32
@@ -56,7 +56,7 @@ MOST_MEMORY = 2**63 - 1
 
 @dataclass(frozen=True)
 class QueryStats:
-    """Blocks and bytes that the last query of an index has read.
+    """Statistics of the last query of an index: blocks and bytes read.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class QueryStats:
 
 
 class DistanceIndex:
-    """Least-cost distances over a raster, preprocessed: tables of many points cost little.
+    """Precomputed least-cost distances over a raster, for fast tables between many points.
 
     Made by `build`, opened by `open`. The raster is cut into blocks; of each the index holds the
     distances between all its border cells. See docs/design.md.
@@ -117,11 +117,11 @@ class DistanceIndex:
 
     @operation("orograph.index.estimate:estimate_index")
     def build(
-        friction: Any,
+        raster: Any,
         store: str | os.PathLike[str],
         *,
-        elevation: Any = None,
         cost: str = "friction",
+        friction: Any = None,
         coefficients: Mapping[str, float] | None = None,
         connectivity: int = 8,
         block: int = BLOCK,
@@ -135,14 +135,21 @@ class DistanceIndex:
         memory: int = MEMORY,
         **options: Unpack[BuildOptions],
     ) -> Job[DistanceIndex]:
-        """Make an index of a raster.
+        """Build an index of a raster and write it to a store.
 
         Parameters
         ----------
-        friction, elevation, cost, coefficients, cell_size, dtype, nodata, band, variable
-            As of `cost_distance`.
+        raster : raster
+            What the cost model takes first: friction, as of `cost_distance`, or elevation, as of
+            `walking_time`.
         store : path
             Zarr store to write.
+        cost : str
+            A model of `cost_distance` or `walking_time`.
+        friction, coefficients
+            As of `walking_time`.
+        cell_size, dtype, nodata, band, variable
+            As of `cost_distance`.
         connectivity : {8, 4}
             4 or 8.
         block : int
@@ -190,9 +197,9 @@ class DistanceIndex:
         check_extension("store", target)
         spec = RunSpec(out=target, **options)
         wanted = wanted_index(
-            friction,
-            elevation=elevation,
+            raster,
             cost=cost,
+            friction=friction,
             coefficients=coefficients,
             connectivity=connectivity,
             block=block,
@@ -221,7 +228,7 @@ class DistanceIndex:
         memory: int = MEMORY,
         client: Client | None = None,
     ) -> DistanceIndex:
-        """Open an index that was built before; nothing is read yet but what it is of.
+        """Open an index from its store; blocks are read only by queries.
 
         Raises
         ------
@@ -240,17 +247,17 @@ class DistanceIndex:
 
     @property
     def blocks(self) -> int:
-        """Blocks that are stored."""
+        """Number of stored blocks."""
         return self._store.form.count
 
     @property
     def nbytes(self) -> int:
-        """Bytes on disk."""
+        """Size of the index on disk in bytes."""
         return self._store.bytes()
 
     @property
     def bytes_uncompressed(self) -> int:
-        """Bytes of its numbers before they are compressed: what `plan` promises for any raster."""
+        """Size of the index before compression in bytes, as `plan` predicts it exactly."""
         return self._store.form.bytes_uncompressed
 
     @property
@@ -260,7 +267,7 @@ class DistanceIndex:
 
     @property
     def fingerprint(self) -> str:
-        """Name of the cells that it was built from."""
+        """Hash of the raster cells that the index was built from."""
         return self._store.form.fingerprint
 
     @property
@@ -270,11 +277,11 @@ class DistanceIndex:
 
     @property
     def sparsified(self) -> bool:
-        """Whether entries that are sums of two others are left out."""
+        """Whether matrix entries that are sums of two others are not stored."""
         return self._store.form.sparsify
 
     def left_out(self) -> float:
-        """Share of the matrices' entries that are left out. All blocks are read for it."""
+        """Return the share of matrix entries that are not stored; reads all blocks."""
         return self._store.left_out()
 
     def __repr__(self) -> str:
@@ -306,7 +313,7 @@ class DistanceIndex:
     def distance_matrix(
         self, points: Any, targets: Any = None, *, snap: bool | int = False
     ) -> xr.DataArray:
-        """Return the least cost from each of some points to each.
+        """Return the least costs between all pairs of points, or from points to targets.
 
         Parameters
         ----------
@@ -343,7 +350,7 @@ class DistanceIndex:
     def nearest(
         self, points: Any, k: int = 1, targets: Any = None, *, snap: bool | int = False
     ) -> xr.Dataset:
-        """Return the ``k`` targets of least cost for each point.
+        """Return the ``k`` targets with the least cost from each point.
 
         Parameters
         ----------
@@ -401,7 +408,7 @@ class DistanceIndex:
         snap: bool | int = False,
         all_touched: bool = False,
     ) -> xr.Dataset:
-        """Return the least cost of reaching each cell from the nearest of some sources.
+        """Return the least cost of each cell in a window from the nearest source.
 
         Parameters
         ----------
@@ -483,7 +490,7 @@ class DistanceIndex:
         elevation: Any = None,
         takeover: bool = False,
     ) -> int:
-        """Put new values into a window of the raster, and make the blocks anew that it meets.
+        """Replace the values in a window of the raster, and rebuild the blocks it affects.
 
         Parameters
         ----------
@@ -529,7 +536,7 @@ class DistanceIndex:
     # -- common ------------------------------------------------------------------------------
 
     def _answer(self, ask: Callable[[], T]) -> T:
-        """Answer a question by one version of the index: ask again if it is updated meanwhile."""
+        """Run a query, and run it again if the index is updated meanwhile."""
         for _ in range(ATTEMPTS):
             if self._store.refresh():
                 self._blocks.forget()
@@ -571,7 +578,7 @@ class DistanceIndex:
 
 
 def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Return the attributes of a table of costs; integers mark unreached cells with -1."""
+    """Return the attributes of a variable of costs."""
     fill = {"_FillValue": -1} if dtype.kind == "i" else {}
     return {"long_name": "least cost", **fill}
 

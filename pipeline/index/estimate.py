@@ -1,4 +1,4 @@
-"""Resources of the build of a distance index, and its size on disk.
+"""Estimate the resources of building a distance index, and its size on disk.
 
 How many numbers an index holds follows from its form alone. How far they can be compressed depends
 on the raster: float sums have random last bytes, integers are mostly zeros, and barriers take next
@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.arguments import first_raster
+from orograph.execution.settings import setting
 from orograph.index.arguments import BLOCK, LEVELS, BuildSpec, check_form, wanted_index
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form, encode_block, encode_record
@@ -30,7 +32,7 @@ from orograph.kernels.boundary.dissection import Rectangle, border_cells
 from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import leaving_costs
 from orograph.kernels.relax.models import MODELS
-from orograph.planning.plan import (
+from orograph.operations.plan import (
     CLIENT_BYTES,
     MIB,
     WORKER_BYTES,
@@ -38,7 +40,6 @@ from orograph.planning.plan import (
     RasterSpec,
     memory_of_tasks,
 )
-from orograph.settings import setting
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import ArrayRaster
@@ -62,12 +63,12 @@ BARRED = 0.008  # bytes that an entry takes where there is no way, for each byte
 
 
 def estimate_index(
-    friction: Any,
+    raster: Any,
     *,
     workers: int,
     dtype: str = "float64",
-    elevation: Any = None,
     cost: str = "friction",
+    friction: Any = None,
     coefficients: Mapping[str, float] | None = None,
     connectivity: int = 8,
     block: int = BLOCK,
@@ -76,15 +77,15 @@ def estimate_index(
     nodata: float | int | None = None,
     sparsify: bool = False,
 ) -> Plan:
-    """Return the plan of `DistanceIndex.build`; a `RasterSpec` stands for all rasters."""
-    spec = friction if friction is not None else elevation
-    if isinstance(spec, RasterSpec):
+    """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`."""
+    if isinstance(raster, RasterSpec):
         cost, connectivity, block, levels, name, sparsify = check_form(
             cost, connectivity, block, levels, dtype, sparsify
         )
-        names = MODELS[cost].takes
+        names = tuple(n for n in MODELS[cost].takes if n != "friction" or friction is not None)
+        names = names or (first_raster(cost),)
         form = Form(
-            shape=spec.shape,
+            shape=raster.shape,
             block=block,
             levels=levels,
             cost=cost,
@@ -98,9 +99,9 @@ def estimate_index(
         read = [np.dtype(name).itemsize] * len(names)
         return _plan_of(form, workers, read, 0, None)
     wanted = wanted_index(
-        friction,
-        elevation=elevation,
+        raster,
         cost=cost,
+        friction=friction,
         coefficients=coefficients,
         connectivity=connectivity,
         block=block,
@@ -155,7 +156,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int, on_disk: in
 
 
 def bytes_on_disk(wanted: BuildSpec) -> int:
-    """Return the estimated size of an index on disk, from a sample of its blocks."""
+    """Estimate the size of an index on disk by compressing a sample of its blocks."""
     form = wanted.form
     while form.side > (LARGEST_SPARSIFIED if form.sparsify else LARGEST_SAMPLE):
         # a larger block takes some hundredths less of its numbers; its rows would take seconds
@@ -187,7 +188,7 @@ def bytes_on_disk(wanted: BuildSpec) -> int:
 
 
 def _scattered(form: Form) -> Iterator[int]:
-    """Return all blocks in an order whose prefixes are spread evenly over the grid.
+    """Yield all block numbers in an order that covers the grid evenly from the start.
 
     Multiples of a number near the golden section of their count, which it has no divisor with.
     """
@@ -199,7 +200,7 @@ def _scattered(form: Form) -> Iterator[int]:
 
 
 class _Look(NamedTuple):
-    """Properties of a block that are known before its matrix is computed."""
+    """Quick measurements of a sampled block, such as how many entries are finite."""
 
     block: int
     ways: int
@@ -227,7 +228,7 @@ def _look(wanted: BuildSpec, form: Form, number: int, compress: bool) -> _Look:
 
 
 def _passable_border(wanted: BuildSpec, part: Window) -> Array:
-    """Return the mask of passable cells on the border of a block."""
+    """Return a mask of the passable cells on the border of a block."""
     border = tuple(border_cells(part.height, part.width).T)
     passable = np.ones(len(border[0]), bool)
     for raster in wanted.rasters:
@@ -249,7 +250,7 @@ def _costs_of(wanted: BuildSpec, form: Form, part: Window) -> BlockCosts:
 def _size_of_piece(
     wanted: BuildSpec, form: Form, number: int, position: float
 ) -> tuple[int, float, int]:
-    """Return the bytes of a piece of a block's object, what its numbers count, and the work."""
+    """Compress a piece of a block; return its bytes, its weight, and the cells worked on."""
     part = form.window(number)
     piece = piece_at(form, part.height, part.width, position)
     numbers = numbers_of(form, _costs_of(wanted, form, part), piece)
@@ -261,14 +262,14 @@ def _size_of_piece(
 
 
 def _size_of_block(wanted: BuildSpec, form: Form, number: int) -> int:
-    """Return the bytes of a block's object."""
+    """Return the compressed bytes of a whole block."""
     costs = _costs_of(wanted, form, form.window(number))
     matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), form.block)
     return len(encode_block(form, matrix, leaving_costs(costs)))
 
 
 def _error(sizes: list[tuple[float, float]]) -> float:
-    """Standard error of what entries take, relative to it."""
+    """Return the relative standard error of the sampled bytes per entry."""
     taken, worth = np.array(sizes).T
     rest = taken - taken.sum() / worth.sum() * worth
     spread = math.sqrt((rest**2).sum() / (len(rest) - 1))
@@ -276,7 +277,7 @@ def _error(sizes: list[tuple[float, float]]) -> float:
 
 
 def _bytes_of_an_empty(wanted: BuildSpec) -> int:
-    """Return the size of metadata, coordinates and indices of shards."""
+    """Return the bytes of an index without blocks: metadata, coordinates, shard indices."""
     place = wanted.rasters[0].georeference
     form = replace(wanted.form, fingerprint="0" * 64 * len(wanted.rasters))
     with tempfile.TemporaryDirectory(dir=setting("scratch")) as folder:

@@ -1,4 +1,4 @@
-"""The form of a distance index: what it is of, how it is cut, and how a block's object is made."""
+"""Parameters of a distance index, and the encoding of its blocks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DTYPES = ("float64", "float32", "int64")
 
 @dataclass(frozen=True)
 class Form:
-    """Parameters and layout of a distance index."""
+    """Parameters of a distance index: grid, blocks, cost model and dtype."""
 
     shape: tuple[int, int]
     block: int
@@ -56,27 +56,27 @@ class Form:
 
     @property
     def side(self) -> int:
-        """Cells a side of a stored block."""
+        """Side of a stored block in cells."""
         return self.block << self.levels
 
     @property
     def symmetric(self) -> bool:
-        """Whether a path costs the same both ways."""
+        """Whether costs are the same in both directions, so that half of a matrix is stored."""
         return MODELS[self.cost].symmetric
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Blocks down and across."""
+        """Numbers of block rows and block columns."""
         return -(-self.shape[0] // self.side), -(-self.shape[1] // self.side)
 
     @property
     def count(self) -> int:
-        """Blocks."""
+        """Number of blocks."""
         return self.grid[0] * self.grid[1]
 
     @property
     def layout(self) -> Layout:
-        """A tile of a raster is a block; a shard has up to 1024 cells a side."""
+        """Layout of the stored rasters: a tile is a block, shards have up to 1024 cells a side."""
         shard = self.side
         while shard < min(1024, max(self.shape)) and shard < 16 * self.side:
             shard *= 2
@@ -84,11 +84,11 @@ class Form:
 
     @property
     def barrier(self) -> float | int | None:
-        """Value of barriers in the stored rasters."""
+        """Value that marks barriers in the stored rasters; None: NaN."""
         return BARRIER if np.dtype(self.dtype).kind == "i" else None
 
     def window(self, block: int) -> Window:
-        """Return the window of a block."""
+        """Return the window of a block in the grid."""
         row, column = divmod(block, self.grid[1])
         return Window(row * self.side, column * self.side, self.side, self.side).clip(self.shape)
 
@@ -98,39 +98,39 @@ class Form:
         return len(border_cells(window.height, window.width))
 
     def blocks_in(self, window: Window) -> list[int]:
-        """Return the blocks that a window overlaps."""
+        """Return the numbers of the blocks that a window overlaps."""
         rows = range(window.y // self.side, -(-(window.y + window.height) // self.side))
         columns = range(window.x // self.side, -(-(window.x + window.width) // self.side))
         return [row * self.grid[1] + column for row in rows for column in columns]
 
     def block_of(self, rows: Array, columns: Array) -> Array:
-        """Return the blocks that contain cells."""
+        """Return the number of the block that contains each cell."""
         blocks: Array = rows // self.side * self.grid[1] + columns // self.side
         return blocks
 
     def entries(self, cells: int) -> int:
-        """Return the number of stored entries of a matrix with ``cells`` rows."""
+        """Return the number of matrix entries stored for ``cells`` border cells."""
         return entries_of(cells, self.symmetric)
 
     def marks(self, cells: int) -> int:
-        """Return the size, in numbers, of the bits that mark stored entries."""
+        """Return the size of the bit mask of stored entries, counted in numbers of ``dtype``."""
         if not self.sparsify:
             return 0
         return -(-self.entries(cells) // (8 * np.dtype(self.dtype).itemsize))
 
     def numbers(self, height: int, width: int) -> int:
-        """Return the size, in numbers, of a block: matrix, steps out of it, and bits."""
+        """Return how many numbers a block of a given size stores, with all its parts."""
         cells = len(border_cells(height, width))
         return self.entries(cells) + len(MOVES) * cells + self.marks(cells)
 
     @property
     def record(self) -> int:
-        """Numbers stored of each block: those of the largest."""
+        """Numbers stored for each block: as many as the largest block needs."""
         return self.numbers(min(self.side, self.shape[0]), min(self.side, self.shape[1]))
 
     @property
     def bytes_uncompressed(self) -> int:
-        """Size of all blocks and the rasters before compression."""
+        """Size of all blocks and rasters in bytes before compression."""
         # whole blocks along each axis, and what is left of the last
         sizes = [((self.side, n // self.side), (n % self.side, 1)) for n in self.shape]
         numbers = sum(
@@ -143,7 +143,7 @@ class Form:
         return (numbers + cells * len(self.rasters)) * np.dtype(self.dtype).itemsize
 
     def problem(self, lengths: Array, *, reverse: bool = False) -> Distance:
-        """Distances on the stored rasters."""
+        """Return the distance problem on the stored rasters."""
         return Distance(
             model=CostModel(self.cost, reverse, self.coefficients),
             dtype=np.dtype(self.dtype),
@@ -155,7 +155,7 @@ class Form:
 
 
 def parse_form(stated: Mapping[str, Any]) -> Form:
-    """Return the form that JSON fields state.
+    """Return the parameters of an index from JSON fields; raise if they are invalid.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
 
 
 def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
-    """Return the object of a block: its matrix, and the costs of steps out of it."""
+    """Encode a block's matrix and the costs of steps out of it as compressed bytes."""
     record = np.zeros(form.record, form.dtype)
     entries = form.entries(len(matrix))
     if form.sparsify:
@@ -205,7 +205,7 @@ def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
 
 
 def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
-    """Return the stored part of the matrix of a block, and the (8, n) costs of steps out of it."""
+    """Split a block's numbers into its matrix and the (8, n) costs of steps out of it."""
     entries = form.entries(cells)
     matrix, leaving = record[:entries], record[entries : entries + len(MOVES) * cells]
     if form.sparsify:
@@ -215,7 +215,7 @@ def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
 
 
 def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
-    """Return a view of the bits that say which entries of a block are stored."""
+    """Return a view of the bits in a block's numbers that mark which entries are stored."""
     entries = form.entries(cells)
     start = entries + len(MOVES) * cells
     bits = record[start : start + form.marks(cells)].view(np.uint8)
@@ -223,13 +223,13 @@ def marks_of(form: Form, record: Array, cells: int) -> npt.NDArray[np.uint8]:
 
 
 def encode_record(record: Array, level: int = 1) -> bytes:
-    """Numbers as an object: Blosc (lz4 behind a shuffle) and crc32c, as its metadata say."""
+    """Compress numbers with Blosc (lz4, shuffled) and append a crc32c checksum."""
     # Blosc takes less than 2 GiB; Form.record is kept below by what block and levels may be
     return b"".join(with_checksum(compress(record, level, SHUFFLE)))
 
 
 def decode_record(content: bytes, entries: int, dtype: np.dtype[Any]) -> Array:
-    """Return the numbers of an object.
+    """Verify and decompress the numbers that `encode_record` has compressed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A least-cost path by a distance index: the blocks it can pass, and the path inside them."""
+"""Find a least-cost path by a distance index: first the blocks it may cross, then its cells."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orograph.arguments.sources import Sources
 from orograph.distance.allocation import (
     AllocationProblem,
     DistanceAndAllocation,
     DistanceThenAllocation,
 )
-from orograph.distance.paths import LeastCostPath, least_cost_path
-from orograph.distance.sources import Sources
+from orograph.distance.paths import least_cost_path
 from orograph.engines.frontier.field import join_tiles
-from orograph.execution.job import raster_job
-from orograph.execution.launch import launch
 from orograph.execution.options import RunSpec
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.propagate import unreached
+from orograph.operations.job import raster_job
+from orograph.operations.launch import launch
+from orograph.results.paths import LeastCostPath
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import ArrayRaster
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryContext) -> list[int]:
-    """Return the blocks that a least-cost path from one cell to another may cross."""
+    """Return the blocks that a least-cost path between two cells may cross; none: no path."""
     number_a, number_b = (int(n) for n in blocks.store.form.block_of(*np.stack([start, end]).T))
     rest = lift(blocks, number_b, end[None], np.empty((0, 2), np.int64), True)
     (arriving,) = rest.values()
@@ -56,7 +57,7 @@ def corridor_of(blocks: Blocks, start: Indices, end: Indices, context: QueryCont
 
 
 def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices) -> LeastCostPath:
-    """Return the least-cost path between two cells within some blocks, from start to end."""
+    """Return the least-cost path between two cells that stays within some blocks."""
     form = store.form
     windows = [form.window(number) for number in blocks]
     top, left = min(w.y for w in windows), min(w.x for w in windows)
@@ -79,8 +80,11 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     problem = replace(form.problem(lengths), sources=source)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
     both = DistanceAndAllocation(problem, allocation)
-    job = raster_job(DistanceThenAllocation, both, tuple(rasters), {}, None, RunSpec())
-    result = launch(replace(job, join_tiles=join_tiles)).result()
+    how = RunSpec()
+    job = raster_job(
+        DistanceThenAllocation, both, tuple(rasters), {}, None, how, join_tiles=join_tiles
+    )
+    result = launch(job).result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

@@ -1,4 +1,4 @@
-"""Points and sources of a question to an index, and the tasks it is cut into."""
+"""Parse the points and sources of a query of an index, and divide it into tasks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from dask.base import tokenize
 
-from orograph.distance.sources import is_source, parse_sources, snap_cells
+from orograph.arguments.sources import is_source, parse_sources, snap_cells
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import cluster_failures
+from orograph.execution.settings import thread_count
 from orograph.execution.watch import Watch
 from orograph.index.query import (
     GROUP,
@@ -30,7 +31,6 @@ from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices, border_cells
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
-from orograph.settings import thread_count
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -47,7 +47,7 @@ Targets = dict[int, list[tuple[int, tuple[int, int], Array]]]
 
 @dataclass
 class QueryContext:
-    """Context of a query: its index, and the statistics so far."""
+    """Client and statistics of one query."""
 
     client: Client | None = None
     read: dict[int, int] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class QueryContext:
     visits: int = 0
 
     def count(self, read: dict[int, int], visits: int) -> None:
-        """Add what a wave has read."""
+        """Add the blocks read and visited by one propagation to the statistics."""
         self.read |= read
         self.visits += visits
 
     def share(self, blocks: Blocks, function: Callable[..., Any], tasks: list[Any]) -> list[Any]:
-        """Do tasks by ``function(blocks, *task)``, on threads or on the cluster."""
+        """Call ``function(blocks, *task)`` for each task, in threads or on the cluster."""
         if self.client is None:
             with _threads() as pool:
                 return list(pool.map(lambda task: function(blocks, *task), tasks))
@@ -81,7 +81,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _version(store: IndexStore) -> State | None:
-    """Another one after an update, so that no worker goes on with what it has in memory."""
+    """Return the state of the index's metadata, so that workers notice updates."""
     return store.storage.state("zarr.json")
 
 
@@ -93,14 +93,14 @@ def _perform(
 
 @lru_cache(maxsize=2)
 def _opened(storage: Storage, memory: int, version: State | None) -> Blocks:
-    """Return the blocks of an index, in a worker."""
+    """Open the blocks of an index, once in each worker and for each version."""
     return Blocks(IndexStore.open(storage), memory)
 
 
 def cells_of_points(
     store: IndexStore, points: Any, snap: bool | int, name: str = "points"
 ) -> tuple[Indices, npt.NDArray[np.float64]]:
-    """Points as rows and columns of passable cells, (n, 2), and in the raster's CRS."""
+    """Return the cells of points, (n, 2), snapped to passable ones, and their coordinates."""
     raster = store.rasters[0]
     reach = snap_cells(snap)
     where = as_points(points, name, raster.georeference)
@@ -112,7 +112,7 @@ def cells_of_points(
 def cells_of_sources(
     store: IndexStore, sources: Any, snap: bool | int, all_touched: bool = False
 ) -> Indices:
-    """Sources as rows and columns of passable cells, (n, 2)."""
+    """Return the rows and columns of the passable cells that sources cover, (n, 2)."""
     first = store.rasters[0]
     points, raster, targets = parse_sources(
         sources, first, 0.0, snap, None, all_touched=all_touched
@@ -133,7 +133,7 @@ def cells_of_sources(
 
 
 def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
-    """Return the indices of the cells in each block."""
+    """Group cells by block: return the indices of the cells in each."""
     numbers = blocks.store.form.block_of(cells[:, 0], cells[:, 1])
     return {int(n): np.flatnonzero(numbers == n) for n in np.unique(numbers)}
 
@@ -141,7 +141,7 @@ def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:
 def table_of(
     blocks: Blocks, starts: Indices, ends: Indices, nearest: int | None, context: QueryContext
 ) -> Array:
-    """Costs from some cells to others, (starts, ends).
+    """Return the least costs from some cells to others, shape (starts, ends).
 
     With ``nearest``, only that many of each row, the least ones, are exact; others may be too high.
     """
@@ -208,7 +208,7 @@ def table_of(
 
 
 def _renumbered(targets: Targets, wanted: Indices) -> Targets:
-    """Return the selected targets, numbered among themselves."""
+    """Return the targets that are wanted, renumbered from 0."""
     places = {number: place for place, number in enumerate(wanted.tolist())}
     kept = {
         block: [(places[n], cell, rest) for n, cell, rest in near if n in places]
@@ -218,7 +218,7 @@ def _renumbered(targets: Targets, wanted: Indices) -> Targets:
 
 
 def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryContext) -> xr.Dataset:
-    """Return the cost of each cell of a window from the nearest of some sources."""
+    """Return the least cost of each cell of a window from the nearest source, as a dataset."""
     import xarray as xr
 
     form, store = blocks.store.form, blocks.store
@@ -278,7 +278,7 @@ def _each(results: Iterable[None]) -> None:
 
 
 def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
-    """Return which border cells of a block are passable."""
+    """Return a mask of the passable cells on the border of a block."""
     cells = tuple(border_cells(*costs.shape).T)
     passable = np.ones(len(cells[0]), bool)
     for raster in (costs.friction, costs.elevation):
@@ -290,7 +290,7 @@ def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
 
 @dataclass
 class _Limit:
-    """Stops a wave at the greatest cost on the borders of the blocks that are wanted.
+    """Callback that bounds a propagation by the costs on the borders of the wanted blocks.
 
     What comes into a block later comes over a border cell, and costs no less than that one.
     """

@@ -1,4 +1,4 @@
-"""Questions to a distance index: from points up to the borders of blocks, over them, and down.
+"""Query a distance index: points to block borders, propagation between blocks, borders to points.
 
 *Up*: one relaxation inside a point's block gives what its border cells cost, and the cells of its
 own block by paths that stay inside. *Over the borders*: a queue of blocks, kept by the least value
@@ -45,7 +45,7 @@ GROUP = 64  # sources that one wave carries: a matrix is read once for all
 
 
 class Block(NamedTuple):
-    """A block as waves read it."""
+    """A block prepared for propagation: its matrix, and its steps to neighbouring blocks."""
 
     cells: int
     panels: Array
@@ -57,7 +57,7 @@ class Block(NamedTuple):
 
 
 def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> Array:
-    """Return the numbers of border cells of blocks of given sizes, as `border_cells` does."""
+    """Return the position of border cells in the order of `border_cells`, by row and column."""
     south = width + height - 2 + (width - 1 - columns)
     west = 2 * (width - 1) + height - 1 + (height - 1 - rows)
     around = np.where(columns == 0, west, south)
@@ -69,7 +69,7 @@ def border_numbers(rows: Array, columns: Array, height: Array, width: Array) -> 
 
 @dataclass
 class Blocks:
-    """The blocks of an index; those used last stay in memory."""
+    """Cache of the blocks of an index, least recently used out first."""
 
     store: IndexStore
     memory: int
@@ -79,7 +79,7 @@ class Blocks:
     _lock: Any = field(default_factory=threading.Lock)
 
     def get(self, number: int) -> Block:
-        """Return a block."""
+        """Return a block, from memory or from disk."""
         with self._lock:
             block = self._kept.get(number)
             if block is not None:
@@ -95,7 +95,7 @@ class Blocks:
         return block
 
     def forget(self) -> None:
-        """Keep nothing."""
+        """Drop all blocks from memory."""
         with self._lock:
             self._kept.clear()
             self._size = 0
@@ -129,7 +129,7 @@ class Blocks:
         return Block(len(cells), panels, (ends, costs), parts, size)
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
-        """Return the costs of steps in a block, from the stored rasters."""
+        """Return the step costs in a block, computed from the stored rasters."""
         form = self.store.form
         window = form.window(number)
         frame = with_halo(window, form.shape)
@@ -140,7 +140,7 @@ class Blocks:
 
 @dataclass
 class BorderPropagation:
-    """Propagation of costs over the borders of blocks, for several lanes of sources."""
+    """Propagation of costs over block borders from several sources at once."""
 
     blocks: Blocks
     lanes: int
@@ -158,7 +158,7 @@ class BorderPropagation:
         self._step = 0.0
 
     def start(self, source: int, number: int, border: Array) -> None:
-        """Begin with what a block's border cells cost from a source, by paths inside it."""
+        """Set the initial costs of a block's border cells from one of its sources."""
         held, fresh = self._reached(number)
         lane, column = divmod(source, self.wide)
         own = held[lane, : len(border), column]
@@ -170,7 +170,7 @@ class BorderPropagation:
             self._step = max(self._step, float(border[better].max()))
 
     def spread(self, arrived: Callable[[int, Array], None] | None = None) -> None:
-        """Go on until no value below its bound is new.
+        """Propagate until no cost below the bound changes any more.
 
         ``arrived`` is called at each visit with the block and its values; it may lower ``bound``.
         """
@@ -183,9 +183,9 @@ class BorderPropagation:
             turn += 1
 
     def _sweep(self, limit: float, turn: int, arrived: Callable[[int, Array], None] | None) -> None:
-        """Visit the blocks whose least new value is within a limit, from one corner of the grid.
+        """Visit all blocks with changes up to ``limit`` in one pass over the grid.
 
-        Those that become so behind the sweep wait for the next one, from another corner.
+        Blocks that change behind the sweep wait for the next one, from another corner.
         """
         across = self.blocks.store.form.grid[1]
         down, right = (1, 1, -1, -1)[turn % 4], (1, -1, 1, -1)[turn % 4]
@@ -207,7 +207,7 @@ class BorderPropagation:
                     heapq.heappush(todo, (place(near), near))
 
     def _visit(self, number: int, arrived: Callable[[int, Array], None] | None) -> list[int]:
-        """Carry what is new through a block and out of it; the neighbours that it lowered."""
+        """Propagate costs through a block into its neighbours; return those it lowered."""
         block = self.blocks.get(number)
         held = self.held[number]
         visit(block.panels, block.cells, held, self.fresh[number])
@@ -224,7 +224,7 @@ class BorderPropagation:
         return lowered
 
     def border(self, number: int, source: int = 0) -> Array:
-        """Return the costs of the border cells of a block from a source."""
+        """Return the costs of a block's border cells from a source."""
         cells = self.blocks.cells(number)
         if number not in self.held:
             return np.full(cells, unreached(self.dtype), self.dtype)
@@ -242,7 +242,7 @@ class BorderPropagation:
 
 
 class SourceBorder(NamedTuple):
-    """Costs between a cell and its block: to the border, and to cells inside."""
+    """Costs between a cell and its block's border cells, and to other cells of the block."""
 
     block: int
     border: Array
@@ -254,7 +254,7 @@ class SourceBorder(NamedTuple):
 def lift(
     blocks: Blocks, number: int, cells: Indices, wanted: Indices, reverse: bool
 ) -> dict[tuple[int, int], SourceBorder]:
-    """Relax a block from each of some cells of it."""
+    """Return the costs between some cells of a block and its border, by paths inside the block."""
     window = blocks.store.form.window(number)
     costs = blocks.costs(number, reverse=reverse)
     border = tuple(border_cells(window.height, window.width).T)
@@ -269,7 +269,7 @@ def lift(
 
 @dataclass
 class Arrivals:
-    """Costs from a wave's sources to targets, as they become known."""
+    """Costs from sources to targets, updated during a propagation, whose bound they set."""
 
     propagation: BorderPropagation
     rests: dict[int, list[tuple[int, Array]]]
@@ -285,7 +285,7 @@ class Arrivals:
         self._limit()
 
     def __call__(self, number: int, held: Array) -> None:
-        """Count the visit of a block.
+        """Update the targets in a block that was visited, now and then, and the bound.
 
         Targets are updated at the first visit, the second, the fourth and so on: the bound need
         not be the best one.
@@ -310,7 +310,7 @@ class Arrivals:
         self.propagation.bound.reshape(-1)[self.sources :] = 0
 
     def table(self) -> Array:
-        """Return the costs, shape (sources, targets), once the propagation has ended."""
+        """Return the final costs, shape (sources, targets)."""
         for number in self._visits:
             self._update_targets(number, self.propagation.held[number])
         flat = self.costs.reshape(len(self.costs), -1)[:, : self.sources].T
@@ -319,7 +319,7 @@ class Arrivals:
 
 
 def group_near(blocks: Blocks, numbers: Array, most: int) -> list[Indices]:
-    """Sources in groups of at most ``most``, those in near blocks together."""
+    """Divide sources into groups of at most ``most``, with near blocks together."""
     rows, columns = np.divmod(numbers, blocks.store.form.grid[1])
     code = np.zeros(len(numbers), np.int64)
     for bit in range(31):
@@ -336,7 +336,7 @@ def from_group(
     count: int,
     nearest: int,
 ) -> tuple[Array, dict[int, int], int]:
-    """Costs from some sources to targets.
+    """Return the costs from a group of sources to targets, by one propagation.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Parts of the records of an index, by NumPy and SciPy: a plan compiles no kernel for them.
+"""Compute parts of an index's blocks with NumPy and SciPy, for plans that must not compile.
 
 Blosc compresses a record in pieces of about 100 KiB, each by itself. So a piece, of which all rows
 of the matrix are made, takes what it would within its record.
@@ -29,14 +29,14 @@ Array = npt.NDArray[Any]
 
 
 class Piece(NamedTuple):
-    """Numbers of a record that are compressed together: from ``start`` to before ``end``."""
+    """Range of a block's numbers that Blosc compresses as one piece."""
 
     start: int
     end: int
 
 
 def piece_at(form: Form, height: int, width: int, position: float) -> Piece:
-    """Return the piece in which the record of a block is ``position`` (from 0 to 1) of the way."""
+    """Return the piece of a block at a relative ``position``, from 0 to 1."""
     frame = encode_record(np.zeros(form.record, form.dtype))
     size = int.from_bytes(frame[8:12], "little") // np.dtype(form.dtype).itemsize
     start = int(position * form.numbers(height, width)) // size * size
@@ -44,7 +44,7 @@ def piece_at(form: Form, height: int, width: int, position: float) -> Piece:
 
 
 def rows_of(form: Form, cells: int, piece: Piece) -> range:
-    """Return the rows of the matrix of which entries are in a piece."""
+    """Return the range of matrix rows that have entries in a piece."""
     first, last = (
         (int((8 * entry + 1) ** 0.5) - 1) // 2 if form.symmetric else entry // cells
         for entry in (piece.start, piece.end - 1)
@@ -53,7 +53,7 @@ def rows_of(form: Form, cells: int, piece: Piece) -> range:
 
 
 def numbers_of(form: Form, costs: BlockCosts, piece: Piece) -> Array:
-    """Return the numbers in a piece of the record of a block, nearly those that a build makes.
+    """Compute the numbers of a piece, equal to those of a build up to rounding.
 
     They differ in the last bits, as sums along paths are made in another order.
     """
@@ -65,7 +65,7 @@ def numbers_of(form: Form, costs: BlockCosts, piece: Piece) -> Array:
 
 
 def ways_in(form: Form, passable: Array, height: int, width: int, piece: Piece) -> int:
-    """Return for how many numbers in a piece there may be a way: no end of it is a barrier.
+    """Return how many numbers of a piece can be finite, as no end is a barrier.
 
     ``passable``: of the border cells those that are passable.
     """
@@ -75,13 +75,13 @@ def ways_in(form: Form, passable: Array, height: int, width: int, piece: Piece) 
 
 
 def leaves(height: int, width: int) -> Any:
-    """Return whether each of `MOVES` leads out of a block, (8, n), by its border cells."""
+    """Return a mask (8, n): whether each of `MOVES` from each border cell leaves the block."""
     end = np.array(MOVES)[:, None] + border_cells(height, width)
     return ((end < 0) | (end >= (height, width))).any(axis=2)
 
 
 def _lay_out(form: Form, piece: Piece, matrix: Array, leaving: Array) -> Array:
-    """Return a piece of a record, given the rows of the matrix in it and the steps out."""
+    """Return the numbers of a piece, given the matrix rows in it and the steps out."""
     count = leaving.shape[1]
     rows = rows_of(form, count, piece)
     begin = form.entries(rows.start) if form.symmetric else rows.start * count
@@ -96,7 +96,7 @@ def _lay_out(form: Form, piece: Piece, matrix: Array, leaving: Array) -> Array:
 
 
 def _distances(steps: Array, border: Array, rows: range) -> Array:
-    """Return the costs of paths from some border cells of a block to all, in float64."""
+    """Return least costs from some border cells of a block to all, by SciPy's Dijkstra."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import dijkstra
 
@@ -123,7 +123,7 @@ def _distances(steps: Array, border: Array, rows: range) -> Array:
 
 
 def step_costs(costs: BlockCosts) -> Array:
-    """Return the costs of steps from each cell by each of `MOVES`, (8, h, w); unreached if barred.
+    """Return the cost of each of the eight `MOVES` from each cell, shape (8, h, w).
 
     Formulas are those of `orograph.kernels.relax.edge_costs.edge`; an exponential may differ in its
     last bits.
@@ -149,7 +149,7 @@ def step_costs(costs: BlockCosts) -> Array:
 
 
 def _step_cost(rules: Rules, length: Array, friction: Any, elevation: Any) -> Any:
-    """Return the costs of steps; each raster is a pair of start and end cells.
+    """Return the costs of steps between pairs of start and end cells.
 
     Integers: ``BARRIER`` or more where a step is barred.
     """

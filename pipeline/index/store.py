@@ -1,4 +1,4 @@
-"""The store of a distance index: an ordinary store whose table holds a matrix a block.
+"""The Zarr store of a distance index: rasters of costs, and a boundary matrix for each block.
 
 Beside the rasters of costs (as they are walked on: barriers are nodata) there are
 
@@ -81,7 +81,7 @@ SECONDS_TO_SETTLE = 60.0
 
 
 class IndexStore:
-    """An index on disk, whole or being written."""
+    """The store of an index, finished or being built."""
 
     def __init__(self, place: Location, form: Form, unfinished: bool = False) -> None:
         self.storage = open_storage(place)
@@ -95,7 +95,7 @@ class IndexStore:
     def create(
         cls, path: Location, form: Form, lengths: Array, place: Georeference, run: str
     ) -> IndexStore:
-        """Create an empty index."""
+        """Create the empty store of an index."""
         dtype = np.dtype(form.dtype)
         variables = [Variable(name, dtype, form.barrier) for name in form.rasters]
         header = {HEADER: json.dumps(asdict(form))}
@@ -129,14 +129,14 @@ class IndexStore:
 
     @classmethod
     def open(cls, place: Location) -> IndexStore:
-        """Open a finished index; complete an update that was killed while it renamed objects."""
+        """Open a finished index, first completing any update that was killed after its commit."""
         storage = open_storage(place)
         store = cls(storage, _read_index(storage)[1])
         store.refresh()
         return store
 
     def refresh(self) -> bool:
-        """Read what has changed since this was opened or refreshed; return whether anything has.
+        """Read the metadata again if an update has changed them; return whether it has.
 
         An update that was killed while it gave names is ended first.
 
@@ -164,31 +164,31 @@ class IndexStore:
         return True
 
     def has_changed(self) -> bool:
-        """Return whether something may have changed since the last `refresh`."""
+        """Return whether the index may have been updated since the last `refresh`."""
         return self.storage.state("zarr.json") != self._seen or self.is_committed()
 
     @cached_property
     def lengths(self) -> Array:
-        """Lengths of steps."""
+        """Table of step lengths; see `orograph.tiles.grid.lengths`."""
         metadata = read_metadata(self.storage, unfinished=self._unfinished)
         array = DenseArray(self.storage, metadata.member("lengths"))
         return array.read(0, array.member.shape[0])
 
     @cached_property
     def rasters(self) -> tuple[StoreRaster, ...]:
-        """Rasters from which costs are computed."""
+        """Stored rasters from which step costs are computed."""
         return tuple(
             StoreRaster(self.storage, name, unfinished=self._unfinished)
             for name in self.form.rasters
         )
 
     def write(self, block: int, matrix: Array, leaving: Array, pending: bool = False) -> None:
-        """Store a block's matrix and the costs of steps out of it, ``pending`` until `commit`."""
+        """Write a block; with ``pending`` it takes effect only on `commit`."""
         content = encode_block(self.form, matrix, leaving)
         self.storage.put(self.pending(_key(block)) if pending else _key(block), content)
 
     def intact(self, block: int) -> bool:
-        """Return whether a block has been written, and can be read back."""
+        """Return whether a block has been written and matches its checksum."""
         if self.storage.state(_key(block)) is None:
             return False
         try:
@@ -198,16 +198,16 @@ class IndexStore:
         return True
 
     def sync(self, blocks: Iterable[int]) -> None:
-        """Return when blocks would survive a crash of the machine."""
+        """Flush blocks to disk."""
         self.storage.sync(*map(_key, blocks))
 
     def read(self, block: int) -> tuple[Array, Array, int]:
-        """A block's matrix as it is stored, (8, n) costs of steps out of it, and bytes read."""
+        """Return a block's stored matrix, the (8, n) costs of steps out of it, and bytes read."""
         record, size = self._record(block)
         return *split_record(self.form, record, self.form.cells(block)), size
 
     def _record(self, block: int) -> tuple[Array, int]:
-        """The numbers of a block's object, and its bytes."""
+        """Read and verify a block; return its numbers and its size in bytes."""
         try:
             content = self.storage.get(_key(block))
             record = decode_record(content, self.form.record, np.dtype(self.form.dtype))
@@ -224,7 +224,7 @@ class IndexStore:
             ) from error
 
     def left_out(self) -> float:
-        """Share of all entries that are not stored; all blocks are read for it."""
+        """Return the share of matrix entries that are not stored; reads all blocks."""
         form = self.form
         kept = entries = 0
         for block in range(form.count if form.sparsify else 0):
@@ -235,26 +235,26 @@ class IndexStore:
         return 1 - kept / entries if entries else 0.0
 
     def bytes(self, prefix: str = "") -> int:
-        """Return the size of all objects below a prefix."""
+        """Return the total size of all objects below a key prefix in bytes."""
         return sum(state.size for _, state in self.storage.objects(prefix))
 
     # -- updates -----------------------------------------------------------------------------
 
     def begin(self, token: str) -> None:
-        """Begin an update, whose objects have the keys of `pending` until `commit`."""
+        """Begin an update under a token, deleting the remains of an uncommitted one."""
         self._token = token
         self.storage.delete_all(PENDING)
 
     def pending(self, key: str) -> str:
-        """Return the key of an object of an update before the update is committed."""
+        """Return the temporary key of an object that an update writes, used until `commit`."""
         return f"{PENDING}/{self._token}/{key}"
 
     def is_committed(self) -> bool:
-        """Return whether an update is whole and has not got all its names."""
+        """Return whether an update is committed, but its objects are not all renamed yet."""
         return self.storage.state(f"{PENDING}/{COMMITTED}") is not None
 
     def commit(self, form: Form, lease: Lease) -> None:
-        """Give what is pending its names: from here on nothing can undo it."""
+        """Commit the update: record that it is complete, then rename its objects."""
         committed = f"{PENDING}/{COMMITTED}"
         pending = f"{PENDING}/{self._token}"
         keys = [key for key, _ in self.storage.objects(pending)]
@@ -271,12 +271,12 @@ class IndexStore:
         self.refresh()
 
     def _ending(self, pending: str, key: str) -> int:
-        """Return the checksum with which a pending object ends."""
+        """Return the checksum of a pending object."""
         name = key.removeprefix(f"{pending}/").partition("/")[0]
         return chunk_checksum(self.storage, key, stored_format(self.storage, name))
 
     def settle(self, lease: Lease) -> None:
-        """Give the objects of a committed update their names; the lease of the index is held."""
+        """Rename a committed update's objects to their final keys; the caller holds the lease."""
         token, header, checksums = self._committed()
         pending = f"{PENDING}/{token}"
         moved = []
@@ -292,9 +292,9 @@ class IndexStore:
         self.storage.delete_all(PENDING)
 
     def _committed(self) -> tuple[str, str, dict[str, int]]:
-        """Return the token of a committed update, the form that it gives the index, and checksums.
+        """Read the commit record of an update: its token, the new form, and checksums by key.
 
-        They are those with which the objects end that it writes, by key.
+        The checksums are those at the ends of the objects that the update writes.
         """
         key = f"{PENDING}/{COMMITTED}"
         try:
@@ -311,7 +311,7 @@ class IndexStore:
         return token, header, checksums
 
     def _end_killed_update(self) -> None:
-        """End an update that has been committed, or wait until its writer has ended it."""
+        """Complete a committed update, or wait until its writer has done so."""
         limit = time.monotonic() + SECONDS_TO_SETTLE
         while self.is_committed():
             try:
@@ -325,7 +325,7 @@ class IndexStore:
 
 
 def _restate(storage: Storage, document: dict[str, Any], checksums: dict[str, int]) -> None:
-    """Put checksums of chunks, by key, into the metadata of a group that states them."""
+    """Replace checksums of chunks in a group's metadata document."""
     stated = document["attributes"][MARK].get(CHECKSUMS, {})
     for name, text in stated.items():
         all_of_it = decode_checksums(text, read_array(storage, name).grid)
@@ -337,7 +337,7 @@ def _restate(storage: Storage, document: dict[str, Any], checksums: dict[str, in
 
 
 def _read_index(storage: Storage) -> tuple[StoreMetadata, Form]:
-    """Return the metadata and the form of the index in a storage.
+    """Read the metadata and the form of the index in a storage.
 
     Raises
     ------
@@ -358,7 +358,7 @@ def _read_index(storage: Storage) -> tuple[StoreMetadata, Form]:
 
 
 def _form(storage: Storage, key: str, stated: Any) -> Form:
-    """Return the form of an index that a file states; DamagedStoreError if it states none."""
+    """Parse the form of an index from metadata; raise DamagedStoreError if it is invalid."""
     try:
         fields = json.loads(stated)
         found = fields.get("format") if isinstance(fields, dict) else None
@@ -371,7 +371,7 @@ def _form(storage: Storage, key: str, stated: Any) -> Form:
 
 
 def _check_arrays(metadata: StoreMetadata, form: Form) -> None:
-    """Raise DamagedStoreError unless the arrays of a store are those of an index of this form."""
+    """Raise DamagedStoreError unless the stored arrays have the shapes the form requires."""
     arrays = dict.fromkeys(form.rasters, (form.shape, form.dtype))
     arrays["matrices"] = (form.count, form.record), form.dtype
     # of five kinds of steps, in all rows or in each
@@ -391,7 +391,7 @@ def _check_arrays(metadata: StoreMetadata, form: Form) -> None:
 
 
 def _with_prefixes(keys: Iterable[str]) -> set[str]:
-    """Return keys and all their prefixes, whose names change with the objects."""
+    """Return keys together with all their parent prefixes."""
     found = {""}
     for key in keys:
         while key:
@@ -401,5 +401,5 @@ def _with_prefixes(keys: Iterable[str]) -> set[str]:
 
 
 def _key(block: int) -> str:
-    """Return the key of the object of a block."""
+    """Return the key under which a block is stored."""
     return f"matrices/c/{block}/0"

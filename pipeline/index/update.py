@@ -1,4 +1,4 @@
-"""New values in a window of an index's raster: the blocks they reach are made anew."""
+"""Update an index: new raster values in a window, and the blocks that they change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 def update_index(
     store: IndexStore, window: Window, given: Mapping[str, Any], takeover: bool
 ) -> int:
-    """Put values into a window, all at once or not at all; the number of blocks made anew."""
+    """Replace the values in a window atomically; return the number of blocks rebuilt."""
     fresh = _checked(store, window, given)
     with Lease(store.storage, takeover) as lease, lease.errors():
         if store.is_committed():
@@ -62,7 +62,7 @@ def _update(store: IndexStore, window: Window, fresh: Mapping[str, Array], lease
 
 
 def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dict[str, Array]:
-    """New values as they are stored, refused where they do not fit."""
+    """Return the new values as an index stores them; refuse values that do not fit."""
     form = store.form
     values = {name: value for name, value in given.items() if value is not None}
     unknown = sorted(values.keys() - set(form.rasters))
@@ -95,7 +95,7 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
 def _changed(
     store: IndexStore, part: Window, window: Window, fresh: Mapping[str, Array]
 ) -> list[Array]:
-    """Cells of a part of the rasters, with the new values in them."""
+    """Return the cells of each raster in a window, with the new values put in."""
     y, x = max(part.y, window.y), max(part.x, window.x)
     bottom = min(part.y + part.height, window.y + window.height)
     right = min(part.x + part.width, window.x + window.width)
@@ -110,7 +110,7 @@ def _changed(
 
 
 def _write_shard(store: IndexStore, window: Window, cells: Array, name: str) -> None:
-    """Put a shard where it is pending."""
+    """Write a shard of a raster as part of the pending update."""
     raster = read_array(store.storage, name)
     rows, columns = raster.chunk
     key = f"c/{window.y // rows}/{window.x // columns}"

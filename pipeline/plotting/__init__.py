@@ -1,1 +1,1 @@
-"""Pictures of results."""
+"""Drawing of results with matplotlib."""

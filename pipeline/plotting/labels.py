@@ -1,4 +1,4 @@
-"""A picture of components, each in a colour that its neighbours do not have."""
+"""Draw components in colours that differ between neighbours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 def components_picture(
     labels: Any, path: str | Path, *, classes: Any = None, most: int = 2000
 ) -> Path:
-    """Draw labels, each in a colour of its own; background is transparent, nodata grey.
+    """Draw labels to an image file, each in a colour of its own.
 
     Hues follow one another by the golden ratio, in three lightnesses and two saturations, so that
     labels that differ by less than a hundred, as those of neighbours mostly do, differ visibly.
@@ -72,7 +72,7 @@ def components_picture(
 
 
 def image_writer() -> Any:
-    """Return the function that writes pixels to files, or None if it is not installed."""
+    """Return matplotlib's ``imsave``; raise OrographError if matplotlib is not installed."""
     try:
         from matplotlib.image import imsave
     except ImportError as error:
@@ -83,7 +83,7 @@ def image_writer() -> Any:
 
 
 def colours(labels: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
-    """Red, green and blue of labels, shape (n, 3), 0 to 1."""
+    """Return the RGB colours of labels, shape (n, 3), from 0 to 1."""
     hue = labels * GOLDEN_RATIO % 1
     lightness, saturation = LIGHTNESS[labels % 3], SATURATION[labels // 3 % 2]
     width = saturation * np.minimum(lightness, 1 - lightness)
@@ -95,7 +95,7 @@ def colours(labels: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.float64]:
 
 
 def every(raster: Raster, step: int) -> Array:
-    """Return every ``step``-th cell of every ``step``-th row; other tiles are not read."""
+    """Read every ``step``-th cell of every ``step``-th row of a raster, tile by tile."""
     rows, columns = (np.arange(min(step // 2, (n - 1) // 2), n, step) for n in raster.shape)
     cells = np.empty((rows.size, columns.size), raster.dtype)
     side = raster.tile or READ_SIDE

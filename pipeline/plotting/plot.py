@@ -1,4 +1,4 @@
-"""Pictures of any result, with legend, units and a scale bar: `plot`."""
+"""The function `plot`, which draws any result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.paths import LeastCostPath, LeastCostPaths
-from orograph.forest_edges import forest_lines
+from orograph.forest.edges import forest_lines
 from orograph.kernels.relax.models import MODELS
 from orograph.plotting.labels import colours, every
 from orograph.plotting.tables import draw_table, read_table
+from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import parse_crs, reproject, same_crs
@@ -44,7 +44,7 @@ Array = npt.NDArray[Any]
 
 
 class _Shown(NamedTuple):
-    """CRS and scale bar of axes that `plot` has drawn on."""
+    """CRS and scale bar of axes on which `plot` has drawn."""
 
     crs: Any
     bar: Artist
@@ -145,7 +145,7 @@ def plot(
 
 @contextmanager
 def _same_view(axes: Axes) -> Iterator[None]:
-    """Keep the extent of a raster that is drawn already."""
+    """Restore the axis limits on exit if the axes already show a raster."""
     view = (axes.get_xlim(), axes.get_ylim()) if axes.images else None
     yield
     if view is not None:
@@ -153,7 +153,7 @@ def _same_view(axes: Axes) -> Iterator[None]:
 
 
 def _move(points: Array, crs: Any, target: Any) -> Array:
-    """Return points of a table in the CRS of the axes; missing ones stay missing."""
+    """Reproject points to the CRS of the axes; NaN points stay NaN."""
     moved = points.astype(float)
     known = np.isfinite(moved).all(axis=1)
     moved[known] = reproject(moved[known], crs, target, "result")
@@ -172,7 +172,7 @@ def _check_crs(crs: Any, target: Any) -> None:
 
 
 def _units(result: Any, raster: Raster) -> str | None:
-    """Return the units of a raster, if they are known.
+    """Return the units of a raster, or None if unknown or no longer true.
 
     Those that an operation has stated are not the units of what was computed of its result
     (``cost / 3600``): xarray keeps attributes in arithmetic, but no encoding.
@@ -302,7 +302,7 @@ def _draw_layer(axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8)
 
 
 def _name_axes(axes: Axes, crs: Any) -> None:
-    """Label the axes, unless they are labelled."""
+    """Set axis labels with units, unless the axes have labels."""
     unit, east, north = "", "x", "y"
     if crs is not None:
         parsed = parse_crs(crs, "result")

@@ -1,4 +1,4 @@
-"""Pictures of results: a hillshade with the branches of a forest, or with costs and paths."""
+"""Draw forests, costs and paths over a hillshade of the terrain, to image files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orograph.kernels.forest.cut_sizes import cut_sizes
 from orograph.tiles.grid.border import DIRECTION_STEPS
 
 if TYPE_CHECKING:
-    from orograph.distance.paths import LeastCostPath
+    from orograph.results.paths import LeastCostPath
 
 _STEPS = np.array(DIRECTION_STEPS)
 
@@ -109,7 +109,7 @@ def cost_picture(
 
 
 def _hillshade(heights: Any) -> tuple[Any, Any]:
-    """Return a figure with the shaded relief of a terrain."""
+    """Return a figure and its axes with the hillshade of a terrain."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -144,7 +144,7 @@ def _finish(figure: Any, axes: Any, shape: tuple[int, int], title: str, path: st
 
 
 def _branches(mask: npt.NDArray[np.uint8]) -> tuple[Any, Any, Any]:
-    """Return the edges of a mask and the size of the smaller tree that each would cut off."""
+    """Return the edges of a forest, and the size of the smaller part each would cut off."""
     width = mask.shape[1]
     firsts, seconds = [], []
     for direction, (dy, dx) in enumerate(DIRECTION_STEPS):

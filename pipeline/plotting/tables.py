@@ -1,4 +1,4 @@
-"""Pictures of tables of the terrain: peaks and key cols, passes and paths, depressions."""
+"""Draw tables of peaks, passes and depressions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.storage import open_storage
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,7 +48,7 @@ _TABLES: dict[str, tuple[str, tuple[_Marks, ...]]] = {
 
 
 def read_table(result: Any) -> xr.Dataset | None:
-    """Return a table of the terrain, or of the store at a path; None if it is something else."""
+    """Return a table of peaks, passes or depressions, also from a store; else None."""
     import xarray as xr
 
     if isinstance(result, str | os.PathLike) and os.path.isdir(result):
@@ -64,7 +64,7 @@ def read_table(result: Any) -> xr.Dataset | None:
 def draw_table(
     axes: Axes, table: xr.Dataset, move: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 ) -> None:
-    """Draw the places of a table, and its paths if it has some.
+    """Draw the points of a table, and its paths if it has any.
 
     ``move`` takes points, shape (n, 2), from the CRS of the table to that of the axes.
     """

@@ -1,11 +1,11 @@
-"""Resources of searches between cells."""
+"""Estimate tasks, memory and disk of `st_connected`; see `Operation.plan`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from orograph.planning.components import estimate_components
-from orograph.planning.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit_of_worker
+from orograph.components.estimate import estimate_components
+from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, limit_of_worker
 from orograph.reachability.pairs import PAIRS_A_TASK
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.georeference import Georeference
@@ -25,7 +25,7 @@ def estimate_reach(
     memory_limit: int | str | None = None,
     connectivity: int = 8,
 ) -> Plan:
-    """Return an upper bound on the resources of `st_connected`: searches that touch each tile.
+    """Return an upper bound of the plan of `st_connected`: each search visits all tiles.
 
     Of more than one pair components are found first, which write nothing.
     """
@@ -69,7 +69,7 @@ def estimate_reach(
 
 
 def _count(name: str, ends: Any) -> int:
-    """Return how many ends a call gives; one if they are not known yet."""
+    """Return the number of points or geometries given as ends; 1 if none are given."""
     if ends is None:
         return 1
     layer = read_layer(ends, name)

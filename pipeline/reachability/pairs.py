@@ -1,4 +1,4 @@
-"""Pairs of cells: which of them are connected at all, and the searches for those that are."""
+"""Search for paths between many pairs of cells, skipping pairs in different components."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from orograph.components import (
+from orograph.arguments.sources import Sources
+from orograph.components.components import (
     Components,
     MergeState,
     Message,
@@ -20,15 +21,15 @@ from orograph.components import (
 )
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
-from orograph.distance.sources import Sources
 from orograph.engines.executors import executor
-from orograph.engines.quadtree_pass import QuadtreePass, Table
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table
 from orograph.engines.tile_states import forget
 from orograph.execution import jobs
 from orograph.execution.context import RunContext
 from orograph.kernels.backends import may_use_numba
 from orograph.kernels.label.labels import CellLabels
-from orograph.kernels.relax.backtrack import descend
+from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.reachability.search import Here, Search, SearchResult
 from orograph.reachability.tile import BidirectionalTasks, EndPair
 from orograph.tiles.grid.quadtree import Place
@@ -46,7 +47,7 @@ PAIRS_A_TASK = 16
 
 @dataclass(frozen=True)
 class EndSets:
-    """The two ends of each pair, sets of cells, of which one is enough to begin or to end at."""
+    """Two sets of cells for each pair; a path joins any cell of one to any cell of the other."""
 
     cells: Cells
     """Rows and columns of one set after the other, shape (m, 2)."""
@@ -57,7 +58,7 @@ class EndSets:
 
     @classmethod
     def single(cls, cells: Cells) -> EndSets:
-        """Return ends of a cell each, given row and column of s, row and column of t: (n, 4)."""
+        """Return pairs of single cells, given (row, column, row, column) of each, shape (n, 4)."""
         count = len(cells)
         pairs = np.arange(2 * count).reshape(count, 2)
         return cls(cells.reshape(-1, 2), np.arange(2 * count + 1), pairs)
@@ -66,12 +67,12 @@ class EndSets:
         return len(self.pairs)
 
     def places(self, pair: int, side: int) -> slice:
-        """Return which of the cells are an end of a pair."""
+        """Return the slice of ``cells`` that is one end of a pair."""
         at = int(self.pairs[pair, side])
         return slice(int(self.first[at]), int(self.first[at + 1]))
 
     def joined_by(self, labels: Cells) -> npt.NDArray[np.bool_]:
-        """Return whether the two ends of each pair have a label in common, given one a cell."""
+        """Return for each pair whether its ends share a label, given a label for each cell."""
         one, other = labels[self.first[self.pairs]].T
         joined: npt.NDArray[np.bool_] = one == other
         for pair in np.flatnonzero((np.diff(self.first)[self.pairs] > 1).any(axis=1)).tolist():
@@ -82,7 +83,7 @@ class EndSets:
 
 @dataclass(frozen=True)
 class Query:
-    """Everything that a task needs to search for pairs."""
+    """Data that a task needs to search for paths between pairs."""
 
     mask: MaskRaster
     ends: EndSets
@@ -94,7 +95,7 @@ class Query:
     """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
 
     def tasks(self, pair: int) -> BidirectionalTasks:
-        """Return the tasks of the search for one pair, with states of its own."""
+        """Return the data that tasks of the search for one pair share, with its own checkpoints."""
         first, second = (
             self._hops_from(self.ends.cells[self.ends.places(pair, side)]) for side in (0, 1)
         )
@@ -113,7 +114,7 @@ class Query:
         return Hops.on_mask(shape, nodata, self.connectivity, sources=end, backend=backend)
 
     def search(self, pairs: Sequence[int], share: int) -> list[SearchResult]:
-        """Search for some pairs in this task, one after the other."""
+        """Search for some pairs, one after the other, and return their results."""
         return [self._search_one(pair, share) for pair in pairs]
 
     def _search_one(self, pair: int, share: int) -> SearchResult:
@@ -127,7 +128,7 @@ class Query:
 
 
 def search_pairs(handle: Any, pairs: Sequence[int], share: int) -> Any:
-    """Return the task that searches for some pairs."""
+    """Search for some pairs within one task and return their results."""
     return jobs.load(handle).search(pairs, share)
 
 
@@ -138,7 +139,7 @@ def search_all(
     cancelled: Event,
     found: dict[int, SearchResult],
 ) -> None:
-    """Put into ``found`` what is found: one pair by all workers together, of many each by one."""
+    """Search for all pairs and store the results: one pair jointly, many one pair a worker."""
     if not pairs.size:
         return
     _warm_up(query)
@@ -153,7 +154,7 @@ def search_all(
             finally:
                 workers.everywhere(forget, run.context.token)
             return
-        count = len(workers.idle())
+        count = sum(1 for _ in workers.idle())
         share = 1 if client else count
         many = min(PAIRS_A_TASK, -(-pairs.size // (4 * max(count, 1))))
         away: dict[Any, list[int]] = {}
@@ -171,7 +172,7 @@ def search_all(
 
 @dataclass(frozen=True)
 class PointLabels(Components):
-    """Components of some cells, found by a sweep that writes no raster."""
+    """Connected components of single cells, by a sweep that writes no raster."""
 
     point_rows: Cells = field(default_factory=lambda: np.empty(0, np.int64))
     point_columns: Cells = field(default_factory=lambda: np.empty(0, np.int64))
@@ -182,7 +183,7 @@ class PointLabels(Components):
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"label": ("point",)}
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
-        """Label a tile and keep the labels of the points in it."""
+        """Label the components of a tile, and keep only the labels of the points in it."""
         summary, saved = super().leaf(place, *cells)
         here, window = self._here(place), place.window
         y, x = self.point_rows[here] - window.y, self.point_columns[here] - window.x
@@ -190,14 +191,14 @@ class PointLabels(Components):
         return summary, replace(saved, labels=points)
 
     def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
-        """Return the points in a tile."""
+        """Return the numbers and component labels of the points in a tile."""
         return {
             "point": self._here(place),
             "label": numbers(saved, message)[saved.labels.labels[0]],
         }
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
-        """Return nothing: all points are in tiles."""
+        """Return no rows: all points are in tiles."""
         return {"point": np.empty(0, np.int64), "label": np.empty(0, np.int64)}
 
     def _here(self, place: Place) -> Cells:
@@ -208,7 +209,7 @@ class PointLabels(Components):
 
 
 def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> npt.NDArray[np.bool_]:
-    """Return whether the ends of each pair have cells in one component."""
+    """Return for each pair whether its ends lie in a common component."""
     compile_kernels(query.mask.dtype)
     rows, columns = query.ends.cells.T
     problem = PointLabels(
@@ -224,7 +225,7 @@ def connected_pairs(query: Query, client: Client | None, cancelled: Event) -> np
 
 
 def _warm_up(query: Query) -> None:
-    """Compile what a search needs, so that workers find it in the cache."""
+    """Compile the kernels of a search, so that workers load them from the cache."""
     if may_use_numba(query.backend):
         hops = query._hops_from(np.zeros((1, 2), np.int64))
         warm_up(hops, [query.mask.dtype], neighbours=True)

@@ -1,4 +1,4 @@
-"""Two breadth-first searches that go towards each other over tiles, and where they meet.
+"""Bidirectional breadth-first search over tiles, from both ends until they meet.
 
 A tile holds two fields of hops, one from each end. The driver lets one end at a time go on, the
 one that has settled fewer cells, to a level up to which all tiles are relaxed; so of each field all
@@ -12,8 +12,9 @@ be at most a + b, and known. An end whose queue is empty has reached all that it
 known, there is no way.
 
 *Which way.* Through the first cell, in row-major order, of those D // 2 hops from the first end and
-D - D // 2 from the other; from it back to both ends by `orograph.kernels.relax.backtrack.descend`.
-All of this follows from final values, so the way does not depend on tiles or on the order of work.
+D - D // 2 from the other; from it back to both ends by `descend` of
+`orograph.kernels.shortest_path_tree.backtrack`. All of this follows from final values, so the way
+does not depend on tiles or on the order of work.
 
 Source: I. Pohl, "Bi-directional search", Machine Intelligence 6 (1971), 127-140; here by tiles.
 """
@@ -21,7 +22,7 @@ Source: I. Pohl, "Bi-directional search", Machine Intelligence 6 (1971), 127-140
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -32,6 +33,7 @@ import numpy.typing as npt
 from orograph.distance.hops import PER_HOP
 from orograph.engines.executors import Executor
 from orograph.engines.frontier.protocol import Border
+from orograph.engines.rooms import Rooms
 from orograph.reachability.tile import (
     BidirectionalTasks,
     BidirectionalVisit,
@@ -47,7 +49,7 @@ Tile = tuple[int, int]
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Result of a search."""
+    """Result of a search for one pair: hops, path and number of tiles visited."""
 
     hops: int
     """The least number of steps, -1 if there is no way; the length of some way if not asked for."""
@@ -58,7 +60,7 @@ class SearchResult:
 
 
 class Search:
-    """The driver: keys and borders of the tiles that have been touched, and the two levels."""
+    """Driver of a bidirectional search: keys and borders of tiles, and the levels reached."""
 
     def __init__(
         self, run: BidirectionalTasks, workers: Executor, handle: Any, cancelled: Event
@@ -79,7 +81,7 @@ class Search:
         self._cells_a_visit = run.problem.cells_a_visit
 
     def find(self, hops: bool, path: bool) -> SearchResult:
-        """Search until the result is proved.
+        """Search until the shortest path is proved, or that there is none; return the result.
 
         ``hops``: how far it is, not only whether there is a way. ``path``: by which way.
         """
@@ -99,7 +101,7 @@ class Search:
         return SearchResult(length, cells, len(self._borders))
 
     def _advance(self, end: int, level: float, *, beyond_proof: bool = False) -> None:
-        """Relax all tiles up to a level of one end, but no farther than the proof needs."""
+        """Extend the search from one end up to ``level``, or as far as a proof needs."""
         start = self._levels[end]
         visits = settled = again = 0
         away: dict[Any, list[Tile]] = {}
@@ -132,7 +134,7 @@ class Search:
         self._adapt(visits, settled, again)
 
     def _adapt(self, visits: int, settled: int, again: int) -> None:
-        """Longer strides where visits do little, shorter ones where cells settle twice."""
+        """Adapt how far each round goes: farther if visits do little, less if work is repeated."""
         if again > max(visits * self._cells_a_visit, settled // 4):
             self._stride = max(self._stride / 2, 1.0)
         elif visits * self._cells_a_visit > 2 * again:
@@ -141,7 +143,7 @@ class Search:
             self._stride = max(min(2 * self._stride, known // 4), self._tile // 4, 1.0)
 
     def _take_in(self, tile: Tile, met: BidirectionalVisit) -> tuple[int, int]:
-        """Learn from a visit; cells reached for the first time, and cells settled in it."""
+        """Update keys and borders from a visit; return cells newly reached, and cells settled."""
         borders = self._borders.setdefault(tile, ([None] * 8, [None] * 8))
         reached = self._reached.setdefault(tile, [0, 0])
         new = settled = 0
@@ -199,7 +201,7 @@ class Search:
         return np.concatenate(parts)
 
     def _at_owner(self, tile: Tile, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do one task where a tile's state is, and wait for it."""
+        """Execute one task on the worker that holds a tile's state, and return its result."""
         ticket = None
         while True:
             for worker in self._workers.idle() if ticket is None else ():
@@ -213,46 +215,47 @@ class Search:
 
 
 def _owner(tile: Tile) -> int:
-    """Return a number for a tile such that those along any front have different owners."""
+    """Return a number by which tiles are assigned to workers, spreading each front over all."""
     return tile[0] * 7919 + tile[1] * 104729
 
 
 class Here:
-    """An executor that does each task at once, in the task or thread that asks for it."""
+    """Executor that executes each task immediately, in the calling thread."""
 
     shared = True
 
     def __init__(self) -> None:
+        self.rooms = Rooms({0: 1})
         self._done: list[tuple[int, Any]] = []
         self._count = 0
 
     def part(self, worker: Any) -> tuple[int, int]:
-        """Return the whole: there is one worker."""
+        """Return (0, 1): the one worker owns everything."""
         return 0, 1
 
     def share(self, worker: Any, count: int) -> int:
-        """Return all of it."""
+        """Return ``count``: the one worker takes all of the work."""
         return count
 
     def threads(self, tasks: int) -> int:
-        """Return one, the caller's."""
+        """Return 1: only the calling thread works."""
         return 1
 
-    def idle(self) -> list[Any]:
-        """Return the one worker, unless results of it wait to be fetched."""
-        return [] if self._done else [0]
+    def idle(self) -> Iterator[Any]:
+        """Yield the one worker, unless results wait to be fetched."""
+        return iter([] if self._done else [0])
 
     def submit(self, worker: Any, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do a task."""
+        """Execute a task and keep its result for `next_done`."""
         self._count += 1
         self._done.append((self._count, function(*arguments)))
         return self._count
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """Return the calls that have finished, with their results."""
+        """Return the finished tasks with their results."""
         done, self._done = self._done, []
         return done
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function here."""
+        """Call a function in this process."""
         function(*arguments)

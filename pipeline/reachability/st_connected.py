@@ -1,4 +1,4 @@
-"""Are two cells connected, how many steps apart are they, and by which way?
+"""The operation `st_connected`: whether cells are connected, and by which shortest paths.
 
 A single pair is found by a bidirectional search (`orograph.reachability.tile`); of
 many pairs first those are sorted out whose ends lie in different components, in one pass over the
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.paths import LeastCostPath
-from orograph.distance.sources import snap_cells
+from orograph.arguments.sources import snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.context import RunContext
-from orograph.execution.job import Job, Table
-from orograph.execution.options import RunSpec, SearchOptions, run_layout
-from orograph.execution.run import Progress
+from orograph.execution.options import RunSpec, SearchOptions
+from orograph.execution.run import Progress, ResultTable
+from orograph.execution.settings import setting
 from orograph.graphs.job import WholeGraph
 from orograph.kernels.backends import may_use_numba
-from orograph.operation import operation
+from orograph.operations.job import Job, layout_of
+from orograph.operations.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
-from orograph.settings import setting
+from orograph.results.paths import LeastCostPath
 from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -55,7 +55,7 @@ Cells = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Connectedness of pairs of cells; true of a single pair if it is connected.
+    """Result of `st_connected`; in a condition, whether a single pair is connected.
 
     Attributes
     ----------
@@ -202,14 +202,13 @@ def st_connected(
     stage = "bidirectional_search" if on_cpu else "open_tile"
     chosen = choose_backend(stage, (raster,), spec)
     ends = _ends(raster, s, t, snap)
-    side = spec.tile if spec.tile is not None else raster.tile or setting("tile")
-    layout = run_layout(raster.shape, side, spec.shard)
+    layout = layout_of(raster, spec)
     wanted = hops, hops and path
     return ReachJob((raster,), raster.shape, layout, chosen, ends, connectivity, *wanted, spec=spec)
 
 
 def _graph_job(graph: Graph, s: Any, t: Any, hops: bool, path: bool, spec: RunSpec) -> Job[Reach]:
-    """Return the job that searches between vertices of a graph, in this process."""
+    """Return the job that searches between pairs of vertices of a graph, in this process."""
     from orograph.graphs.hops import pairs_of, ways_between
 
     choose_backend("bidirectional_search", (), spec)
@@ -227,7 +226,7 @@ def _graph_job(graph: Graph, s: Any, t: Any, hops: bool, path: bool, spec: RunSp
 
 @dataclass(frozen=True)
 class ReachJob(Job[Reach]):
-    """Search for pairs of cells; the result is not stored."""
+    """Job of searching for paths between pairs of cells; its result is not stored."""
 
     ends: EndSets
     connectivity: int
@@ -237,52 +236,52 @@ class ReachJob(Job[Reach]):
     stored = False
 
     def identity(self) -> dict[str, Any]:
-        """Return the operation alone: no other run goes on with this one."""
+        """Return the operation's name only, since such runs are never resumed."""
         return {"operation": "st-connected"}
 
     def warm_up(self) -> None:
-        """Leave it to the search, which compiles what the pairs need."""
+        """Do nothing: the search compiles the kernels it needs."""
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> _PairSearch:
-        """Return the engine that searches."""
+        """Return the engine that searches for all pairs."""
         mask = MaskRaster(rasters[0])
         options = self.connectivity, self.hops, self.path, context
         query = Query(mask, self.ends, *options, backend=backend)
         return _PairSearch(query, self.rasters[0].georeference)
 
     def collect(self, engine: _PairSearch, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return the result of the search."""
+        """Return the `Reach` that the engine has found."""
         return engine.reach()
 
 
 @dataclass(frozen=True)
 class GraphReachJob(Job[Reach]):
-    """Search between pairs of vertices of a graph, by one function."""
+    """Job of searching for paths between pairs of vertices of a graph."""
 
     search: Callable[[], Reach]
 
     stored = False
 
     def identity(self) -> dict[str, Any]:
-        """Return the operation alone: no other run goes on with this one."""
+        """Return the operation's name only, since such runs are never resumed."""
         return {"operation": "st-connected"}
 
     def warm_up(self) -> None:
-        """Leave it to the search."""
+        """Do nothing: the search compiles the kernels it needs."""
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> WholeGraph:
-        """Return the engine that calls the function."""
+        """Return the engine that calls the search function."""
         return WholeGraph(lambda: ({"reach": self.search()}, {}))
 
     def collect(self, engine: WholeGraph, sink: ArraySink, attributes: dict[str, Any]) -> Reach:
-        """Return the result of the function."""
+        """Return the `Reach` that the search function has returned."""
         found: Reach = attributes["reach"]
         return found
 
 
 @dataclass
 class _PairSearch:
-    """Searches for all pairs, and what has been found of them so far."""
+    """Engine that searches for all pairs, and holds the results found so far."""
 
     query: Query
     georeference: Georeference
@@ -290,7 +289,7 @@ class _PairSearch:
     connected: npt.NDArray[np.bool_] | None = None
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Search for all pairs; return no attributes."""
+        """Search for all pairs; there are no attributes to return."""
         try:
             self._search(client, cancelled)
         except BaseException:
@@ -308,7 +307,7 @@ class _PairSearch:
             search_all(query, np.flatnonzero(connected), client, cancelled, self.found)
 
     def reach(self) -> Reach:
-        """Return the result of all pairs."""
+        """Build the `Reach` of all pairs from the results found."""
         assert self.connected is not None
         query, count = self.query, len(self.query.ends)
         hops, tiles = np.full(count, -1, np.int64), np.zeros(count, np.int64)
@@ -323,22 +322,22 @@ class _PairSearch:
         connected = self.connected & (hops >= 0) if self.found else self.connected
         return Reach(connected, hops if query.hops else None, paths if query.path else None, tiles)
 
-    def table(self) -> Table:
-        """There is none."""
+    def table(self) -> ResultTable:
+        """Return no columns: the result has no table."""
         return {}
 
     def progress(self) -> Progress:
-        """Return the number of pairs that are finished."""
+        """Return the number of finished pairs, and of all pairs."""
         known = 0 if self.connected is None else int((~self.connected).sum())
         return Progress(known + len(self.found), len(self.query.ends))
 
     def statistics(self) -> dict[str, int]:
-        """Return how many tiles have been searched."""
+        """Return the number of tiles visited by all searches."""
         return {"tiles_searched": sum(message.tiles for message in tuple(self.found.values()))}
 
 
 def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
-    """Return the cells of both ends of each pair."""
+    """Return the cells of both ends of each pair, from points or geometries."""
     mask, radius = MaskRaster(raster), snap_cells(snap)
     sets = [_sets(mask, given, name, radius) for name, given in (("s", s), ("t", t))]
     counts = [len(cells) for cells in sets]
@@ -353,7 +352,7 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
 
 
 def _sets(mask: MaskRaster, given: Any, name: str, radius: int) -> list[Cells]:
-    """Return rows and columns of each end: the cell of a point, or those of another geometry."""
+    """Return for each point or geometry the rows and columns of its cells."""
     layer = read_layer(given, name)
     if layer is not None and not all(map(is_point, layer.geometry)):
         return _cells_of_geometries(mask, layer, name)

@@ -1,4 +1,4 @@
-"""Hops from two ends at once, tile by tile: what a worker does for `orograph.reachability.search`.
+"""The worker's side of a bidirectional search: two fields of hops in each tile.
 
 A tile holds two fields of hops, one from each end, each of them that of
 `orograph.distance.hop_distance`. A visit relaxes them up to the levels it is given, and returns the
@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from orograph.distance.hops import PER_HOP, Hops
 from orograph.engines.frontier.protocol import Border, Visit
-from orograph.engines.tile_states import Tile, TileStates
+from orograph.engines.tile_states import Tile, TileDefaults, TileStates
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
 from orograph.kernels.backends import get_backend
-from orograph.kernels.relax.backtrack import descend
 from orograph.kernels.relax.border import inner_of
 from orograph.kernels.relax.resident import ResidentTile
+from orograph.kernels.shortest_path_tree.backtrack import descend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Trace:
-    """A walk back to one end, from a cell of the grid."""
+    """Request to follow a path from a cell back to one end."""
 
     end: int
     row: int
@@ -44,7 +44,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class VisitRequest:
-    """A tile to be visited, and for each end its neighbours' last sent borders and its own."""
+    """Request to visit a tile, with the borders of its neighbours and its own, for each end."""
 
     tile: Tile
     halo: tuple[Border, Border]
@@ -56,7 +56,7 @@ class VisitRequest:
 
 @dataclass(frozen=True)
 class BidirectionalVisit:
-    """Result of a visit to a tile by a bidirectional search."""
+    """Result of a visit: what changed in each field, and the shortest path seen in the tile."""
 
     visits: tuple[Visit, Visit]
     least: float
@@ -71,19 +71,17 @@ class BidirectionalVisit:
 
 @dataclass(slots=True)
 class PairState:
-    """A tile with its two fields of hops, and where it lies."""
+    """A tile with hops from each of two ends, and its place in the grid."""
 
     place: Place
     fields: tuple[ResidentTile, ResidentTile]
 
 
 @dataclass(frozen=True)
-class EndPair:
-    """Hops from two ends at once: what the tile-state cache knows of their tiles, and a visit."""
+class EndPair(TileDefaults):
+    """Hops from two ends as one problem: opening, visiting and saving its tiles."""
 
     hops: tuple[Hops, Hops]
-
-    halo_width = 1
 
     @property
     def backend(self) -> str:
@@ -92,14 +90,11 @@ class EndPair:
 
     @property
     def cells_a_visit(self) -> int:
-        """Cost of a visit in relaxed cells, as the backend states it."""
+        """Fixed cost of a visit, as the number of cells relaxed in the same time."""
         return self.hops[0].cells_a_visit
 
-    def check(self, cells: Sequence[Array], frame: Window) -> None:
-        """Refuse nothing: whatever a mask holds is passable or not."""
-
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> PairState:
-        """Return a tile that nothing has reached but the ends in it."""
+        """Return the initial state of a tile: only the ends in it are reached."""
         surface = self.hops[0].surface(place, cells, frame)
         dist, keys, fresh = (a.copy() for a in (surface.dist, surface.keys, surface.fresh))
         surfaces = surface, replace(surface, dist=dist, keys=keys, fresh=fresh)
@@ -110,7 +105,7 @@ class EndPair:
         return PairState(place, (first, second))
 
     def visit(self, state: PairState, request: VisitRequest) -> BidirectionalVisit:
-        """Relax both fields up to the levels of the request; return what the tile holds then."""
+        """Relax hops from both ends up to given levels; return what changed and the least sum."""
         first, second = (
             Visit(*field.exchange(request.halo[end], request.sent[end], PER_HOP * level))
             for end, (field, level) in enumerate(zip(state.fields, request.levels, strict=True))
@@ -124,7 +119,7 @@ class EndPair:
         return BidirectionalVisit((first, second), least, midway)
 
     def _meet(self, state: PairState) -> tuple[float, int]:
-        """Return the least sum of the two fields and the first cell midway that has it."""
+        """Return the length of the shortest path through the tile, and its middle cell."""
         first, second = (inner_of(field.state.dist, self.halo_width) for field in state.fields)
         unreached = state.fields[0].state.unreached  # their sum stays below 2**63
         total = first + second
@@ -156,27 +151,23 @@ class EndPair:
         return cells + corner, None
 
     def pack(self, state: PairState) -> Any:
-        """Return both fields."""
+        """Return the hops from both ends, to save."""
         return [field.pack() for field in state.fields]
 
     def unpack(self, state: PairState, packed: Any) -> None:
-        """Put both fields back."""
+        """Restore the hops from both ends."""
         for field, kept in zip(state.fields, packed, strict=True):
             field.unpack(*kept)
 
     def size(self, state: PairState) -> int:
-        """Return the bytes of both fields, and of the mask that they share."""
+        """Return the bytes of memory that a tile's state occupies."""
         shared = int(state.fields[0].state.friction.nbytes)
         return sum(field.nbytes for field in state.fields) - shared
-
-    def memory(self) -> int | None:
-        """Return the bytes that states may take in a process: on a GPU part of its own memory."""
-        return self.hops[0].memory()
 
 
 @dataclass(frozen=True)
 class BidirectionalTasks:
-    """All that a task must know of a search between two ends."""
+    """Data that all tasks of a search between two ends need."""
 
     problem: EndPair
     rasters: tuple[Raster, ...]
@@ -184,12 +175,12 @@ class BidirectionalTasks:
 
     @property
     def states(self) -> TileStates:
-        """The states of the tiles in this process."""
+        """Access to the tile states held in this process."""
         return TileStates(self.problem, self.rasters, self.context)
 
 
 def visit_tiles(handle: Any, requests: Sequence[VisitRequest]) -> list[BidirectionalVisit]:
-    """Visit tiles one after the other."""
+    """Visit several tiles one after the other and return the results."""
     run: BidirectionalTasks = load(handle)
     states, found = run.states, []
     with get_backend(run.problem.backend).array_memory():

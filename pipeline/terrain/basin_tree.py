@@ -42,25 +42,25 @@ OUTSIDE = -1
 @stored("terrain-cells")
 @dataclass(frozen=True)
 class Cells:
-    """Cells with the keys of their heights; terminals have negative numbers and the key 0."""
+    """Cells of the grid with sortable keys of their heights; terminals have negative numbers."""
 
     key: Keys
     cell: Integers
     """Row-major index in the grid."""
 
     def take(self, which: Any) -> Cells:
-        """Return some of them."""
+        """Return the cells at some indices."""
         return Cells(self.key[which], self.cell[which])
 
     def order(self) -> Integers:
-        """Return their order, from the lowest up."""
+        """Return the indices that sort the cells by height, then by number."""
         return order_cells(self.key, self.cell)
 
 
 @stored("terrain-summary")
 @dataclass(frozen=True)
 class Summary:
-    """Summary that a node sends to its parent: its border, and the tree of undecided basins."""
+    """Border of a node, and its undecided basins with the saddles between them."""
 
     border_values: Array
     border_vertex: Integers
@@ -76,7 +76,7 @@ class Summary:
 @stored("terrain-tree")
 @dataclass(frozen=True)
 class Tree:
-    """Decided part of the merge tree of a node."""
+    """Decided part of a node's merge tree: basins that merge, where, and into which."""
 
     pits: Cells
     """The lowest cell of each vertex."""
@@ -93,7 +93,7 @@ class Tree:
 @stored("terrain-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """A tile's basins, in the order of its vertices; label 0 is nodata."""
+    """Saved state of a tile: the basin label of each cell, 0 for nodata, and its merge tree."""
 
     labels: npt.NDArray[np.uint16] | npt.NDArray[np.int32]
     tree: Tree
@@ -102,7 +102,7 @@ class LeafState:
 @stored("terrain-merge-state")
 @dataclass(frozen=True)
 class MergeState:
-    """Decided part of a node's merge tree, and the places of its children's vertices in it."""
+    """Saved state of a node: its merge tree, and the places of its children's basins in it."""
 
     tree: Tree
     members: tuple[Integers, ...]
@@ -116,7 +116,7 @@ class _Edges(NamedTuple):
 
 @dataclass(frozen=True)
 class BasinTree:
-    """The merge tree of basins; a problem says what its terminals are, and what is read from it."""
+    """Merge tree of basins as a sweep problem; subclasses define its terminals and results."""
 
     nodata: float | int | None
     connectivity: int
@@ -131,11 +131,11 @@ class BasinTree:
         return False
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return which cells of a tile lead to which terminals."""
+        """Return the cells of a tile that lead to terminals, with the terminals' numbers."""
         raise NotImplementedError
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
-        """Return the tree of a tile's basins; those that reach its border are open."""
+        """Find a tile's basins and their saddles; basins that reach its border stay undecided."""
         values, *others = cells
         find = kernel("tile_basins", self.backend)
         tile = find(values, self.nodata, self.connectivity, self.upside_down)
@@ -165,7 +165,7 @@ class BasinTree:
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
     ) -> tuple[Summary, MergeState]:
-        """Return the tree of the children's basins, joined across their seams."""
+        """Join the children's merge trees across the borders between them."""
         summaries = [summary for _, summary in children]
         pits, members = _join_vertices(summaries)
         borders = join(
@@ -202,13 +202,13 @@ class BasinTree:
         return summary, MergeState(tree, members)
 
     def keys(self, values: Array) -> Keys:
-        """Return the keys of heights, in the order in which water rises."""
+        """Convert heights to integer keys that sort in the order in which water rises."""
         keys = order_keys(values)
         return ~keys if self.upside_down else keys
 
 
 class Terminals(NamedTuple):
-    """Cells that lead to terminals, and the numbers of these; a tile may have more terminals."""
+    """Cells that lead to terminals, and the number of the terminal of each."""
 
     cell: Integers
     """Row-major in the tile, ascending for each terminal."""
@@ -218,7 +218,7 @@ class Terminals(NamedTuple):
 def _decide(
     pits: Cells, edges: _Edges, border_values: Array, border_vertex: Integers
 ) -> tuple[Summary, Tree]:
-    """Split a node's graph into the summary for its parent and the tree decided here."""
+    """Split a node's basins into undecided ones, for its parent, and the decided merge tree."""
     open_ = pits.cell < 0
     open_[border_vertex[border_vertex >= 0]] = True
     merged = merge_tree(edges.first, edges.second, edges.saddles.order(), pits.order(), open_)
@@ -237,7 +237,7 @@ def _decide(
 
 
 def _join_vertices(summaries: Sequence[Summary]) -> tuple[Cells, tuple[Integers, ...]]:
-    """Return the vertices of all children, each terminal once, and the places of each child's."""
+    """Concatenate the basins of all children, with each terminal once, and index each child's."""
     pits = _concatenate([s.pits for s in summaries])
     terminal = pits.cell < 0
     numbers = np.unique(pits.cell[terminal])
@@ -257,7 +257,7 @@ def _concatenate(parts: Sequence[Cells]) -> Cells:
 
 
 def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
-    """Return the cells of a tile at the edge of the grid or beside nodata of it, ascending."""
+    """Return the cells of a tile at the edge of the grid or next to nodata, ascending."""
     sides, (height, width) = place.sides, labels.shape
     if labels.min() > 0:  # most tiles, and nothing is beside nodata
         at_edge = Sides(not sides.north, not sides.south, not sides.west, not sides.east)
@@ -277,14 +277,14 @@ def cells_at_edge(place: Place, labels: Array, connectivity: int) -> Integers:
 
 
 def places_of(cells: Integers, raster: Raster) -> npt.NDArray[np.float64]:
-    """Return the coordinates (x, y) of cells of the grid, shape (n, 2)."""
+    """Return the map coordinates (x, y) of cells given by row-major index, shape (n, 2)."""
     rows, columns = np.divmod(cells, raster.shape[1])
     places: npt.NDArray[np.float64] = coordinates_of(rows, columns, raster.georeference)
     return places
 
 
 def cells_in(window: Window, rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
-    """Return which of some cells of the grid lie in a window, and their indices in it."""
+    """Return which of the given grid cells lie in a window, and their indices in the window."""
     y, x = rows - window.y, columns - window.x
     inside = (y >= 0) & (y < window.height) & (x >= 0) & (x < window.width)
     here = np.flatnonzero(inside)
@@ -292,7 +292,7 @@ def cells_in(window: Window, rows: Integers, columns: Integers) -> tuple[Integer
 
 
 def _in_grid(cells: Array, window: Window, grid: tuple[int, int]) -> Integers:
-    """Return the row-major indices in the grid of a window's cells."""
+    """Convert row-major indices in a window to row-major indices in the grid."""
     y, x = np.divmod(cells.astype(np.int64), window.width)
     indices: Integers = (y + window.y) * grid[1] + (x + window.x)
     return indices

@@ -1,32 +1,32 @@
-"""The table of depressions, a row of shards at a time.
+"""Build the table of depressions, one row of shards at a time.
 
 Tiles finish the depressions of the pits that are decided in them. The client makes the *shared*
 ones, those of pits that are decided above the tiles, whose number is O(border): it adds up what
 the tiles count of their cells, and what depressions of tiles hold that lie in them. Then it joins
-the rows of one row of shards at a time, which are a range of the table, and saves them by column as
-checkpoints. Until a column is read, links to shared depressions are -2 less their numbers, since
-later rows of the table are not numbered yet.
+the rows of one row of shards at a time, which are a range of the table. Links to shared depressions
+are -2 less their numbers until all rows are numbered; those of all but the last row of shards are
+checkpoints until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import Table
+from orograph.engines.sweep_problems import Table, TableMaker
 from orograph.kernels.terrain.depressions import renumber
+from orograph.kernels.terrain.differences import subtract_heights
 from orograph.kernels.terrain.exact_sums import normalise
 from orograph.kernels.terrain.order import order_indices
 from orograph.terrain.basin_tree import Cells
-from orograph.terrain.differences import subtract_heights
-from orograph.terrain.fates import Fates, TableSweep
+from orograph.terrain.fates import Fates
 from orograph.terrain.hierarchy import Held, Hierarchy
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.store.create import ColumnsInTurns
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -52,10 +52,11 @@ MADE_OF = {
     "spill_x": ("spill",),
 }
 """Of which columns of finished depressions each column of the result is made."""
+DIMENSIONS = ("depression",)
 
 
 class Shared(NamedTuple):
-    """Depressions of pits that are decided above the tiles, and of those that yield to them."""
+    """Depressions that span several tiles, and those that merge into them."""
 
     hierarchy: Hierarchy
     finished: Table
@@ -64,38 +65,81 @@ class Shared(NamedTuple):
     """For each table of each shard its pits in the hierarchy."""
 
 
-@dataclass(frozen=True)
-class DepressionSweep(TableSweep):
-    """The sweep that makes the table of depressions."""
+class DepressionTable(TableMaker):
+    """Builder of the table of depressions."""
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """Return the columns, in pieces that belong to a row of shards each."""
+    kinds = ("rows", "shared")
+
+    def entries(self, tables: list[Table]) -> dict[str, list[Table]]:
+        """Return the checkpoint entries of finished depressions, and of shared ones."""
+        entries: dict[str, list[Table]] = {"rows": [], "shared": []}
+        for table in tables:
+            own = {"row", "area", *FINISHED} & table.keys()
+            entries["rows"].append({name: table[name] for name in own})
+            entries["shared"].append({name: table[name] for name in table.keys() - own})
+        return entries
+
+    def table(self) -> ColumnsInTurns:
+        """Return the table's columns, in pieces of one row of shards each."""
+        return ColumnsInTurns(dict.fromkeys(MADE_OF, DIMENSIONS), self._pieces_of_columns())
+
+    def _pieces_of_columns(self) -> Iterator[tuple[str, Array, bool]]:
+        """Yield (column name, piece, whether it is the column's last) for all columns.
+
+        All columns of a row of shards come before those of the next, but links at the end.
+        """
         shared = self._shared()
         # the row of each shared depression in the table; -1 where it is left out
         rows = np.full(shared.hierarchy.count, -1)
-        count, bands = 0, self.bands()
+        count, bands = 0, self.run.bands()
+        links: Table = {}
         for band, (lines, nodes) in enumerate(bands):
             columns = self._join(shared, lines, nodes, rows, count)
             count += columns["pit"].size
-            for name, column in columns.items():
-                self.context.checkpoints.save(f"column-{name}", Node(0, band), column)
+            links = {name: columns.pop(name) for name in LINKS}
+            is_last = band == len(bands) - 1
+            if not is_last:
+                self.run.context.checkpoints.save("links", Node(0, band), links)
+            for name, piece in self._pieces(columns):
+                yield name, piece, is_last
+        for band in range(len(bands)):
+            is_last = band == len(bands) - 1
+            if not is_last:
+                part = self.run.context.checkpoints.load("links", Node(0, band))
+                if part is None:
+                    raise RunError(
+                        f"{self.run.problem.name}: a part of the columns parent and spills_into "
+                        "has been lost since it was saved; resume=True makes it again"
+                    )
+                self.run.context.checkpoints.drop("links", Node(0, band))
+            else:
+                part = links
+            for name in LINKS:
+                column = part.pop(name)
+                later = np.flatnonzero(column <= -2)
+                column[later] = rows[-2 - column[later]]
+                yield name, column, is_last
+
+    def _pieces(self, columns: Table) -> Iterator[tuple[str, Array]]:
+        """Yield the result's columns except links, removing ``columns`` no longer needed."""
         made_of = MADE_OF if "area" not in columns else {**MADE_OF, "area": ("area",)}
         last = {source: name for name, sources in made_of.items() for source in sources}
-        table: dict[str, tuple[tuple[str, ...], Iterable[Array]]] = {}
         for name, sources in made_of.items():
-            done = {source for source in sources if last[source] == name}
-            table[name] = ("depression",), _Column(self, name, sources, done, len(bands), rows)
-        return table
+            if name not in LINKS:
+                yield name, self._make(name, *(columns[source] for source in sources))
+            for source in sources:
+                if last[source] == name:
+                    columns.pop(source, None)
 
     def _shared(self) -> Shared:
-        """Return the depressions that no tile could finish, and what they hold."""
-        problem: Any = self.problem
+        """Combine the tiles' counts into the depressions that span several tiles."""
+        problem: Any = self.run.problem
         hierarchy, pits, exponents = self._shared_pits()
-        height, width = self.rasters[0].shape
+        height, width = self.run.rasters[0].shape
         held = hierarchy.nothing(exponents, height * width)
         others = np.ones(hierarchy.count, np.bool_)
-        for node in self.shards:
-            for table, which in zip(self.rows_of([node]), pits[node], strict=True):
+        for node in self.run.shards:
+            for table, which in zip(self.run.rows_of([node], "shared"), pits[node], strict=True):
                 if "words" in table:
                     others[hierarchy.final[which]] = False
                     self._add(hierarchy, held, table, hierarchy.final[which])
@@ -109,18 +153,18 @@ class DepressionSweep(TableSweep):
         return Shared(hierarchy, finished, pits)
 
     def _shared_pits(self) -> tuple[Hierarchy, dict[Node, list[Integers]], tuple[int, int]]:
-        """Return the hierarchy of pits decided above the tiles, and of those that yield to them.
+        """Return the hierarchy of depressions that span tiles or merge into such.
 
-        And for each table of each node its pits in it, and the exponents of the heights of tiles.
+        Return too, for each table of each node, its pits in it, and the exponents of the heights.
         """
-        problem: Any = self.problem
+        problem: Any = self.run.problem
         fates: list[Table] = []
         pits: dict[Node, list[Integers]] = {}
         low, high, count = 10000, -10000, 0
-        levels = range(self.context.shard_level, self.tree.root.level + 1)
-        for node in (node for level in levels for node in self.tree.nodes(level)):
+        levels = range(self.run.context.shard_level, self.run.tree.root.level + 1)
+        for node in (node for level in levels for node in self.run.tree.nodes(level)):
             pits[node] = []
-            for table in self.rows_of([node]):
+            for table in self.run.rows_of([node], "shared"):
                 fates.append({name: table[name] for name in FATES})
                 pits[node].append(count + np.arange(table["own_pit"].size))
                 count += table["own_pit"].size
@@ -143,7 +187,7 @@ class DepressionSweep(TableSweep):
         return hierarchy, pits, (min(low, least), max(high, greatest))
 
     def _add(self, hierarchy: Hierarchy, held: Held, table: Table, final: Integers) -> None:
-        """Add what a tile counted to shared depressions; ``final`` are those of its own pits."""
+        """Add the cells that one tile counted to the totals of shared depressions."""
         held.cells[final] += table["held_cells"]
         for sums, low, words in (
             (held.areas, int(table["words"][0]), table["held_areas"]),
@@ -161,13 +205,13 @@ class DepressionSweep(TableSweep):
     def _join(
         self, shared: Shared, lines: range, nodes: list[Node], rows: Integers, before: int
     ) -> Table:
-        """Return the columns of depressions whose pits lie in some lines of the grid.
+        """Return the columns of depressions whose pits lie in a range of grid rows, sorted.
 
         ``before`` rows of the table come before them. Links to shared depressions are -2 less
         their numbers, and ``rows`` learns the rows of those that are among these.
         """
-        problem: Any = self.problem
-        raster, (found, final) = self.rasters[0], (shared.hierarchy.found, shared.hierarchy.final)
+        problem: Any = self.run.problem
+        raster, found, final = self.run.rasters[0], shared.hierarchy.found, shared.hierarchy.final
         names = FINISHED if problem.row_areas is None else (*FINISHED, "area")
         line = shared.finished["pit"] // raster.shape[1]
         here = (line >= lines.start) & (line < lines.stop)
@@ -175,8 +219,8 @@ class DepressionSweep(TableSweep):
         # shared depressions, and their rows in a part
         known = [(which := parts[0].pop("which"), np.arange(which.size))]
         for node in nodes:
-            for table, pits in zip(self.rows_of([node]), shared.pits[node], strict=True):
-                if "words" in table:
+            for table, pits in zip(self.run.rows_of([node]), shared.pits[node], strict=True):
+                if "row" in table:
                     parts.append({name: table[name] for name in names})
                     known.append((final[pits], table["row"]))
         pit = np.concatenate([part["pit"] for part in parts])
@@ -197,54 +241,23 @@ class DepressionSweep(TableSweep):
                 columns[name][at] = part.pop(name)
         return columns
 
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of the result in pieces, each of which is made once."""
-
-    run: DepressionSweep
-    name: str
-    sources: tuple[str, ...]
-    """The columns of which it is made."""
-    done: set[str]
-    """Those that no later column needs."""
-    bands: int
-    rows: Integers
-
-    def __iter__(self) -> Iterator[Array]:
-        for node in (Node(0, band) for band in range(self.bands)):
-            yield self._make(*(self._load(source, node) for source in self.sources))
-
-    def _load(self, source: str, node: Node) -> Array:
-        column: Array | None = self.run.context.checkpoints.load(f"column-{source}", node)
-        if column is None:
-            raise RunError(
-                f"{self.run.problem.name}: a part of the column {source} has been lost since it "
-                "was saved; resume=True makes it again"
-            )
-        if source in self.done:
-            self.run.context.checkpoints.drop(f"column-{source}", node)
-        return column
-
-    def _make(self, *columns: Array) -> Array:
-        if self.name == "depth":
+    def _make(self, name: str, *columns: Array) -> Array:
+        """Compute one column of the result, such as depth or coordinates, from stored ones."""
+        if name == "depth":
             lowest, highest = columns
             return subtract_heights(highest, lowest)
         (column,) = columns
-        if self.name == "area" and self.sources == ("cells",):
+        if name == "area" and column.dtype.kind == "i":
             problem: Any = self.run.problem
             areas: Array = column * problem.size_of_cell
             return areas
-        if self.name == "pit":
+        if name == "pit":
             return column + 1
-        if self.name in LINKS:
-            later = np.flatnonzero(column <= -2)
-            column[later] = self.rows[-2 - column[later]]
-        if self.name[-2:] in ("_y", "_x"):
+        if name[-2:] in ("_y", "_x"):
             raster = self.run.rasters[0]
             place, lines = raster.georeference, column // raster.shape[1]
             axis, index = place.y, lines
-            if self.name.endswith("_x"):
+            if name.endswith("_x"):
                 axis, index = place.x, column - lines * raster.shape[1]
             places: Array = index.astype(np.float64) if axis is None else axis[index]
             return places

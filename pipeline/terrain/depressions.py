@@ -1,4 +1,4 @@
-"""The hierarchy of depressions: which lies in which, where each spills, and how much it holds."""
+"""The operation `depressions`: the nested hierarchy of depressions, their spills and volumes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.components_table import cell_areas
-from orograph.engines.quadtree_pass import Table
+from orograph.components.table import cell_areas
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions as kernel
 from orograph.kernels.terrain import exact_sums
 from orograph.kernels.terrain.order import order_cells
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.terrain import run
 from orograph.terrain.basin_tree import (
     OUTSIDE,
@@ -28,10 +29,10 @@ from orograph.terrain.basin_tree import (
     Tree,
     cells_at_edge,
 )
-from orograph.terrain.depression_table import DepressionSweep
+from orograph.terrain.depression_table import DepressionTable
 from orograph.terrain.fates import Fates, FateTree, resolve_fates
 from orograph.terrain.hierarchy import Held, Hierarchy
-from orograph.terrain.run import TableJob, terrain_job
+from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.grid.georeference import Georeference
@@ -42,7 +43,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -57,7 +58,7 @@ LABELS = Variable(
 
 @dataclass(frozen=True)
 class Depressions(FateTree):
-    """Pits, where they spill and what is under water, as a problem of the quadtree sweep.
+    """Hierarchy of depressions as a problem of the quadtree sweep.
 
     A pit that is decided in a tile has all its depressions there, with all their cells: they are
     finished rows. Of other pits a tile counts the cells and lists its own pits that yield to them;
@@ -76,21 +77,21 @@ class Depressions(FateTree):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The rasters of the result: labels, if they are asked for."""
+        """The raster of labels, if requested."""
         return (LABELS,) if self.labels else ()
 
     @property
     def nodata_drains(self) -> bool:
-        """Whether cells beside nodata drain: they do."""
+        """True: cells next to nodata drain into the outside."""
         return True
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the cells at the edge of the grid and beside nodata."""
+        """Return the cells at the edge of the grid and next to nodata, which drain outside."""
         cells = cells_at_edge(place, labels, self.connectivity)
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
-        """Return the fate of the outside, which never yields."""
+        """Return a message that the outside never merges, and the result attributes."""
         in_metres = self.row_areas is not None or self.cell_area is not None
         attributes = {
             "connectivity": self.connectivity,
@@ -101,11 +102,11 @@ class Depressions(FateTree):
         return Fates.lasting(summary.pits), attributes
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
-        """Return a tile's basins and its heights."""
+        """Return the saved state of a tile together with its heights, read again."""
         return saved, cells[0]
 
     def finish(self, place: Place, saved: TileState, message: Fates) -> dict[str, Array]:
-        """Return the labels of a tile, if they are asked for."""
+        """Return the depression label of each cell of a tile, if labels are requested."""
         if not self.labels:
             return {}
         fates, water = self._water(saved, message)
@@ -113,8 +114,12 @@ class Depressions(FateTree):
         labels.ravel()[water.cells] = fates.pits.cell[water.pit] + 1
         return {LABELS.name: labels}
 
+    def table_maker(self, run: QuadtreePass) -> DepressionTable:
+        """Return the builder of the table of depressions."""
+        return DepressionTable(run)
+
     def rows_of_tile(self, place: Place, saved: TileState, message: Fates) -> Table:
-        """Return the depressions of the pits that are decided in a tile, and what others hold."""
+        """Return the depressions decided in a tile, and its cell counts for other ones."""
         tree, heights = saved[0].tree, saved[1]
         fates, (cells, pit, key) = self._water(saved, message)
         own = np.zeros(fates.heir.size, np.bool_)
@@ -158,25 +163,25 @@ class Depressions(FateTree):
         }
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
-        """Return the pits that are decided in a node."""
+        """Return the pits whose merge was decided in a node."""
         fates = resolve_fates(saved.tree, message)
         return _fates_of(fates, _with_depth(saved.tree, fates))
 
     def hierarchy(self, fates: Fates, order: Integers, own: npt.NDArray[np.bool_]) -> Hierarchy:
-        """Return the depressions of some pits."""
+        """Build the hierarchy of nested depressions from the merges of pits."""
         return Hierarchy(fates, order, own, self.dtype, self.row_areas)
 
     @property
     def size_of_cell(self) -> float:
-        """The factor from cells to areas."""
+        """Area of a cell in the unit of the result: square metres, or 1 cell."""
         return 1.0 if self.cell_area is None else self.cell_area
 
     def rows_of(self, hierarchy: Hierarchy, held: Held) -> Table:
-        """Return the columns of depressions that are deep and large enough."""
+        """Return the table columns of the depressions of at least the minimum depth and area."""
         return hierarchy.columns(held, self.size_of_cell, (self.min_depth, self.min_area))
 
     def _water(self, saved: TileState, message: Fates) -> tuple[Fates, kernel.Water]:
-        """Return the fates of a tile's pits, with -1 for the outside, and its cells under water."""
+        """Return the merges of a tile's pits, and its cells that lie in any depression."""
         state, heights = saved
         fates = resolve_fates(state.tree, message)
         outside = fates.pits.cell[fates.heir] == OUTSIDE
@@ -187,12 +192,12 @@ class Depressions(FateTree):
 
 
 def _with_depth(tree: Tree, fates: Fates) -> Integers:
-    """Return the decided pits; those without any depth are none, but cells of flat ground."""
+    """Return the decided pits with a positive depth; others are just flat ground."""
     return tree.dead[fates.died.key[tree.dead] > fates.pits.key[tree.dead]]
 
 
 def _fates_of(fates: Fates, which: Integers) -> Table:
-    """Return the columns that say where some pits merge."""
+    """Return table columns of pits: cell, height, the saddle where each merges, and into which."""
     heir = fates.heir[which]
     return {
         "own_pit": fates.pits.cell[which],
@@ -206,7 +211,7 @@ def _fates_of(fates: Fates, which: Integers) -> Table:
 def _count_heights(
     name: Integers, pit: Array, key: npt.NDArray[np.uint64], row: Integers | None, which: Array
 ) -> Table:
-    """Return how many cells of some pits are how high, in each row of the grid if rows are given.
+    """Count the cells of each pit by height, and by grid row if rows are given.
 
     ``name`` are the numbers of the pits.
     """
@@ -223,18 +228,8 @@ def _count_heights(
     return {**counts, "count": np.diff(np.append(first, key.size))}
 
 
-@dataclass(frozen=True)
-class DepressionJob(TableJob):
-    """The table of depressions, and labels if they are asked for."""
-
-    @property
-    def georeference(self) -> Georeference:
-        """The georeference of the labels, if there are any."""
-        return self.rasters[0].georeference if self.problem.labels else super().georeference
-
-
 def _cell_area(place: Georeference) -> float | None:
-    """Return the area of a cell in square metres; None where there is no one area of all cells."""
+    """Return the area of a cell in square metres, or None if it varies or is unknown."""
     if place.crs_wkt is None or place.is_geographic or place.cell_size is None:
         return None
     dy, dx = place.cell_size
@@ -253,7 +248,7 @@ def depressions(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the hierarchy of depressions: where they spill, how much they hold, what holds them.
+    """Return the nested hierarchy of depressions: volumes, spill points, which contains which.
 
     The water above a pit rises until it meets that of another pit, or the edge of the raster or
     nodata, into which it drains. At that level the depression is full. Where waters meet, a larger
@@ -342,13 +337,11 @@ def depressions(
         labels,
     )
     parameters = {"least": repr(least), "labels": labels}
-    return terrain_job(
-        problem, (raster,), parameters, spec, DepressionSweep, DepressionJob, compile_kernels
-    )
+    return terrain_job(problem, (raster,), parameters, spec, compile_kernels)
 
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:
-    """Compile, or load from the cache, what tiles of this dtype need."""
+    """Compile the kernels for heights of this dtype, or load them from the cache."""
     run.compile_kernels(dtype)
     kernel.compile_kernels(dtype)
     exact_sums.compile_kernels()

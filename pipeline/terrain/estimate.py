@@ -1,22 +1,22 @@
-"""Resources of filling, flooding and other readings of the terrain; see `Operation.plan`."""
+"""Estimate tasks, memory and disk of the terrain operations; see `Operation.plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from orograph.distance.arguments import check_outputs
-from orograph.planning.patches import neighbour_pairs, patches
-from orograph.planning.plan import (
+from orograph.components.patches import neighbour_pairs, patches
+from orograph.operations.plan import (
     CLIENT_BYTES,
     WORKER_BYTES,
     Grid,
     Plan,
     memory_of_tasks,
 )
-from orograph.tiles.arguments import check_choice, check_flag, check_integer
+from orograph.tiles.arguments import check_choice, check_flag, check_integer, check_outputs
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import TABLE_ROWS
 
 # bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
 PIT_OF_TILE, PIT_OF_SHARD, PIT_STORED = 240, 72, 48
@@ -24,8 +24,8 @@ BORDER_BYTES = 200
 PEAK_ROW, PEAK_COLUMNS = 6 * 8, 8 * 8  # bytes of a peak while the table is made, and in it
 # depressions of a pit; bytes of one: its row, in the table, and while it is made in its tile, and
 # while its row of shards is joined
-DEPRESSIONS, DEPRESSION_ROW, DEPRESSION_COLUMNS = 2, 8 * 8, 13 * 8
-DEPRESSION_OF_TILE, DEPRESSION_JOINED = 180, 220
+DEPRESSIONS, DEPRESSION_ROW, DEPRESSION_COLUMNS, DEPRESSION_LINKS = 2, 8 * 8, 13 * 8, 2 * 8
+DEPRESSION_OF_TILE, DEPRESSION_JOINED = 180, 200
 # of a height of cells under water: its row, and while its tile is counted, or added to the table
 HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 100, 100
 # of floats each cell under water has its own; those of terrain and of noise are four in ten. They
@@ -59,7 +59,7 @@ def estimate_depressions(
     labels: bool = False,
     pits: int | None = None,
 ) -> Plan:
-    """Return the plan of `depressions`; the hierarchy has two depressions for each pit."""
+    """Return the plan of `depressions`, assuming two depressions for each pit."""
     written = LABEL_BYTES if check_flag("labels", labels) else 0
     sweep = _Sweep.of(grid, connectivity, pits)
     plan, grid = sweep.plan("depressions", workers, written, reread=True), sweep.grid
@@ -74,7 +74,9 @@ def estimate_depressions(
     in_tile, in_shard = share(heights, grid.tile_cells), share(heights, grid.shard_cells)
     in_band = share(count, min(grid.layout.shard, grid.shape[0]) * grid.shape[1])
     rows_read = in_shard * 2 * HEIGHT_ROW
-    table = in_band * DEPRESSION_JOINED + rows_read + in_tile * HEIGHT_ADDED
+    # of each column less than a chunk waits while the next row of shards is joined
+    kept = min(count - in_band, TABLE_ROWS) * DEPRESSION_COLUMNS
+    table = in_band * DEPRESSION_JOINED + rows_read + in_tile * HEIGHT_ADDED + kept
     return replace(
         plan,
         memory_per_worker=plan.memory_per_worker
@@ -86,21 +88,22 @@ def estimate_depressions(
         memory_table=table,
         bytes_written=plan.bytes_written + count * DEPRESSION_COLUMNS,
         bytes_checkpoints=plan.bytes_checkpoints
-        + count * 2 * DEPRESSION_ROW
+        + count * DEPRESSION_ROW
+        + (count - in_band) * DEPRESSION_LINKS
         + heights * HEIGHT_ROW,
     )
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    """A raster and how many pits it has."""
+    """A raster to plan for, with its number of pits."""
 
     grid: Grid
     pits: int
 
     @classmethod
     def of(cls, grid: Grid, connectivity: int, pits: int | None) -> _Sweep:
-        """Return the sweep of a plan's arguments."""
+        """Check the arguments of a plan, and count or estimate the raster's pits."""
         connectivity = check_choice("connectivity", connectivity, (4, 8))
         if pits is not None:
             pits = check_integer("pits", pits, 0, grid.cells)
@@ -116,7 +119,7 @@ class _Sweep:
     def plan(
         self, operation: str, workers: int, written: int = 0, *, reread: bool, kept: bool = True
     ) -> Plan:
-        """Return the plan; ``written`` are bytes a cell.
+        """Return the plan of a sweep with ``written`` bytes of output for each cell.
 
         ``reread``: cells are read a second time. ``kept``: trees are saved for the way down.
         """
@@ -162,7 +165,7 @@ class _Sweep:
         *,
         reread: bool = False,
     ) -> Plan:
-        """Return the plan with a table: bytes of a row while it is made, and in the result."""
+        """Return the plan of a sweep that also makes a table with a row for each pit."""
         plan = self.plan(operation, workers, written, reread=reread)
         in_shard = -(-self.pits * self.grid.shard_cells // self.grid.cells)
         table = self.pits * (2 * row + columns)
@@ -177,7 +180,7 @@ class _Sweep:
 
 
 def _estimate(plan: Callable[[_Sweep, int], Plan]) -> Callable[..., Plan]:
-    """Return the estimate of an operation without options, from its plan of a sweep by workers."""
+    """Make an estimating function from one that plans a `_Sweep` for a number of workers."""
 
     def estimate(
         grid: Grid,
@@ -207,7 +210,7 @@ estimate_peaks = _estimate(
 
 
 def count_pits(raster: Raster, connectivity: int) -> int:
-    """Return about as many pits as a raster has, if some patches are like all of it."""
+    """Estimate the number of pits of a raster from sample patches."""
     count = cells_looked_at = 0
     for part in patches(raster, SIDE, PATCHES):
         heights = raster.read(part)

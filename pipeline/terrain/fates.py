@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import QuadtreePass, Table, Tabulated
+from orograph.engines.sweep_problems import Table
 from orograph.kernels.terrain.merge_tree import find_heirs
 from orograph.terrain.basin_tree import BasinTree, Cells, MergeState, Tree
 from orograph.tiles.grid.quadtree import Place
@@ -22,7 +22,7 @@ _NEVER = np.iinfo(np.uint64).max, np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Fates:
-    """Merges of some pits, and of all pits that they join in the end."""
+    """Merges of pits: the saddle at which each basin merges, and the lower pit it merges into."""
 
     pits: Cells
     died: Cells
@@ -32,13 +32,13 @@ class Fates:
 
     @classmethod
     def lasting(cls, pits: Cells) -> Fates:
-        """Return the merges of pits that never merge."""
+        """Return the record of pits that never merge."""
         count = pits.cell.size
         died = Cells(np.full(count, _NEVER[0], np.uint64), np.full(count, _NEVER[1]))
         return cls(pits, died, np.full(count, -1))
 
     def with_heirs(self, which: Integers) -> Fates:
-        """Return the merges of some pits, in this order, then those of the pits they join."""
+        """Return the records of some pits, followed by those of all pits they merge into."""
         place = np.full(self.heir.size + 1, -1, np.int64)  # -1 stays what it is
         place[which] = np.arange(which.size)
         taken, found = [which], which.size
@@ -57,59 +57,40 @@ class Fates:
 
 @dataclass(frozen=True)
 class FateTree(BasinTree):
-    """A merge tree of which a table of pits is made."""
+    """Merge tree of basins whose result is a table of pits."""
 
     dtype: np.dtype[Any]
 
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """The engine makes the table itself, of all rows."""
+    """None that is made a row of shards at a time; see `TableMaker`."""
+    coordinates: ClassVar[tuple[str, ...]] = ()
+    """Which columns are coordinates."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """Rasters of the result: none."""
+        """No rasters: the result is a table."""
         return ()
 
     def down(
         self, place: Place, saved: MergeState, message: Fates, children: Sequence[Place]
     ) -> list[Fates]:
-        """Return the fates of the children's pits, and of those to which these yield."""
+        """Return for each child where its undecided pits merge, and where those they join merge."""
         fates = resolve_fates(saved.tree, message)
         return [fates.with_heirs(member) for member in saved.members]
 
     def finish(self, place: Place, saved: Any, message: Fates) -> dict[str, Array]:
-        """Return no raster."""
+        """Return no rasters."""
         return {}
 
     def join_rows(
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
-        """Return a column of some tables, in their order."""
+        """Concatenate one column of several tables."""
         return np.concatenate([table[column] for table in tables])
 
 
-@dataclass(frozen=True)
-class TableSweep(QuadtreePass):
-    """A sweep whose table is made of all rows at once."""
-
-    @property
-    def tabulated(self) -> Tabulated:
-        """The problem, though the columns of the table are the engine's."""
-        tabulated: Tabulated = self.problem  # type: ignore[assignment]
-        return tabulated
-
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """Return the columns."""
-        raise NotImplementedError
-
-    def all_rows(self) -> Iterator[Table]:
-        """Return the rows of all nodes, a table at a time."""
-        levels = range(self.context.shard_level, self.tree.root.level + 1)
-        for level in levels:
-            yield from self.rows_of(self.tree.nodes(level))
-
-
 def resolve_fates(tree: Tree, message: Fates) -> Fates:
-    """Return the fates of all of a node's vertices, from those that it handed up.
+    """Return the merges of all pits of a node, given those of its undecided pits.
 
     After the vertices stand others that the message knows beyond them.
     """

@@ -1,4 +1,4 @@
-"""Depressions filled to the level at which they spill."""
+"""The operation `fill_depressions`: raise depressions to the level at which they spill."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.distance.arguments import check_outputs
-from orograph.distance.sources import parse_sources
+from orograph.arguments.sources import parse_sources
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
-from orograph.tiles.arguments import check_choice, check_number
+from orograph.tiles.arguments import check_choice, check_number, check_outputs
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 OUTPUTS = ("filled", "depth", "depression")
@@ -133,7 +132,7 @@ def fill_depressions(
 
 
 def _variables(raster: Raster) -> tuple[Variable, ...]:
-    """Return all that can be written."""
+    """Return the output variables that `fill_depressions` can write."""
     gap = np.nan if raster.nodata is None and raster.dtype.kind == "f" else raster.nodata
     return (
         Variable("filled", raster.dtype, gap, {"long_name": "elevation without depressions"}),

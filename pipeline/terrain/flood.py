@@ -1,4 +1,4 @@
-"""The level at which water from sources reaches each cell."""
+"""The operation `flood_level`: the level at which water from sources reaches each cell."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.distance.sources import parse_sources
+from orograph.arguments.sources import parse_sources
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.terrain.run import terrain_job
 from orograph.terrain.water import WaterLevel
 from orograph.tiles.arguments import check_choice
@@ -19,7 +19,7 @@ from orograph.tiles.store.create import Variable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 @operation("orograph.terrain.estimate:estimate_flood")

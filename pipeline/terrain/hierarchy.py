@@ -1,4 +1,4 @@
-"""The depressions of pits whose fates are known, and what they hold."""
+"""Build the nested depressions of pits whose merges are known, and sum up their volumes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain import depressions, exact_sums
+from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.exact_sums import Areas, Sums
-from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.fates import Fates
 
 Array = npt.NDArray[Any]
@@ -21,7 +21,7 @@ AREA_BITS = 53
 
 
 class Held(NamedTuple):
-    """Numbers of cells, their areas, and the sums of heights times areas."""
+    """Cells, areas and sums of height times area of each depression, as exact sums."""
 
     cells: Integers
     areas: Sums
@@ -29,12 +29,12 @@ class Held(NamedTuple):
     sums: Sums
 
     def take(self, which: Any) -> Held:
-        """Return the content of some depressions."""
+        """Return the totals of some depressions."""
         areas, sums = (Sums(s.low, s.words[which]) for s in (self.areas, self.sums))
         return Held(self.cells[which], areas, sums)
 
     def sum_by(self, group: Integers, groups: int) -> Held:
-        """Return the sums of groups of depressions."""
+        """Return the totals of groups of depressions."""
         totals = []
         for numbers in (self.cells, self.areas.words, self.sums.words):
             totals.append(np.zeros((groups, *numbers.shape[1:]), np.int64))
@@ -44,7 +44,7 @@ class Held(NamedTuple):
 
 
 class Hierarchy:
-    """Depressions of some pits, and what they hold.
+    """Nested depressions of a set of pits.
 
     Parameters
     ----------
@@ -81,11 +81,11 @@ class Hierarchy:
         self.pit, self.pit_key = pits.cell[owner], pits.key[owner]
 
     def find(self, pit: Array, height: Keys) -> Integers:
-        """Return the depressions that hold cells of these heights; -1 where the pit has none."""
+        """Return for each cell, by pit and height, the smallest depression it lies in, or -1."""
         return depressions.find_depressions(self.found, pit, height)
 
     def exponents(self, heights: Keys) -> tuple[int, int]:
-        """Return the least and the greatest exponent of heights, and of those where water ends."""
+        """Return the least and greatest binary exponent of the heights and spill levels."""
         low, high = zip(
             exact_sums.find_exponents(heights, self.kind),
             exact_sums.find_exponents(self.found.level, self.kind),
@@ -94,7 +94,7 @@ class Hierarchy:
         return min(low), max(high)
 
     def nothing(self, exponents: tuple[int, int], cells: int) -> Held:
-        """Return the content of empty depressions, with room for so many cells of such heights."""
+        """Return zero totals for all depressions, sized for a number of cells and heights."""
         count, (least, greatest) = self.count, exponents
         if least > greatest:  # all heights are 0
             least = greatest = 0
@@ -115,16 +115,16 @@ class Hierarchy:
         count: Integers | None = None,
         row: Integers | None = None,
     ) -> None:
-        """Add cells of some heights, one or ``count`` each, to what depressions hold."""
+        """Add cells of given heights, one or ``count`` each, to their depressions' totals."""
         exact_sums.add_cells(number, height, self.kind, *held, count, self.areas, row)
 
     def add_up(self, held: Held) -> None:
-        """Add what depressions hold to those in which they lie."""
+        """Add the totals of each depression to those of the depressions that contain it."""
         found = self.found
         exact_sums.add_up(self.order, found.first, found.parent, *held)
 
     def columns(self, held: Held, cell_area: float, least: tuple[float, float]) -> dict[str, Array]:
-        """Return the columns of those that are deep and large enough, and ``which`` they are.
+        """Return table columns of the depressions of a minimum depth and area.
 
         ``area`` is among them where cells of a row have areas of their own.
         """

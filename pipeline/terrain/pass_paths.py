@@ -1,4 +1,4 @@
-"""Paths over passes: in no place higher than the pass, and of the fewest steps.
+"""Find shortest paths that go no higher than the pass between their ends.
 
 Of all cells those up to the pass, by (height, row-major index), join its two sides at the pass and
 nowhere else. So a shortest path through them crosses it. It is found by the bidirectional search of
@@ -31,7 +31,7 @@ class BelowRaster(MaskRaster):
     """Row-major index of that one in the grid."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
-        """Return the mask of ``window``, uint8."""
+        """Return the mask of ``window`` as uint8."""
         cells = self.raster.read(window)
         keys = order_keys(cells)
         rows = (np.arange(window.height) + window.y)[:, None] * self.shape[1]
@@ -43,7 +43,7 @@ class BelowRaster(MaskRaster):
 
 @dataclass(frozen=True)
 class PassQuery(Query):
-    """The search for paths between pairs of points, each over its pass."""
+    """Search for paths between pairs of points, each limited to cells up to its pass."""
 
     key: npt.NDArray[np.uint64]
     cell: Integers

@@ -1,24 +1,25 @@
-"""The pass between each two points: the lowest place at which one comes from one to the other."""
+"""The operation `pass_elevation`: the lowest passes between pairs of points."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.sources import snap_cells
+from orograph.arguments.sources import snap_cells
 from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import TableMaker
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.execution.run import Progress
+from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import BasinTree, Summary, Terminals, cells_in, places_of
-from orograph.terrain.run import TableJob, terrain_job
+from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.mask import MaskRaster
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
     from orograph.reachability.search import SearchResult
 
 Array = npt.NDArray[Any]
@@ -41,7 +42,7 @@ Nothing = tuple[()]
 
 @dataclass(frozen=True)
 class Passes(BasinTree):
-    """Passes between points as a problem of the quadtree sweep: nothing goes down."""
+    """Passes between points as a problem of the quadtree sweep, with empty downward messages."""
 
     rows: Integers
     columns: Integers
@@ -54,22 +55,27 @@ class Passes(BasinTree):
 
     name = "pass-elevation"
     outputs: ClassVar[tuple[Variable, ...]] = ()
+    coordinates = ("point_y", "point_x", "target_y", "target_x")
+
+    def table_maker(self, run: QuadtreePass) -> PassTable:
+        """Return the builder of the table of passes."""
+        return PassTable(run, self)
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the points in a tile."""
+        """Return the cells of the points in a tile, each a terminal of its own."""
         here, cells = cells_in(place.window, self.rows, self.columns)
         return Terminals(cells, ~here)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
-        """Return the tree of a tile's basins, and keep nothing."""
+        """Return the merge tree of a tile's basins; no state is saved."""
         return super().leaf(place, *cells)[0], ()
 
     def merge(self, place: Place, children: Sequence[tuple[Place, Summary]]) -> tuple[Summary, Any]:
-        """Return the tree of the children's basins, and keep nothing."""
+        """Return the children's merge trees joined into one; no state is saved."""
         return super().merge(place, children)[0], ()
 
     def root(self, summary: Summary) -> tuple[Nothing, dict[str, Any]]:
-        """Return the tree that joins the points, from the lowest pass up."""
+        """Return the tree of passes that joins all points, lowest pass first, as attributes."""
         points = ~summary.pits.cell
         saddles = summary.saddles
         return (), {
@@ -81,7 +87,7 @@ class Passes(BasinTree):
         }
 
     def pairs(self) -> tuple[Integers, Integers]:
-        """Return the pairs between which paths are sought: one of the two between two points."""
+        """Return the pairs of points between which paths are searched, each pair once."""
         starts, ends = np.indices((self.points, self.rows.size - self.points)).reshape(2, -1)
         if self.same:
             starts, ends = starts[starts <= ends], ends[starts <= ends]
@@ -90,52 +96,61 @@ class Passes(BasinTree):
     def down(
         self, place: Place, saved: Nothing, message: Nothing, children: Sequence[Place]
     ) -> list[Nothing]:
-        """Return nothing to tell."""
+        """Return empty messages."""
         return [()] * len(children)
 
     def finish(self, place: Place, saved: Nothing, message: Nothing) -> dict[str, Array]:
-        """Return no raster."""
+        """Return no rasters."""
         return {}
 
 
-@dataclass(frozen=True)
-class PassSweep(QuadtreePass):
-    """The sweep that makes the table of passes, and of paths over them."""
+class PassTable(TableMaker):
+    """Builder of the table of passes, and of paths over them.
 
-    found: dict[str, Array] = field(default_factory=dict, compare=False)
-    """The tree that joins the points, and which of its edges is the pass of each two, or -1."""
-    paths: dict[int, SearchResult] = field(default_factory=dict, compare=False)
-    """Those that have been found, by the pair."""
+    Attributes
+    ----------
+    found
+        The tree that joins the points, and which of its edges is the pass of each two, or -1.
+    paths
+        Those that have been found, by the pair.
+    """
 
-    def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Do the sweep, and search for paths; return the attributes of the result."""
-        attributes = super().run(client, handle, cancelled)
-        tree, problem = self.found, cast(Any, self.problem)
-        tree.update({name: attributes.pop(name) for name in ("first", "second", "key", "cell")})
-        tree["edge"] = self._edges()
-        if problem.paths:
+    def __init__(self, run: QuadtreePass, problem: Passes) -> None:
+        super().__init__(run)
+        self.problem = problem
+        self.found: dict[str, Array] = {}
+        self.paths: dict[int, SearchResult] = {}
+
+    def follow(
+        self, attributes: dict[str, Any], client: Client | None, cancelled: Event
+    ) -> dict[str, Any]:
+        """Look up the pass of each pair of points, and search for paths if requested."""
+        tree = ("first", "second", "key", "cell")
+        self.found = {name: attributes[name] for name in tree}
+        self.found["edge"] = self._edges()
+        if self.problem.paths:
             self._search(client, cancelled)
-        return attributes
+        return {name: value for name, value in attributes.items() if name not in tree}
 
     def _search(self, client: Client | None, cancelled: Event) -> None:
-        """Find the paths."""
+        """Search for a shortest path over the pass of each pair."""
         # other runs need no search
         from orograph.reachability.pairs import EndSets, search_all
         from orograph.terrain.pass_paths import PassQuery
 
-        tree, problem = self.found, cast(Any, self.problem)
+        tree, problem = self.found, self.problem
         at = self._of_pairs()
         starts, ends = problem.pairs()
         known = np.flatnonzero(at >= 0)
         cells = np.stack([problem.rows, problem.columns], axis=1)
         both = np.concatenate([cells[starts[known]], cells[ends[known]]], axis=1)
         query = PassQuery(
-            MaskRaster(self.rasters[0]),
+            MaskRaster(self.run.rasters[0]),
             EndSets.single(both),
             problem.connectivity,
             True,
             True,
-            self.context.part("paths"),
+            self.run.context.part("paths"),
             tree["key"][at[known]],
             tree["cell"][at[known]],
         )
@@ -144,15 +159,14 @@ class PassSweep(QuadtreePass):
         self.paths.update({int(known[pair]): result for pair, result in found.items()})
 
     def _of_pairs(self) -> Array:
-        """Return the edge of each pair between which a path is sought."""
-        problem: Any = self.problem
-        starts, ends = problem.pairs()
-        edges: Array = self.found["edge"][starts, ends - problem.points]
+        """Return for each pair to search the tree edge that is its pass, or -1."""
+        starts, ends = self.problem.pairs()
+        edges: Array = self.found["edge"][starts, ends - self.problem.points]
         return edges
 
     def _edges(self) -> Integers:
-        """Return for each point and target the edge of the tree that is their pass, or -1."""
-        problem: Any = self.problem
+        """Return a matrix of the tree edge that is the pass of each point and target, or -1."""
+        problem = self.problem
         count, split = problem.rows.size, problem.points
         ends = zip(self.found["first"].tolist(), self.found["second"].tolist(), strict=True)
         place, joined = _join_groups(count, ends)
@@ -169,9 +183,9 @@ class PassSweep(QuadtreePass):
         edge: Integers = by_place[np.ix_(points[place[:split]], targets[place[split:]])]
         return edge
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """Return the matrix of the passes, the places of points, targets and passes, and paths."""
-        raster, problem, tree = self.rasters[0], cast(Any, self.problem), self.found
+    def table(self) -> ResultTable:
+        """Return the matrix of passes, the coordinates of points and passes, and the paths."""
+        raster, problem, tree = self.run.rasters[0], self.problem, self.found
         edge, split = tree["edge"], problem.points
         heights = decode_keys(tree["key"], raster.dtype).astype(np.float64)
         at = places_of(tree["cell"], raster)
@@ -195,9 +209,9 @@ class PassSweep(QuadtreePass):
         return table
 
     def _vertices(self, shape: tuple[int, ...]) -> tuple[Integers, Integers]:
-        """Return the number of cells of each path, and the cells of all, one after the other."""
-        problem: Any = self.problem
-        width = self.rasters[0].shape[1]
+        """Return the number of cells of each path, and the cells of all paths concatenated."""
+        problem = self.problem
+        width = self.run.rasters[0].shape[1]
         way = [[np.empty(0, np.int64)] * shape[1] for _ in range(shape[0])]
         for pair, (start, end) in enumerate(zip(*problem.pairs(), strict=True)):
             result = self.paths.get(pair)
@@ -211,9 +225,9 @@ class PassSweep(QuadtreePass):
         counts = np.array([cells.size for cells in flat], np.int64).reshape(shape)
         return counts, np.concatenate(flat)
 
-    def progress(self) -> Progress:
-        """Return the number of tasks that are done, and with paths of those that are found."""
-        tasks, problem = super().progress(), cast(Any, self.problem)
+    def progress(self, tasks: Progress) -> Progress:
+        """Return the number of finished tasks, and paths found if requested."""
+        problem = self.problem
         if not problem.paths:
             return tasks
         without = int((self._of_pairs() < 0).sum()) if "edge" in self.found else 0
@@ -224,9 +238,9 @@ class PassSweep(QuadtreePass):
 def _join_groups(
     count: int, edges: Iterable[tuple[int, int]]
 ) -> tuple[Integers, list[tuple[int, int, int]]]:
-    """Return places of vertices such that each edge joins groups that lie one after the other.
+    """Order the points so that each tree edge joins two adjacent groups of them.
 
-    Of each edge of the tree, in the order in which they join: where the first group starts, where
+    Return too, for each tree edge in the order of joining: where the first group starts, where
     it ends and the second starts, and where that ends.
     """
     head, after, last, size = list(range(count)), [-1] * count, list(range(count)), [1] * count
@@ -249,13 +263,6 @@ def _join_groups(
     return place, [(start := int(place[a]), start + n, start + n + m) for a, n, m in joined]
 
 
-@dataclass(frozen=True)
-class PassJob(TableJob):
-    """The passes from some points to others."""
-
-    coordinates = ("point_y", "point_x", "target_y", "target_x")
-
-
 @operation("orograph.terrain.estimate:estimate_passes")
 def pass_elevation(
     elevation: Any,
@@ -268,7 +275,7 @@ def pass_elevation(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the pass from each point to each target: where a way between them is highest.
+    """Return the lowest pass between each point and each target.
 
     Of all paths between the two the one is meant whose highest cell is lowest.
 
@@ -361,11 +368,11 @@ def pass_elevation(
     )
     parameters = {"cells": repr([rows.tolist(), columns.tolist()]), "points": problem.points}
     parameters |= {"same": problem.same, "paths": paths}
-    return terrain_job(problem, (raster,), parameters, spec, PassSweep, PassJob)
+    return terrain_job(problem, (raster,), parameters, spec)
 
 
 def _cells(name: str, given: Any, raster: Raster, radius: int) -> tuple[Integers, Integers]:
-    """Return the rows and columns of points, moved to valid cells."""
+    """Return the rows and columns of points, snapped to valid cells."""
     points = as_points(given, name, raster.georeference)
     rows, columns = cells_of(points, raster.georeference, raster.shape, name)
     return snap_to_valid(rows, columns, raster, points, radius, name)

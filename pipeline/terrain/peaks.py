@@ -1,24 +1,26 @@
-"""Peaks with their key cols: how far one must go down from each to come to a higher one."""
+"""The operation `peaks`: peaks with their prominences and key cols."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.quadtree_pass import Table
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table, TableMaker
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.execution.run import ResultTable
 from orograph.kernels.forest.order_keys import decode_keys
+from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.order import order_indices
-from orograph.operation import operation
+from orograph.operations.operation import operation
 from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
-from orograph.terrain.differences import subtract_keys, within_bounds
-from orograph.terrain.fates import Fates, FateTree, TableSweep, resolve_fates
-from orograph.terrain.run import TableJob, terrain_job
+from orograph.terrain.fates import Fates, FateTree, resolve_fates
+from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.raster.raster import open_raster
@@ -26,7 +28,7 @@ from orograph.tiles.raster.raster import open_raster
 if TYPE_CHECKING:
     import xarray as xr
 
-    from orograph.execution.job import Job
+    from orograph.operations.job import Job
 
 
 Array = npt.NDArray[Any]
@@ -34,7 +36,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Peaks(FateTree):
-    """Peaks as a problem of the quadtree sweep: pits of the terrain upside down."""
+    """Peaks as a problem of the quadtree sweep: pits of the terrain turned upside down."""
 
     min_prominence: float
 
@@ -42,25 +44,29 @@ class Peaks(FateTree):
     upside_down = True
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return no terminals."""
+        """Return no terminals: no peak is fixed beforehand."""
         return Terminals(np.empty(0, np.int64), np.empty(0, np.int64))
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
-        """Return the tree of a tile's peaks; which cells belong to them is not kept."""
+        """Return the merge tree of a tile's peaks, without labels of cells."""
         summary, saved = super().leaf(place, *cells)
         return summary, LeafState(np.empty((0, 0), np.uint16), saved.tree)
 
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
-        """Return no fates, because everything is decided."""
+        """Return a message that no remaining peak merges, and the result attributes."""
         attributes = {"connectivity": self.connectivity, "min_prominence": self.min_prominence}
         return Fates.lasting(summary.pits), attributes
 
+    def table_maker(self, run: QuadtreePass) -> PeakTable:
+        """Return the builder of the table of peaks."""
+        return PeakTable(run)
+
     def rows_of_tile(self, place: Place, saved: LeafState, message: Fates) -> Table:
-        """Return the peaks that are decided in a tile."""
+        """Return the peaks whose key cols were decided in a tile."""
         return self._rows(saved, message)
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Fates) -> Table:
-        """Return the peaks that are decided in a node."""
+        """Return the peaks whose key cols were decided in a node."""
         return self._rows(saved, message)
 
     def _rows(self, saved: LeafState | MergeState, message: Fates) -> Table:
@@ -85,17 +91,16 @@ class Peaks(FateTree):
         }
 
 
-@dataclass(frozen=True)
-class PeakSweep(TableSweep):
-    """The sweep that makes the table of peaks."""
+class PeakTable(TableMaker):
+    """Builder of the table of peaks."""
 
-    def table(self) -> dict[str, tuple[tuple[str, ...], Iterable[Array]]]:
-        """Return the columns, peaks in row-major order."""
-        tables = list(self.all_rows())
+    def table(self) -> ResultTable:
+        """Return the columns of the table, peaks in row-major order."""
+        tables = list(self.run.all_rows())
         rows = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
         order = order_indices(rows["peak"])
         rows = {name: column[order] for name, column in rows.items()}
-        raster = self.rasters[0]
+        raster = self.run.rasters[0]
         lost = rows["col"] < 0
         peak = places_of(rows["peak"], raster)
         col = places_of(np.where(lost, 0, rows["col"]), raster)
@@ -191,4 +196,4 @@ def peaks(
     chosen = choose_backend("tile_basins", (raster,), spec)
     problem = Peaks(raster.nodata, connectivity, chosen, raster.dtype, least)
     parameters = {"min_prominence": repr(problem.min_prominence)}
-    return terrain_job(problem, (raster,), parameters, spec, PeakSweep, TableJob)
+    return terrain_job(problem, (raster,), parameters, spec)

@@ -1,4 +1,4 @@
-"""Levels at which water stands: the problem that filling and flooding share.
+"""Water levels: the sweep problem that `fill_depressions` and `flood_level` share.
 
 Both ask for the least greatest height on any path between a cell and the outside, into which
 outlets drain, or from which water comes. On the way up the merge tree is made. On the way down the
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.sources import Sources, is_source
+from orograph.arguments.sources import Sources, is_source
 from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.stages import kernel
 from orograph.kernels.terrain import merge_tree
+from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.terrain.basin_tree import (
     OUTSIDE,
     BasinTree,
@@ -31,7 +32,6 @@ from orograph.terrain.basin_tree import (
     cells_at_edge,
     cells_in,
 )
-from orograph.terrain.differences import subtract_keys, within_bounds
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
@@ -42,7 +42,7 @@ TileState = tuple[LeafState, Array]
 
 @dataclass(frozen=True)
 class Levels:
-    """Levels of the water in some basins."""
+    """Water level of each basin, and whether water reaches it."""
 
     level: Keys
     reached: npt.NDArray[np.bool_]
@@ -50,13 +50,13 @@ class Levels:
     """Lowest cell under the same water."""
 
     def take(self, which: Any) -> Levels:
-        """Return some of them."""
+        """Return the levels of some basins."""
         return Levels(self.level[which], self.reached[which], self.pits.take(which))
 
 
 @dataclass(frozen=True)
 class WaterLevel(BasinTree):
-    """Levels of water as a problem of the quadtree sweep."""
+    """Water levels as a problem of the quadtree sweep."""
 
     name: str
     outputs: tuple[Variable, ...]
@@ -74,7 +74,7 @@ class WaterLevel(BasinTree):
     """Value of cells that no water reaches; None: they stay as they are."""
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the cells of a tile that lead to the outside."""
+        """Return the cells of a tile that drain into the outside, or where water enters."""
         if self.nodata_drains:
             cells = cells_at_edge(place, labels, self.connectivity)
         elif self.points is not None:
@@ -86,11 +86,11 @@ class WaterLevel(BasinTree):
 
     @property
     def known_attributes(self) -> dict[str, Any]:
-        """Attributes of the result that are known before the work."""
+        """Dataset attributes that the arguments determine, before the run."""
         return {"connectivity": self.connectivity}
 
     def root(self, summary: Summary) -> tuple[Levels, dict[str, Any]]:
-        """Return the level of the outside, which is below all heights."""
+        """Return the level of the outside, lower than any height, and the result attributes."""
         count = summary.pits.cell.size
         levels = Levels(np.zeros(count, np.uint64), np.ones(count, np.bool_), summary.pits)
         return levels, self.known_attributes
@@ -98,16 +98,16 @@ class WaterLevel(BasinTree):
     def down(
         self, place: Place, saved: MergeState, message: Levels, children: Sequence[Place]
     ) -> list[Levels]:
-        """Return the levels of the children's basins."""
+        """Return the water levels of each child's basins."""
         levels = _spread(saved.tree, message)
         return [levels.take(member) for member in saved.members]
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
-        """Return a tile's basins and its heights."""
+        """Return the saved state of a tile together with its heights, read again."""
         return saved, cells[0]
 
     def finish(self, place: Place, saved: TileState, message: Levels) -> dict[str, Array]:
-        """Return the tile under water."""
+        """Raise the cells of a tile to the water level; return the requested rasters."""
         state, heights = saved
         labels, dtype = state.labels, heights.dtype
         count = int((state.tree.pits.cell >= 0).sum())
@@ -143,7 +143,7 @@ class WaterLevel(BasinTree):
 
 
 def _spread(tree: Tree, message: Levels) -> Levels:
-    """Return the levels of all of a node's basins, from those that it handed up."""
+    """Return the water levels of all of a node's basins, given those of its undecided ones."""
     count = tree.pits.cell.size
     level, reached = np.zeros(count, np.uint64), np.zeros(count, np.bool_)
     pits = Cells(tree.pits.key.copy(), tree.pits.cell.copy())

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 FOLLOW = """
 import numpy as np
-from orograph.kernels.relax.backtrack import follow
+from orograph.kernels.shortest_path_tree.backtrack import follow
 codes = np.full((4, 4), 254, np.uint8)
 print(len(follow(codes, 1, 1)[0]))
 """
@@ -90,7 +90,7 @@ def test_constant_from_another_file_is_never_stale(copy: Copy) -> None:
     assert before
     assert copy.run(FOLLOW) == "16"
     assert copy.cached() == before, "another process compiled again"
-    copy.replace("relax/shortest_path_tree.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
+    copy.replace("shortest_path_tree/tile.py", "NO_DIRECTION = 255", "NO_DIRECTION = 254")
     assert copy.run(FOLLOW) == "1"
     after = copy.cached()
     assert len(after) == len(before), "what no process can use any more was kept"
@@ -194,9 +194,11 @@ def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
     home = copy.folder / "home"
     copy.variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(home)}
     assert copy.run(FOLLOW) == "16"
-    assert {path.parent for path in copy.cached()} == {copy.kernels / "relax/__pycache__"}
-    shutil.rmtree(copy.kernels / "relax/__pycache__")
-    (copy.kernels / "relax/__pycache__").touch()
+    assert {path.parent for path in copy.cached()} == {
+        copy.kernels / "shortest_path_tree/__pycache__"
+    }
+    shutil.rmtree(copy.kernels / "shortest_path_tree/__pycache__")
+    (copy.kernels / "shortest_path_tree/__pycache__").touch()
     assert copy.run(FOLLOW) == "16"
     assert copy.cached()
     assert all(path.is_relative_to(home) for path in copy.cached())
@@ -204,7 +206,7 @@ def test_cache_lies_beside_the_source_or_with_the_user(copy: Copy) -> None:
 
 def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> None:
     # A file where a folder should be made stops root as well.
-    (copy.kernels / "relax/__pycache__").touch()
+    (copy.kernels / "shortest_path_tree/__pycache__").touch()
     (copy.folder / "file").touch()
     copy.variables = {
         "NUMBA_CACHE_DIR": str(copy.folder / "file/here"),
@@ -215,8 +217,8 @@ def test_without_a_place_for_a_cache_kernels_run_all_the_same(copy: Copy) -> Non
 
 
 def test_compiled_functions_keep_to_the_order_written_and_let_others_run() -> None:
-    from orograph.kernels.relax.backtrack import _follow
-    from orograph.kernels.relax.exponential import exponential
+    from orograph.kernels.shortest_path_tree.backtrack import _follow
+    from orograph.kernels.vectors.exponential import exponential
 
     for function, model in ((exponential, "numpy"), (_follow, "python")):
         options = function.targetoptions  # type: ignore[attr-defined]

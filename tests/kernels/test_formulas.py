@@ -67,7 +67,7 @@ COSTS = (
 from orograph.kernels.relax import cuda, tile
 from orograph.kernels.relax.edge_costs import edge
 from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
-from orograph.kernels.relax.lanes import MOVES
+from orograph.kernels.vectors.lanes import MOVES
 from orograph.kernels.relax.models import model_table
 
 assert "| `climb` |" in model_table()
@@ -156,6 +156,28 @@ for shape in ((1, 40), (11, 37)):
             found = there if tests else made
             if (tests or shape[0] == 1 or far) and dtype == np.float64:
                 assert np.array_equal(found.dist[inner], expected), (name, connectivity, sign)
+
+import orograph as og
+from orograph.kernels import backends, device
+
+rasters = {each: cells.astype(float) for each, cells in rasters.items()}
+expected = dijkstra(cover, (5, 3), MOVES[:8].tolist(), 1, np.float64)
+given = dict(friction=rasters["friction"], model="cover", cell_size=1, tile=8)
+given["coefficients"] = {"drag": 0.25, "effort": 2.0, "speed": SPEED}
+given["rasters"] = {name: rasters[name] for name in ("wind", "cover")}
+for backend in ["cuda"] * bool(tests) + ["numba"] * bool(far):
+    if backend == "cuda":
+        emulator = Emulator()
+        device._gpu, backends.missing_gpu = lambda: emulator, lambda: None
+    found = og.walking_time(rasters["elevation"], [(3, 5)], backend=backend, **given)
+    assert np.array_equal(found["cost"].values, expected), backend
+for rasters in ({}, {"wind": rasters["wind"]}, {**given["rasters"], "rain": rasters["wind"]}):
+    try:
+        og.walking_time(np.ones((3, 3)), [(0, 0)], **{**given, "rasters": rasters})
+    except og.InputError as error:
+        assert str(error).startswith("rasters: ")
+    else:
+        raise AssertionError(f"{list(rasters)} are taken")
 """
 )
 
@@ -165,20 +187,21 @@ PUBLIC = (
 import orograph as og
 from orograph.cli.main import _parser
 
-command = ["cost", "-", "out", "--point", "1", "2", "--cost", "climb"]
-assert _parser().parse_args(command).cost == "climb"
+command = ["walk", "dem", "out", "--point", "1", "2", "--model", "climb"]
+assert _parser().parse_args(command).model == "climb"
 friction, z = rng.random((2, 11, 13)) * 9
-given = dict(elevation=z, cost="climb", coefficients={"effort": 2.0}, cell_size=1)
-found = og.cost_distance(friction, [(3, 4)], tile=5, **given)["cost"].values
-assert np.array_equal(found, og.cost_distance(friction, [(3, 4)], **given)["cost"].values)
-to = og.cost_distance(friction, [(3, 4)], direction="to", tile=5, **given)["cost"].values
-index = og.DistanceIndex.build(friction, "climb.zarr", block=4, levels=0, **given)
+given = dict(friction=friction, coefficients={"effort": 2.0}, cell_size=1)
+walk = functools.partial(og.walking_time, z, [(3, 4)], model="climb", **given)
+found = walk(tile=5)["cost"].values
+assert np.array_equal(found, walk()["cost"].values)
+to = walk(direction="to", tile=5)["cost"].values
+index = og.DistanceIndex.build(z, "climb.zarr", block=4, levels=0, cost="climb", **given)
 table = index.distance_matrix([(3, 4), (11, 9)]).values
 assert np.allclose(table[0, 1], found[9, 11])
 assert np.allclose(table[1, 0], to[9, 11])
 assert table[0, 1] != table[1, 0]
 try:
-    og.cost_distance(np.floor(friction), [(3, 4)], dtype="int64", **given)
+    og.DistanceIndex.build(z, "whole.zarr", dtype="int64", cost="climb", **given)
 except og.InputError as error:
     assert "climb" in str(error)
 else:

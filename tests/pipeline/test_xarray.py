@@ -15,6 +15,7 @@ import rioxarray
 import xarray as xr
 
 import orograph as og
+from orograph.operations.operation import public_operations
 from orograph.tiles.raster.raster import open_raster
 
 ALL = ("cost", "back_direction", "allocation")
@@ -137,7 +138,7 @@ def test_what_netcdf_says_of_coordinates_does_not_keep_stores_from_being_opened(
 @pytest.mark.parametrize("model", ["tobler", "walk"])
 def test_times_are_seconds(model: str) -> None:
     for direction in ("from", "to"):
-        time = og.cost_distance(None, START, elevation=heights(), cost=model, direction=direction)
+        time = og.walking_time(heights(), START, model=model, direction=direction)
         assert time["cost"].attrs["units"] == "s"
         assert time["cost"].attrs["long_name"] == f"time {direction} the nearest source"
 
@@ -160,9 +161,7 @@ def several(tmp_path: Path) -> dict[str, Any]:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "cost_distance": lambda r, **which: og.cost_distance(r, START, **which)["cost"],
-    "by heights alone": lambda r, **which: og.cost_distance(
-        None, START, elevation=r, cost="tobler", **which
-    )["cost"],
+    "walking_time": lambda r, **which: og.walking_time(r, START, **which)["cost"],
     "hop_distance": lambda r, **which: og.hop_distance(r, START, **which)["hops"],
     "forest": lambda r, **which: og.minimum_spanning_forest(r, **which)["edges"],
     "components": lambda r, **which: og.connected_components(r, **which)["labels"],
@@ -400,3 +399,14 @@ def test_tensors_are_rasters() -> None:
     assert np.array_equal(made["labels"], og.connected_components(cells)["labels"])
     with pytest.raises(og.InputError, match=r"Elsewhere.*it is on a GPU.*copy it to the CPU first"):
         og.connected_components(Elsewhere(cells))
+
+
+def test_each_operation_on_rasters_is_a_method() -> None:
+    methods = {name for name in dir(heights().orograph) if not name.startswith("_")}
+    taken = {name for name, operation in public_operations().items() if operation.takes_raster}
+    others = {"all_pairs", "shortest_paths"}
+    assert taken == public_operations().keys() - others
+    assert taken | {"forest_lines", "ingest", "plot", "rasterize", "to_geotiff"} == methods
+    assert not taken & set(dir(heights().to_dataset(name="z").orograph))
+    with pytest.raises(AttributeError, match=r"no 'all_pairs' here; it has .*walking_time"):
+        heights().orograph.all_pairs  # noqa: B018

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,9 +19,9 @@ import pytest
 from memory_storage import BUCKET, Killed, MemoryStorage
 
 import orograph as og
-from orograph.execution import workspace
-from orograph.execution.workspace import Workspace
 from orograph.index.store import PENDING, IndexStore
+from orograph.operations import workspace
+from orograph.operations.workspace import Workspace
 from orograph.tiles import storage as storages
 from orograph.tiles.errors import DamagedChunkError, InputError, StorageFullError, StoreExistsError
 from orograph.tiles.files import TEMPORARY
@@ -30,7 +31,7 @@ from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.storage import LocalStorage, Storage, open_storage
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import partial_storage, publish
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.store.sink import StoreSink
@@ -464,6 +465,34 @@ def test_a_forest_goes_from_memory_to_memory(memory: str) -> None:
     assert {address.split("/")[3] for address in BUCKET.objects} == {"dem.zarr", "forest.zarr"}
     with pytest.raises(InputError, match="sources are never written"):
         og.minimum_spanning_forest(f"{memory}/dem.zarr", tile=8, out=f"{memory}/dem.zarr/a")
+
+
+def test_a_run_need_not_wait_for_its_folder_to_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, remove = threading.Event(), storages._remove
+
+    def held(folders: list[Path]) -> None:
+        gate.wait()
+        remove(folders)
+
+    monkeypatch.setattr(storages, "_remove", held)
+    monkeypatch.setattr(storages, "SECONDS_TO_DELETE", 0.0)
+    out = tmp_path / "forest.zarr"
+    cells = np.random.default_rng(0).random((30, 40))
+    try:
+        first = og.minimum_spanning_forest(cells, out=out).load()
+        (left,) = (path.name for path in tmp_path.iterdir() if path != out)
+        assert left.startswith(".forest.zarr.partial.")
+        # what is not deleted yet is in nobody's way
+        again = og.minimum_spanning_forest(cells, out=out, overwrite=True).load()
+        np.testing.assert_array_equal(first["edges"], again["edges"])
+    finally:
+        gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "orograph-delete":
+            thread.join()
+    assert list(tmp_path.iterdir()) == [out]
 
 
 @pytest.mark.parametrize("replaced", [False, True])

@@ -1,1 +1,1 @@
-"""Conversion between stores, files and layers: ingest, export, rasterisation."""
+"""Convert between stores, files and vector layers."""

@@ -1,4 +1,4 @@
-"""Export of a raster to GeoTIFF, some blocks at a time."""
+"""Write rasters to GeoTIFF, some blocks at a time."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def to_geotiff(
         If the source cannot be used, its cells are not evenly spaced, or the file does not keep its
         CRS, place or nodata value.
     StoreExistsError
-        If the file exists and ``overwrite`` is false, the path is no plain file, or another writer
-        is at work on it.
+        If the file exists and ``overwrite`` is false, the path is not a plain file, or another
+        writer is at work on it.
     RunError
         If another writer has taken the place of this one, or the source has changed meanwhile.
     StorageFullError
@@ -121,7 +121,7 @@ def to_geotiff(
 
 
 def file_path(argument: str, value: Any) -> Path:
-    """Return the path of a file to write, given as such or as a ``file://`` URL."""
+    """Return the path of a file to write, given as a path or a ``file://`` URL."""
     text = check_path(argument, value)
     return local_path(open_storage(text, argument)) if "://" in text else Path(text)
 
@@ -139,7 +139,7 @@ def _check_raster(path: Path, raster: Raster) -> None:
 
 
 def _write(raster: Raster, path: Path) -> dict[Window, int]:
-    """Write the file, and return the checksum of the cells of each window."""
+    """Write the cells to a GeoTIFF; return the checksum of each window."""
     import warnings
 
     import rasterio
@@ -198,7 +198,7 @@ def _write(raster: Raster, path: Path) -> dict[Window, int]:
 
 
 def _create_blank(raster: Raster, path: Path, form: dict[str, Any]) -> None:
-    """Create a file without cells, with an exact integer nodata value.
+    """Create an empty GeoTIFF with an exact integer nodata value.
 
     rasterio passes nodata values to GDAL as float64. GDAL itself copies an integer from a VRT.
     """
@@ -216,14 +216,14 @@ def _create_blank(raster: Raster, path: Path, form: dict[str, Any]) -> None:
 
 
 def check_copy(path: Path, source: Path) -> None:
-    """Read a GeoTIFF and a copy of it, at ``path``, and compare them as `check_written` does."""
+    """Verify that a copy of a GeoTIFF has the same cells and georeference."""
     raster = FileRaster(source)
     sums = {window: zlib.crc32(raster.read(window).data) for window in _windows(raster)}
     check_written(path, raster, sums)
 
 
 def check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
-    """Read the file again and compare checksums, place and nodata value.
+    """Read a written file again; verify its checksums, georeference and nodata value.
 
     GDAL reports a full disk on the standard error stream only, and continues.
     """
@@ -250,7 +250,7 @@ def check_written(path: Path, raster: Raster, sums: dict[Window, int]) -> None:
 
 
 def _check_place(place: Georeference, written: Georeference) -> None:
-    """Raise InputError if a GeoTIFF has lost the CRS or the coordinates of its source."""
+    """Raise InputError if a GeoTIFF did not keep the CRS or coordinates of its source."""
     if place.crs_wkt is not None and written.crs_wkt is None:
         raise InputError(
             f"source: a GeoTIFF does not keep its CRS ({shown(place.crs_wkt)}); set another"
@@ -268,7 +268,7 @@ def _check_place(place: Georeference, written: Georeference) -> None:
 
 
 def _windows(raster: Raster) -> Iterator[Window]:
-    """Yield windows of whole blocks of the file, and of whole tiles of the source if possible."""
+    """Yield windows to write: whole blocks of the file and, if possible, tiles of the source."""
     side = math.lcm(BLOCK, raster.tile or BLOCK)
     side = side * (READ_SIDE // side) if side <= READ_SIDE else READ_SIDE
     for y in range(0, raster.shape[0], side):

@@ -1,4 +1,4 @@
-"""Ingest: copying a raster of any size into a store."""
+"""Copy rasters of any size into stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target, partial_storage, staged_store
 from orograph.tiles.store.sink import StoreSink
 
@@ -54,7 +54,7 @@ def ingest(
     shard : int, optional
         Cells a side of a shard, ``tile`` times a power of two; by default about 4096.
     nodata : number, optional
-        Value of cells that are no vertices; overrides the source's.
+        Value of cells that are not vertices; overrides the source's.
     band : int, optional
         Number of the band, from 1, if there are several.
     variable : str, optional
@@ -122,7 +122,7 @@ def ingest(
 
 
 def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:
-    """Yield the windows to read: shards, or rows of shards."""
+    """Yield the windows to copy: single shards, or whole rows of shards."""
     height, width = raster.shape
     small = layout.shard * width * raster.bytes_per_cell <= BAND_BYTES
     striped = isinstance(raster, FileRaster) and raster.block[1] >= width
@@ -133,7 +133,7 @@ def _read_windows(raster: Raster, layout: Layout) -> Iterator[Window]:
 
 
 def _read_ahead(raster: Raster, layout: Layout) -> Iterator[tuple[Window, NDArray[Any]]]:
-    """Yield windows and their cells; a thread reads the next while the caller uses the last."""
+    """Yield windows with their cells, reading the next one in a thread meanwhile."""
     pending: deque[tuple[Window, Future[NDArray[Any]]]] = deque()
     with ThreadPoolExecutor(1, thread_name_prefix="orograph-ingest") as reader:
         try:

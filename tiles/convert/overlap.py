@@ -1,4 +1,4 @@
-"""Check that an output does not overlap an input, since inputs are never written."""
+"""Check that an output does not overlap an input."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orograph.tiles.storage import LocalStorage, Location, Storage, open_storage
 
 
 def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) -> None:
-    """Raise InputError if a target contains a file or folder of a raster, or lies in one.
+    """Raise InputError if a target contains, or lies in, a file or folder of a raster.
 
     Parameters
     ----------
     raster
-        The input; None if it is no raster.
+        The input; None if it is not a raster.
     target
         Location that would be written.
     source
@@ -40,7 +40,7 @@ def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) 
 
 
 def _places_of(raster: Raster | None, source: Any) -> Iterator[Storage]:
-    """Yield the stores, files and folders from which a source is known to be read."""
+    """Yield the stores, files and folders that a source is read from."""
     stated = getattr(source, "encoding", {}).get("source")
     for address in (source, stated):
         if isinstance(address, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""Rasters of vector layers, for barriers and regions."""
+"""The function `rasterize`: rasters of vector layers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def rasterize(
     layer: Any, like: Any, *, label: str | None = None, all_touched: bool = False
 ) -> xr.DataArray:
-    """Return the labels of the geometries of a vector layer, in the cells that they cover.
+    """Rasterize a vector layer: return the label of the geometry that covers each cell.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Bytes of a store: metadata, checksums, codec, arrays outside shards."""
+"""Binary and metadata formats of a store: checksums, compression, arrays outside shards."""

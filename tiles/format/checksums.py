@@ -1,4 +1,4 @@
-"""Checksums that a finished store states of its chunks, which bind each to its place and its store.
+"""Checksums of chunks listed in a store's metadata, which detect swapped or outdated files.
 
 Each chunk ends with a crc32c: a dense one with that of its bytes; a shard with that of its index,
 which holds offset and length of each tile, and before the index with that of its last tile. The
@@ -25,12 +25,12 @@ CHECKSUMS = "checksums"
 
 
 def encode_checksums(checksums: NDArray[np.uint32]) -> str:
-    """Return the checksums of an array's chunks as text: base64 of little-endian uint32."""
+    """Encode the checksums of an array's chunks as base64 text."""
     return base64.b64encode(checksums.astype("<u4").tobytes()).decode()
 
 
 def decode_checksums(text: Any, grid: tuple[int, ...]) -> NDArray[np.uint32]:
-    """Return the checksums of a grid of chunks; ValueError if the text encodes others."""
+    """Decode checksums from base64 text; ValueError if their number is wrong."""
     content = base64.b64decode(text if isinstance(text, str) else "", validate=True)
     if len(content) != 4 * math.prod(grid):
         raise ValueError(f"{CHECKSUMS} has {len(content)} bytes for {math.prod(grid)} chunks")
@@ -38,7 +38,7 @@ def decode_checksums(text: Any, grid: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def checksum_in(storage: Storage, key: str, index: int = 0) -> int:
-    """Return the checksum with which a chunk ends; ``index`` are the bytes of a shard's index.
+    """Read the checksum stored at the end of a chunk.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def checksum_in(storage: Storage, key: str, index: int = 0) -> int:
 
 
 def checksum_of_end(content: NDArray[np.uint8], index: int = 0) -> int:
-    """Return the checksum with which the bytes of a chunk end, and of a shard's last tile."""
+    """Return the checksum at the end of a chunk's bytes, for shards with the last tile's."""
     end = content[-4:].tobytes()
     if not index:
         return int.from_bytes(end, "little")
@@ -58,7 +58,7 @@ def checksum_of_end(content: NDArray[np.uint8], index: int = 0) -> int:
 
 
 def check_stated(found: int, stated: int | None) -> None:
-    """Raise ValueError unless a chunk ends with the checksum that its store states, if it does."""
+    """Raise ValueError if a chunk's checksum differs from that in the metadata."""
     if stated is not None and found != stated:
         raise ValueError(
             f"it is not the file that the store states, but another one under its name: it ends "

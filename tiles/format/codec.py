@@ -1,4 +1,4 @@
-"""Compression, checksums and encoding of everything that is stored.
+"""Compression and checksums of chunks, and the encoding of checkpoint entries.
 
 Shards of rasters and the blocks of a distance index are Zarr chunks: a Blosc frame [1]_ followed by
 its crc32c. Checkpoints are *entries*: any structure of None, booleans, integers, floats, strings,
@@ -70,13 +70,13 @@ _names: dict[type, tuple[str, tuple[str, ...]]] = {}
 def compress(
     array: NDArray[Any], level: int, shuffle: int, block: int = 0, name: str = "lz4"
 ) -> bytes:
-    """Return a Blosc frame of a contiguous array; it shuffles by the array's element size."""
+    """Compress a contiguous array to a Blosc frame, shuffled by its item size."""
     frame: bytes = _blosc().compress(array, name.encode(), level, shuffle, block)
     return frame
 
 
 def decompress(frame: NDArray[np.uint8], out: NDArray[Any]) -> None:
-    """Fill a contiguous array from a Blosc frame.
+    """Decompress a Blosc frame into a contiguous array.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def decompress(frame: NDArray[np.uint8], out: NDArray[Any]) -> None:
 
 
 def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
-    """Raise ValueError if the header of a Blosc frame states other lengths than expected."""
+    """Raise ValueError if a Blosc frame's header states another size than expected."""
     if frame.size < _BLOSC_HEAD:
         raise ValueError(f"{frame.size} bytes are no Blosc chunk, which has 16 or more")
     decoded, _, length = struct.unpack_from("<III", frame.data, 4)
@@ -103,12 +103,12 @@ def check_frame(frame: NDArray[np.uint8], expected: int) -> None:
 
 
 def with_checksum(content: bytes) -> tuple[bytes, bytes]:
-    """Return bytes and their crc32c, which is written after them."""
+    """Return bytes and their crc32c checksum, as two parts to be written."""
     return content, int(google_crc32c.value(content)).to_bytes(4, "little")
 
 
 def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]:
-    """Return bytes without the crc32c at their end.
+    """Verify the crc32c checksum at the end of some bytes, and return the bytes before it.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def without_checksum(content: NDArray[np.uint8], what: str) -> NDArray[np.uint8]
 
 
 def _blosc() -> Any:
-    """Return Blosc, set to work in the calling thread.
+    """Return the Blosc module, set not to use threads of its own.
 
     Its own threads share one global state, which serialises calls. zarr-python makes the same
     setting when it is imported.
@@ -159,7 +159,7 @@ def stored(name: str) -> Callable[[_Class], _Class]:
 
 
 def encode_entry(entry: Any, name: str, *, compressed: bool = True) -> list[Any]:
-    """Return the parts of an entry's file, bytes and arrays of bytes.
+    """Encode a checkpoint entry; return the parts of its file.
 
     Without ``compressed`` it takes half the time; either is decoded alike.
 
@@ -183,7 +183,7 @@ def encode_entry(entry: Any, name: str, *, compressed: bool = True) -> list[Any]
 
 
 def decode_entry(content: NDArray[np.uint8], name: str) -> Any:
-    """Return the entry that a file's bytes encode; its arrays may be views of the bytes.
+    """Decode a checkpoint entry from its file's bytes; arrays may be views of them.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def _decode_entry(content: NDArray[np.uint8], name: str) -> Any:
 
 
 class _Writer:
-    """Encoder of a structure as JSON and arrays."""
+    """Encoder of a checkpoint entry as JSON and binary arrays."""
 
     def __init__(self) -> None:
         self.small = bytearray()
@@ -226,7 +226,7 @@ class _Writer:
         self._numbers: dict[int, int] = {}
 
     def node(self, value: Any) -> Any:
-        """Return the JSON of a value: the value itself, or a list that begins with its kind."""
+        """Return a value as JSON: a plain value, or a list that begins with its kind."""
         kind = type(value)
         if kind is np.ndarray:
             return self._small(value) if value.nbytes < LARGE else self._large(value)
@@ -264,7 +264,7 @@ class _Writer:
 
 
 def _pack(array: NDArray[Any], level: int) -> list[Any]:
-    """Return the bytes of a large array, in parts."""
+    """Encode a large array; return its bytes in parts."""
     width = _width(array.dtype)
     flat = np.ascontiguousarray(array).reshape(-1).view(f"u{width}")
     if width == 1:  # not compressed: code that stores many bytes packs them better
@@ -276,7 +276,7 @@ def _pack(array: NDArray[Any], level: int) -> list[Any]:
 
 
 class _Reader:
-    """Decoder of a structure from JSON and arrays."""
+    """Decoder of a checkpoint entry from JSON and binary arrays."""
 
     small: NDArray[np.uint8]
     large: Sequence[NDArray[Any]]
@@ -287,14 +287,14 @@ class _Reader:
         self.small_at = 0
 
     def take(self, length: int) -> NDArray[np.uint8]:
-        """Return the next ``length`` bytes."""
+        """Return the next ``length`` bytes and advance."""
         if not 0 <= length <= self._content.size - self.at:
             raise ValueError(f"{length} bytes at {self.at} of {self._content.size}")
         self.at += length
         return self._content[self.at - length : self.at]
 
     def unpack(self, name: str, *shape: int) -> NDArray[Any]:
-        """Return the next large array."""
+        """Decode the next large array."""
         dtype = _dtype(name)
         size = _size(dtype, shape)
         if _width(dtype) == 1:
@@ -312,7 +312,7 @@ class _Reader:
         return array.view(dtype).reshape(shape)
 
     def value(self, node: Any) -> Any:
-        """Return the value that a JSON node encodes."""
+        """Decode the value of a JSON node."""
         if not isinstance(node, list):
             if isinstance(node, dict):
                 raise ValueError("a JSON object in a structure")
@@ -354,19 +354,19 @@ class _Reader:
 
 @lru_cache(maxsize=256)
 def _dtype(name: str) -> np.dtype[Any]:
-    """Return the dtype of a name such as ``"<f8"``; raise TypeError if it is not plain data."""
+    """Parse a dtype name such as ``"<f8"``; raise TypeError if it is not plain data."""
     if not _DTYPE.fullmatch(name):
         raise TypeError(f"arrays of {name!r} cannot be stored in an entry")
     return np.dtype(name)
 
 
 def _width(dtype: np.dtype[Any]) -> int:
-    """Return the bytes of the elements by which an array is shuffled."""
+    """Return the item size by which an array of this dtype is shuffled."""
     return math.gcd(dtype.itemsize, 8)
 
 
 def _size(dtype: np.dtype[Any], shape: Sequence[int]) -> int:
-    """Return the size of an array in bytes."""
+    """Return the size of an array of a dtype and shape in bytes."""
     if len(shape) > 64:
         raise ValueError(f"{len(shape)} dimensions")
     size = dtype.itemsize

@@ -1,4 +1,4 @@
-"""Arrays of a store that are cut into chunks along their rows: coordinates, tables, matrices.
+"""Arrays of a store that are chunked along rows only: coordinates, tables, matrices.
 
 Each chunk is one file, which ends with the crc32c of the rest. Every chunk is written, of fill
 values too, so a missing file is damage and never read as fill values.
@@ -24,7 +24,7 @@ MEND = "restore the file from a copy, or make the store again"
 
 @dataclass(frozen=True)
 class DenseArray:
-    """Array whose chunks hold whole rows.
+    """A stored array whose chunks hold whole rows.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class DenseArray:
         return -(-self.member.shape[0] // self.member.chunk[0])
 
     def key(self, number: int) -> str:
-        """Return the key of a chunk."""
+        """Return the storage key of a chunk."""
         return self.member.key(number, *[0] * (len(self.member.shape) - 1))
 
     def chunk(self, number: int) -> NDArray[Any]:
-        """Return the rows of one chunk.
+        """Read the rows of one chunk.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class DenseArray:
         )
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return the rows from ``start`` to ``stop``; `DamagedChunkError` as for `chunk`."""
+        """Read the rows from ``start`` to ``stop``."""
         rows = self.member.chunk[0]
         parts = [
             self.chunk(number)[max(0, start - number * rows) : stop - number * rows]
@@ -121,13 +121,13 @@ class DenseArray:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """Rows of a dense array that are read when they are asked for, by one number or a slice."""
+    """A stored column whose rows are read when indexed, by an integer or a slice."""
 
     array: DenseArray
 
     @property
     def storage(self) -> Storage:
-        """The store."""
+        """Storage of the store."""
         return self.array.storage
 
     @property

@@ -1,4 +1,4 @@
-"""Headers of rasters: what of a store's metadata describes one of them."""
+"""The part of a store's metadata that describes one raster."""
 
 from __future__ import annotations
 

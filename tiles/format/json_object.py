@@ -1,4 +1,4 @@
-"""JSON objects of stores, read such that whatever a file holds ends with a `ValueError`."""
+"""Parse JSON objects of stores, raising ValueError for any malformed content."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ of which differ by version."""
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object in a file's content.
+    """Parse a file's content as a JSON object.
 
     Raises
     ------
     ValueError
-        If it is no JSON, no object, or nested too deeply.
+        If it is not JSON, not an object, or nested too deeply.
     """
     try:
         document = json.loads(content)

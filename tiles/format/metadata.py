@@ -1,4 +1,4 @@
-"""Metadata of stores: read, compared with their checksum and validated, here and nowhere else.
+"""Read and validate the metadata of stores, and write those of groups.
 
 The ``zarr.json`` of a store's group contains a copy of the metadata of each array (Zarr's
 consolidated metadata) and, among the attributes of orograph, a checksum of the whole document. So
@@ -55,12 +55,12 @@ T = TypeVar("T")
 
 
 def damaged(storage: Storage, key: str, fault: object) -> DamagedStoreError:
-    """Return the error to raise for damaged metadata; it names the file."""
+    """Return the error for damaged metadata, naming the file."""
     return DamagedStoreError(f"{storage}/{key}: {fault}; {_MEND}")
 
 
 def read_document(storage: Storage, key: str) -> dict[str, Any]:
-    """Return the JSON object that a file holds.
+    """Read a metadata file as a JSON object.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def read_document(storage: Storage, key: str) -> dict[str, Any]:
 
 
 def group_attributes(place: Location) -> dict[str, Any] | None:
-    """Return the attributes of the Zarr v3 group at ``place``; None if no group can be read."""
+    """Read the attributes of the Zarr group at ``place``; None if there is no readable group."""
     try:
         document = read_document(open_storage(place), GROUP)
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def group_attributes(place: Location) -> dict[str, Any] | None:
 
 
 def is_store(place: Location) -> bool:
-    """Return whether a store of orograph is at ``place``, finished or not.
+    """Return whether ``place`` holds a store of this package, finished or not.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def run_of(place: Location) -> str | None:
 
 
 def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
-    """Return the metadata of the arrays of a group, by name, sorted."""
+    """Read the metadata of all arrays in a group, sorted by name."""
     documents = {}
     for name in sorted(storage.names()):
         with suppress(FileNotFoundError):
@@ -123,7 +123,7 @@ def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
 
 
 def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
-    """Write the metadata of a group: with those of its arrays, and a checksum of all of it.
+    """Write a group's metadata, including its arrays' metadata and a checksum.
 
     xarray opens such a store in one read, and without a warning. zarr-python would warn when it
     writes this, since version 3 of the format does not specify it.
@@ -138,11 +138,11 @@ def write_group_metadata(place: Location, document: dict[str, Any]) -> None:
     }
     mark = document["attributes"][MARK]
     mark["checksum"] = checksum_of(document)
-    storage.put(GROUP, json.dumps(document, indent=2).encode())
+    storage.put(GROUP, json.dumps(document).encode())  # indented it takes ten times as long
 
 
 def checksum_of(document: Mapping[str, Any]) -> str:
-    """Return the crc32c of a group's metadata, without the checksum that they state."""
+    """Return the crc32c checksum of a group's metadata."""
     attributes = dict(document["attributes"])
     attributes[MARK] = {k: v for k, v in attributes[MARK].items() if k != "checksum"}
     content = _canonical({**document, "attributes": attributes})
@@ -150,7 +150,7 @@ def checksum_of(document: Mapping[str, Any]) -> str:
 
 
 def _canonical(document: Mapping[str, Any]) -> bytes:
-    """Return JSON that is the same for equal documents, whatever the order of their keys."""
+    """Return JSON text that does not depend on the order of keys."""
     try:
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     except RecursionError:
@@ -158,7 +158,7 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def check_format(what: str, found: Any, readable: int, again: str) -> None:
-    """Refuse what another version of orograph has written in a format that this one cannot read.
+    """Raise InputError if another version wrote a format that this version cannot read.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def check_format(what: str, found: Any, readable: int, again: str) -> None:
 
 
 def field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
-    """Return a field of a JSON object; raise ValueError if it has another type than stated."""
+    """Return a field of a JSON object; raise ValueError if it has another type than expected."""
     if name not in document:
         raise ValueError(f"{name} is missing")
     value = document[name]
@@ -189,7 +189,7 @@ def field(document: Mapping[str, Any], name: str, *kinds: type) -> Any:
 
 
 def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int) -> tuple[int, ...]:
-    """Return a field that is a list of integers from ``least`` to ``most``."""
+    """Return a field as a tuple of integers from ``least`` to ``most``."""
     values = field(document, name, list)
     if not all(type(value) is int and least <= value <= most for value in values):
         raise ValueError(f"{name} is {reprlib.repr(values)}, not numbers from {least} to {most}")
@@ -197,7 +197,7 @@ def whole_numbers(document: Mapping[str, Any], name: str, least: int, most: int)
 
 
 def decode_fill_value(value: Any, dtype: np.dtype[Any]) -> int | float | None:
-    """Return the nodata value that an attribute ``_FillValue`` encodes.
+    """Decode the nodata value in the attribute ``_FillValue``.
 
     Raises
     ------
@@ -243,16 +243,16 @@ class ArrayMetadata:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Chunks along each dimension."""
+        """Number of chunks along each dimension."""
         return tuple(-(-n // side) for n, side in zip(self.shape, self.chunk, strict=True))
 
     def key(self, *place: int) -> str:
-        """Return the key of a chunk."""
+        """Return the storage key of a chunk."""
         return "/".join((self.name, "c", *map(str, place)))
 
     @classmethod
     def parse(cls, name: str, document: Any) -> ArrayMetadata:
-        """Return the metadata that an array's ``zarr.json`` states; ValueError if it cannot be."""
+        """Parse an array's ``zarr.json``; ValueError if it is invalid."""
         if not isinstance(document, dict):
             raise ValueError(f"it holds {reprlib.repr(document)}, no JSON object")
         if (document.get("zarr_format"), document.get("node_type")) != (3, "array"):
@@ -279,7 +279,7 @@ class ArrayMetadata:
 
 
 def read_array(storage: Storage, name: str) -> ArrayMetadata:
-    """Return the metadata beside one array of a store, finished or not.
+    """Read the metadata of one array of a store, finished or not.
 
     Raises
     ------
@@ -316,14 +316,14 @@ class StoreMetadata:
         return [n for n, m in self.members.items() if len(m.shape) == 2 and n not in self.tables]
 
     def member(self, name: str) -> ArrayMetadata:
-        """Return the metadata of an array that the store must hold."""
+        """Return the metadata of an array; raise DamagedStoreError if it is missing."""
         if name not in self.members:
             raise damaged(self.storage, GROUP, f"the array {name!r} is not listed")
         return self.members[name]
 
 
 def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
-    """Return the metadata of a store.
+    """Read and validate the metadata of a store.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
 
 
 def _validated(storage: Storage, key: str, parse: Callable[[], T]) -> T:
-    """Call ``parse`` and return its result; raise `DamagedStoreError` for its ValueError."""
+    """Call ``parse``, turning a ValueError into `DamagedStoreError`."""
     try:
         return parse()
     except (ValueError, OverflowError) as error:
@@ -427,7 +427,7 @@ def _parse_group(storage: Storage, document: dict[str, Any]) -> StoreMetadata:
 
 
 def _check_name(name: str) -> None:
-    """Raise ValueError if a name could lead out of the store, or is that of no file."""
+    """Raise ValueError if an array name is not a plain file name."""
     if not name or name.startswith(".") or set(name) & {"/", "\0"} or not _is_text(name):
         raise ValueError(f"{reprlib.repr(name)} is no name of an array")
 
@@ -440,7 +440,7 @@ def _is_text(name: str) -> bool:
 
 
 def _check_dimensions(store: StoreMetadata) -> None:
-    """Raise ValueError if a dimension has another length in one array than in another."""
+    """Raise ValueError if arrays disagree on the length of a dimension."""
     lengths: dict[str, tuple[int, str]] = {}
     for member in store.members.values():
         for dimension, length in zip(member.dimensions, member.shape, strict=True):
@@ -453,7 +453,7 @@ def _check_dimensions(store: StoreMetadata) -> None:
 
 
 def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:
-    """Raise ValueError if a raster cannot be one of its store."""
+    """Raise ValueError if a raster's shape or chunks do not fit its store."""
     first = store.members[store.rasters[0]]
     if not all(1 <= side <= LONGEST_SIDE for side in member.shape):
         raise ValueError(
@@ -476,7 +476,7 @@ def _check_raster(store: StoreMetadata, member: ArrayMetadata) -> None:
 
 @lru_cache(maxsize=64)
 def stated_checksums(storage: Storage, name: str, state: State | None) -> NDArray[np.uint32] | None:
-    """Return the checksums that a store states of an array, if any; ``state`` is its metadata's."""
+    """Return the checksums of an array's chunks listed in a store's metadata, or None."""
     member = None if state is None else read_metadata(storage, True).members.get(name)
     return None if member is None else member.checksums
 

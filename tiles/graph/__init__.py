@@ -1,1 +1,1 @@
-"""Graphs: their arrays, reading them from files, and storing them."""
+"""Graphs: reading them from files and memory, and storing them."""

@@ -1,4 +1,4 @@
-"""Graphs in text files: DIMACS (.gr, .co), PACE (.gr), Matrix Market (.mtx); plain, .gz or .xz.
+"""Read graphs from text files: DIMACS, PACE and Matrix Market, plain or compressed.
 
 Errors name the file, the line and the value.
 """
@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class EdgeList:
-    """Edges of a file: their ends, counted from 0, and their weights."""
+    """Edges read from a file: ends, counted from 0, and weights."""
 
     n: int
     tail: npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class EdgeList:
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of a file without that of its compression, in lower case."""
+    """Return the lower-case suffix of a file, ignoring that of its compression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in PACKED:
         suffixes.pop()
@@ -47,7 +47,7 @@ def suffix_of(path: Path) -> str:
 
 
 def read_dimacs(path: Path) -> EdgeList:
-    """Return the edges of a DIMACS graph (``p sp n m``, ``a u v w``) or a PACE one (``p tw n m``).
+    """Read the edges of a DIMACS (``p sp n m``) or PACE (``p tw n m``) graph file.
 
     DIMACS arcs are directed; PACE edges are not, and weigh 1.
     """
@@ -80,7 +80,7 @@ def _is_edge(text: str) -> bool:
 
 
 def read_coordinates(path: Path, n: int) -> tuple[Array, Array]:
-    """Return x and y of the n vertices, from a DIMACS file of coordinates (``v id x y``)."""
+    """Read x and y of n vertices from a DIMACS file of coordinates (``v id x y``)."""
     columns = ["id", "x", "y"]
     table = read_numbers(path, read_blocks(path), _is_place, "v", columns, n).table
     ids = table[:, 0].astype(np.int64)
@@ -93,12 +93,12 @@ def read_coordinates(path: Path, n: int) -> tuple[Array, Array]:
 
 
 def _is_place(text: str) -> bool:
-    """Return whether a line of a .co file has the coordinates of a vertex."""
+    """Return whether a line of a .co file holds coordinates of a vertex."""
     return text.startswith("v")
 
 
 def read_matrix_market(path: Path) -> EdgeList:
-    """Return the entries of a square matrix as edges from row to column.
+    """Read a square Matrix Market matrix as edges from row to column.
 
     A symmetric matrix is an undirected graph, a general one a directed graph; entries of a pattern
     weigh 1.
@@ -141,7 +141,7 @@ def _is_entry(text: str) -> bool:
 
 
 def _integers(path: Path, found: Numbers, weight: Array) -> npt.NDArray[np.int64]:
-    """Return weights as integers, which the first line of the file says that they are."""
+    """Convert weights to integers, as the file declares them; refuse other values."""
     wrong = np.flatnonzero(~(weight == np.floor(weight)) | (abs(weight) >= 2**63))
     if wrong.size:
         row = int(wrong[0])
@@ -166,7 +166,7 @@ def _check_count(path: Path, head: int, expected: int, found: Numbers, what: str
 
 
 def _vertices(path: Path, found: Numbers, n: int) -> tuple[Array, Array]:
-    """Return the two ends of each edge, counted from 0."""
+    """Return tails and heads of edges, counted from 0; refuse numbers out of range."""
     ends = found.table[:, :2]
     wrong = np.flatnonzero(((ends < 1) | (ends > n) | (ends != np.floor(ends))).any(axis=1))
     if wrong.size:

@@ -1,4 +1,4 @@
-"""Graphs in compressed rows: vertices renumbered so that neighbours lie close, cut into parts.
+"""The class `Graph`: compressed rows, with vertices reordered for locality and cut into parts.
 
 The vertices that a user knows stand in the order of the source and bear its ids. Inside they are
 *stored* in another order (`orograph.tiles.graph.order`), in which a part is a range of vertices
@@ -46,7 +46,7 @@ JOINED_ARCS = 2**22
 
 
 class Rows(NamedTuple):
-    """The arcs that leave, or that enter, each stored vertex."""
+    """Adjacency in CSR form: the arcs that leave, or enter, each stored vertex."""
 
     indptr: Array
     indices: Array
@@ -86,27 +86,27 @@ class Graph:
 
     @property
     def vertex_count(self) -> int:
-        """The number of vertices."""
+        """Number of vertices."""
         return int(self.arrays["position"].shape[0])
 
     @property
     def arc_count(self) -> int:
-        """The number of arcs."""
+        """Number of arcs: an undirected edge is two."""
         return int(self.arrays["indices"].shape[0])
 
     @property
     def part_count(self) -> int:
-        """The number of parts."""
+        """Number of parts."""
         return len(self.bounds) - 1
 
     @cached_property
     def rows(self) -> Rows:
-        """The arcs that leave each stored vertex, in memory."""
+        """Outgoing arcs of all stored vertices in CSR form, in memory."""
         return Rows(*(np.asarray(self.arrays[name][:]) for name in Rows._fields))
 
     @cached_property
     def incoming(self) -> Rows:
-        """The arcs that enter each stored vertex, in memory; ``indices`` are their tails."""
+        """Incoming arcs of all stored vertices in CSR form; ``indices`` are their tails."""
         if not self.directed:
             return self.rows
         # parallel arcs are in the order of their weights already
@@ -115,17 +115,17 @@ class Graph:
 
     @cached_property
     def position(self) -> Integers:
-        """The place of each stored vertex in the source."""
+        """Index in the source of each stored vertex."""
         return np.asarray(self.arrays["position"][:])
 
     @cached_property
     def stored(self) -> Integers:
-        """The stored vertex at each place of the source."""
+        """Stored vertex of each index in the source; the inverse of ``position``."""
         return inverse(self.position)
 
     @cached_property
     def edge(self) -> Array:
-        """The number of each arc's edge in the source."""
+        """Edge number in the source of each arc."""
         return np.asarray(self.arrays["edge"][:])
 
     @cached_property
@@ -135,22 +135,22 @@ class Graph:
 
     @cached_property
     def coordinates(self) -> dict[str, Array]:
-        """The coordinates ``x`` and ``y`` of the vertices, in the order of the source, if known."""
+        """Arrays ``x`` and ``y`` of the vertices in the order of the source, if known."""
         return {name: np.asarray(self.arrays[name][:]) for name in "xy" if name in self.arrays}
 
     @cached_property
     def weight_range(self) -> tuple[float, float]:
-        """The least and the greatest weight; (0, 0) without edges."""
+        """Least and greatest weight; (0, 0) without edges."""
         return self._weights[:2]
 
     @cached_property
     def mean_weight(self) -> float:
-        """The mean weight of the arcs; 0 without any."""
+        """Mean weight of the arcs; 0 without arcs."""
         return self._weights[2] / max(self.arc_count, 1)
 
     @cached_property
     def _weights(self) -> tuple[float, float, float]:
-        """The least weight, the greatest, and about their sum, a chunk at a time."""
+        """Least weight, greatest weight, and approximate sum of weights."""
         if self.arc_count == 0:
             return 0, 0, 0.0
         found = []
@@ -161,7 +161,7 @@ class Graph:
         return min(least), max(greatest), float(sum(total))
 
     def joined(self) -> Graph:
-        """Return the graph in one part if it has few arcs, else as it is.
+        """Return the graph as a single part if it has few arcs, else unchanged.
 
         Small parts cost more than they save: a front enters each of them many times, and each time
         takes as long as some thousand vertices.
@@ -171,11 +171,11 @@ class Graph:
 
     @cached_property
     def _in_one_part(self) -> Graph:
-        """The graph in one part, which keeps what is read for one operation for the next."""
+        """This graph as a single part, cached so that its arrays are read once."""
         return replace(self, bounds=(0, self.vertex_count))
 
     def part_rows(self, part: int) -> Rows:
-        """Return the arcs that leave the vertices of a part; ``indptr`` begins at 0."""
+        """Return the outgoing arcs of a part's vertices in CSR form, counted from the part."""
         first, last = self.bounds[part : part + 2]
         indptr = np.asarray(self.arrays["indptr"][first : last + 1]).astype(np.int64)
         arcs = slice(int(indptr[0]), int(indptr[-1]))
@@ -183,12 +183,12 @@ class Graph:
         return Rows(indptr - indptr[0], indices, weight)
 
     def part_heads(self, part: int) -> Array:
-        """Return the heads of the arcs that leave the vertices of a part."""
+        """Return the heads of the outgoing arcs of a part's vertices."""
         first, last = (int(self.arrays["indptr"][n]) for n in self.bounds[part : part + 2])
         return np.asarray(self.arrays["indices"][first:last])
 
     def vertices(self, ids: Any, argument: str) -> Integers:
-        """Return the stored vertices that an id, or a list of ids, names.
+        """Return the stored vertices of one id or of a list of ids.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Graph:
         return self.stored[np.array(places, np.int64)]
 
     def _place(self, label: Any) -> int | None:
-        """Return the place of a vertex in the source; None if it is not a vertex."""
+        """Return the index of a vertex id in the source, or None if there is no such id."""
         if isinstance(label, np.generic):
             label = label.item()
         if isinstance(label, bool) or not isinstance(label, Hashable):
@@ -223,7 +223,7 @@ class Graph:
 
     @cached_property
     def _numbers(self) -> dict[Any, int] | None:
-        """The place of each id in the source; None if ids count up from the first."""
+        """Index in the source by id; None if ids are consecutive integers."""
         ids = self.ids
         if ids.dtype.kind in "iu" and (ids[1:] - ids[:-1] == 1).all():
             return None
@@ -231,24 +231,24 @@ class Graph:
 
     @cached_property
     def tails(self) -> Array:
-        """The vertex from which each arc leads."""
+        """Tail of each arc."""
         return tails_of(self.rows)
 
     @cached_property
     def _by_head(self) -> Integers:
-        """The arcs in ascending order of heads, then of tails, weights and edges."""
+        """Indices that sort the arcs by head, then tail, weight and edge."""
         return np.argsort(self.rows.indices, kind="stable")
 
     @cached_property
     def edge_both_ways(self) -> Array:
-        """The number of each arc's edge, the lesser of two where edges lead both ways."""
+        """Number of each arc's edge, or of its reverse if that is less."""
         if "edge_both_ways" in self.arrays:
             return np.asarray(self.arrays["edge_both_ways"][:])
         return self.edge if not self.directed else np.minimum(self.edge, self.edge[self._by_head])
 
     @cached_property
     def one_way(self) -> int | None:
-        """An arc of the first edge that has no arc of the same weight back, or None."""
+        """First arc whose edge lacks a reverse of equal weight; None if there is none."""
         if not self.directed or "edge_both_ways" in self.arrays:
             return None
         (_, indices, weight), order = self.rows, self._by_head
@@ -265,7 +265,7 @@ class Graph:
         return int(lone[self.edge[lone].argmin()])
 
     def with_both_ways(self) -> Graph:
-        """Return the graph with the array ``edge_both_ways``, if all edges lead both ways."""
+        """Return the graph with the array ``edge_both_ways`` if all edges have reverses."""
         if not self.directed or self.one_way is not None:
             return self
         return replace(self, arrays={**self.arrays, "edge_both_ways": self.edge_both_ways})
@@ -275,7 +275,7 @@ class Graph:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def need_both_ways(self, operation: str) -> None:
-        """Refuse a graph in which some edge leads one way only.
+        """Raise InputError if any edge lacks a reverse of equal weight.
 
         Raises
         ------
@@ -302,20 +302,20 @@ def _is_scalar(label: Any) -> bool:
 
 
 def inverse(permutation: Integers) -> Integers:
-    """Return the permutation that undoes another."""
+    """Return the inverse of a permutation."""
     back = np.empty(permutation.size, np.int64)
     back[permutation] = np.arange(permutation.size)
     return back
 
 
 def tails_of(rows: Rows) -> Array:
-    """Return the vertex from which each arc leads."""
+    """Return the tail of each arc of CSR rows."""
     n = rows.indptr.size - 1
     return np.repeat(np.arange(n, dtype=rows.indices.dtype), np.diff(rows.indptr))
 
 
 def _starts(vertex: Array, n: int) -> Array:
-    """Return the index of the first arc of each of n vertices, once sorted by vertex."""
+    """Return the CSR index pointer of arcs sorted by vertex."""
     indptr = np.zeros(n + 1, _word(vertex.size + 1))
     np.cumsum(np.bincount(vertex, minlength=n), out=indptr[1:])
     return indptr
@@ -326,7 +326,7 @@ def _word(count: int) -> type[np.unsignedinteger[Any]] | type[np.int64]:
 
 
 def refuse_large_graph(n: int, m: int, argument: str = "source") -> None:
-    """Refuse a graph whose making takes more memory than there is, before any is taken.
+    """Raise InputError if building a graph of this size needs more memory than is free.
 
     Raises
     ------
@@ -354,7 +354,7 @@ def make_graph(
     coordinates: tuple[Array, Array] | None = None,
     parts: int | None = None,
 ) -> Graph:
-    """Return the graph of a list of edges.
+    """Build a graph from a list of edges.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ def make_graph(
 
 
 def _checked_weights(weight: Array, tail: Integers, head: Integers, ids: Array) -> Array:
-    """Return weights as int32, int64 or float64."""
+    """Return weights as int32, int64 or float64; refuse unusable values."""
     if weight.dtype.kind not in "iufb":
         raise InputError(f"weight: {weight.dtype} are no weights; use integers or floats")
     if weight.dtype.kind == "f":
@@ -427,7 +427,7 @@ def _checked_weights(weight: Array, tail: Integers, head: Integers, ids: Array) 
 
 
 def _part_bounds(indptr: Array, parts: int) -> tuple[int, ...]:
-    """Return the bounds of ranges of vertices with about as many arcs each."""
+    """Divide the vertices into ranges with about equally many arcs; return their bounds."""
     n = indptr.size - 1
     if isinstance(parts, bool) or not isinstance(parts, Integral) or not 1 <= parts <= max(n, 1):
         raise InputError(f"parts: {parts!r}; it must be a whole number, 1 to {n}, the vertices")

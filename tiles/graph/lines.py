@@ -1,4 +1,4 @@
-"""Lines of numbers in text files, plain or compressed: read in blocks, within stated bounds.
+"""Read lines of numbers from text files in blocks, plain or compressed, with size limits.
 
 Of a file one block is held as text at a time, and the numbers of all that came before it, 8 bytes
 each. Decompression stops after the number of lines that the file itself declares, which is refused
@@ -32,7 +32,7 @@ LONGEST_LINE = 2**12
 
 
 class Line(NamedTuple):
-    """A line of a file."""
+    """A line of a file with its number."""
 
     number: int
     """From 1."""
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some lines of a file, one after the other."""
+    """Consecutive lines of a file."""
 
     first: int
     """The number of the first."""
@@ -52,7 +52,7 @@ Keep = Callable[[str], bool]
 
 
 def read_blocks(path: Path) -> Blocks:
-    """Yield the lines of a text file, plain or compressed, a block at a time.
+    """Yield the lines of a text file, plain or compressed, in blocks.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def read_blocks(path: Path) -> Blocks:
 
 
 def split_first(blocks: Blocks, keep: Keep) -> tuple[Line | None, Blocks]:
-    """Return the first line that is kept, None if there is none, and what follows it."""
+    """Return the first line for which ``keep`` is true, or None, and the blocks after it."""
     for first, lines in blocks:
         for i, text in enumerate(lines):
             if keep(text):
@@ -97,7 +97,7 @@ def split_first(blocks: Blocks, keep: Keep) -> tuple[Line | None, Blocks]:
 
 
 class Numbers(NamedTuple):
-    """The numbers of some lines."""
+    """Numbers read from lines, one row for each line."""
 
     table: Array
     """A row for each line: int64 if all numbers are whole, else float64."""
@@ -108,7 +108,7 @@ class Numbers(NamedTuple):
 def read_numbers(
     path: Path, blocks: Blocks, keep: Keep, letter: str, columns: Sequence[str], most: int
 ) -> Numbers:
-    """Return the numbers of the lines that are kept, each of which begins with a letter or none.
+    """Parse the numbers of all lines for which ``keep`` is true.
 
     Reading stops once there are more lines than ``most``.
 
@@ -146,7 +146,7 @@ def read_numbers(
 
 
 def _numbers_of(path: Path, lines: list[Line], letter: str, columns: Sequence[str]) -> Array:
-    """Return the numbers of some lines, int64 if all are whole, else float64."""
+    """Parse some lines into an array: int64 if all numbers are whole, else float64."""
     texts = [line.text for line in lines]
     for dtype in (np.int64, np.float64):
         try:
@@ -178,7 +178,7 @@ def _is_number(word: str) -> bool:
 
 
 def _first_rounded(lines: list[Line], table: Array) -> Line | None:
-    """Return the number of a line, and the first whole number there that float64 cannot hold."""
+    """Return the first line with a whole number that float64 cannot represent, or None."""
     for row in np.flatnonzero((table >= 2**53).any(1) | (table <= -(2**53)).any(1)).tolist():
         for word in lines[row].text.split():
             # Python converts no more than 4300 digits

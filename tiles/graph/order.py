@@ -1,4 +1,4 @@
-"""The order in which vertices are stored: neighbours close together.
+"""Order the vertices of a graph for storage, so that neighbours are close together.
 
 By z-order of coordinates where there are some, else by reverse Cuthill-McKee (SciPy's). Kernels
 then find most of what they read in the cache, and few edges lead from part to part.
@@ -25,7 +25,7 @@ def storage_order(
     head: Integers,
     coordinates: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None,
 ) -> Integers:
-    """Return the places of n vertices in the order in which they are stored."""
+    """Return the order in which to store n vertices, as indices in the source."""
     if coordinates is not None:
         return np.argsort(z_order(*coordinates), kind="stable").astype(np.int64)
     if n >= 2**31 or tail.size >= 2**31:  # SciPy's indices end there
@@ -40,7 +40,7 @@ def storage_order(
 
 
 def z_order(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return the Morton code of each point: the square around all is cut 2**31 times a side.
+    """Return the Morton code (z-order) of each point, with 31 bits for each axis.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def z_order(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
 
 
 def _spread(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return numbers of 32 bits with a zero before each bit."""
+    """Spread the 32 bits of each number, inserting a zero before each bit."""
     for shift, mask in (
         (16, 0x0000FFFF0000FFFF),
         (8, 0x00FF00FF00FF00FF),

@@ -1,4 +1,4 @@
-"""Reading graphs from wherever they lie."""
+"""The function `read_graph`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_graph(
     store: str | Path | None = None,
     takeover: bool = False,
 ) -> Graph:
-    """Return a graph with weighted edges, from a file or from memory.
+    """Read a graph with weighted edges from a file or from objects in memory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Checks of SciPy's sparse arrays, whose parts anyone can set."""
+"""Check SciPy sparse arrays, whose index arrays may be inconsistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orograph.tiles.errors import InputError
 
 
 def entries_of(matrix: Any, argument: str) -> Any:
-    """Return the stored entries of a sparse array as a COO array, with their places checked.
+    """Return a sparse array in COO form, with its indices checked.
 
     Raises
     ------

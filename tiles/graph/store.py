@@ -1,4 +1,4 @@
-"""Graphs in stores: their arrays are the columns of a table, and are read when they are needed."""
+"""Write graphs to stores, and open them lazily."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_graph(place: Location) -> bool:
 
 
 def write_graph(graph: Graph, place: Location, takeover: bool = False) -> Graph:
-    """Write a graph as a store; return it opened from there.
+    """Write a graph to a store, and return it opened from there.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def write_graph(graph: Graph, place: Location, takeover: bool = False) -> Graph:
 
 
 def open_graph(place: Location) -> Graph:
-    """Return a stored graph; its arrays are read when they are needed.
+    """Open a stored graph; its arrays are read on demand.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def open_graph(place: Location) -> Graph:
 
 
 def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, ArrayMetadata]:
-    """Return the metadata of the arrays of a graph; ValueError if they do not fit each other."""
+    """Return the metadata of a stored graph's arrays; ValueError if they are inconsistent."""
     field(about, "directed", bool)
     field(about, "labels", bool)
     bounds = whole_numbers(about, "bounds", 0, MOST)
@@ -145,7 +145,7 @@ def _columns(metadata: StoreMetadata, about: Mapping[str, Any]) -> dict[str, Arr
 
 
 def _as_bytes(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Return labels as JSON text, in bytes."""
+    """Encode vertex labels as JSON in a byte array."""
     listed = labels.tolist()
     text = json.dumps(listed, default=str)
     if _from_json(text) != listed:

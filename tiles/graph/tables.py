@@ -1,4 +1,4 @@
-"""Edges in memory: sparse matrices, tables of edges, networkx graphs."""
+"""Read edges from memory: sparse matrices, data frames, networkx graphs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WEIGHT_NAMES = ("weight", "length", "cost")
 
 
 class Edges(NamedTuple):
-    """The ends of edges, as places among the ids, their weights, and what else is known."""
+    """Edges as vertex indices and weights, with ids and, if known, coordinates of vertices."""
 
     tail: npt.NDArray[np.int64]
     head: npt.NDArray[np.int64]
@@ -42,7 +42,7 @@ def from_sparse(matrix: Any) -> Edges:
 
 
 def from_table(table: Any) -> Edges:
-    """Return the rows of a data frame as edges; its vertices are the values in ascending order."""
+    """Return the rows of a data frame as edges; vertex ids are its sorted end values."""
     columns = list(table.columns)
     pair = next((pair for pair in END_NAMES if set(pair) <= set(columns)), None)
     if pair is None:
@@ -79,7 +79,7 @@ def from_table(table: Any) -> Edges:
 
 
 def _joined(labels: list[Array]) -> Array:
-    """Return two columns of labels one after the other, integers as integers.
+    """Concatenate two columns of labels without rounding integers to float64.
 
     NumPy makes float64 of int64 and uint64 together, in which large ids become equal.
     """
@@ -90,7 +90,7 @@ def _joined(labels: list[Array]) -> Array:
 
 
 def _as_integers(labels: list[int]) -> Array:
-    """Return labels as int64 or uint64, or as Python's integers where neither holds them all."""
+    """Return integer labels as int64 or uint64, or as objects if neither fits."""
     least, greatest = min(labels), max(labels)
     for dtype in (np.int64, np.uint64):
         if np.iinfo(dtype).min <= least and greatest <= np.iinfo(dtype).max:
@@ -99,7 +99,7 @@ def _as_integers(labels: list[int]) -> Array:
 
 
 def from_networkx(graph: Any) -> Edges:
-    """Return the edges of a networkx graph; vertices keep their labels and their order."""
+    """Return the edges of a networkx graph, with its node labels and their order."""
     nodes = dict(graph.nodes(data=True))
     places = {label: place for place, label in enumerate(nodes)}
     edges = list(graph.edges(data=True))

@@ -1,4 +1,4 @@
-"""Border cells of quadtree nodes, and the edges across the seams between sibling nodes.
+"""Border cells of quadtree nodes, and the edges between sibling nodes.
 
 A cell is identified by its row-major index in the frame of its node, that is, in the node's window.
 Ascending order is therefore row-major order.
@@ -22,7 +22,7 @@ DIRECTION_STEPS = ((0, 1), (1, -1), (1, 0), (1, 1))
 
 
 def border_cells(height: int, width: int, sides: Sides) -> Indices:
-    """Return the row-major indices, ascending, of a window's cells on the given sides.
+    """Return the row-major indices of a window's cells along the given sides, ascending.
 
     ``sides`` are those on which the grid continues.
 
@@ -45,14 +45,14 @@ def border_cells(height: int, width: int, sides: Sides) -> Indices:
 
 
 def reframe(cells: Indices, inner: Window, outer: Window) -> Indices:
-    """Return the indices, in the frame of ``outer``, of cells of ``inner``, which lies in it."""
+    """Convert row-major indices in ``inner`` to row-major indices in ``outer``."""
     y, x = np.divmod(cells, inner.width)
     framed: Indices = (y + (inner.y - outer.y)) * outer.width + (x + (inner.x - outer.x))
     return framed
 
 
 def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, list[Indices]]:
-    """Return the border cells of all children of a node, and the positions of each child's cells.
+    """Concatenate the border cells of all children of a node, and locate each child's cells.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def join_borders(window: Window, children: Sequence[Place]) -> tuple[Indices, li
 
 
 def split_of(children: Sequence[Place]) -> tuple[int, int]:
-    """Return the row and column, in a node's frame, where its lower and right children begin."""
+    """Return the row and column of a node at which its lower and right children begin."""
     return children[0].window.shape
 
 
@@ -120,7 +120,7 @@ def seam_edges(
 
 
 class Joined(NamedTuple):
-    """The border cells of a node's children side by side, and the seams between them."""
+    """The border cells of a node's children, and the edges between different children."""
 
     cells: Indices
     """All of them, in the frame of the node, ascending; others here are positions among them."""
@@ -141,7 +141,7 @@ class Joined(NamedTuple):
 def join(
     place: Place, children: Sequence[Place], values: Sequence[npt.NDArray[Any]], connectivity: int
 ) -> Joined:
-    """Return the border cells of a node's children, with their values, and the seam edges.
+    """Return the border cells and values of a node's children, and the edges between them.
 
     Parameters
     ----------

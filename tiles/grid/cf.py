@@ -1,4 +1,4 @@
-"""Georeference of a DataArray, by the CF conventions and the rules of rioxarray."""
+"""Read the georeference of a DataArray, by CF conventions and as rioxarray does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def georeference_of(array: xr.DataArray) -> Georeference:
 
 
 def _attributes_of(array: xr.DataArray, name: str) -> dict[str, Any]:
-    """Return the attributes of a coordinate, without those of its encoding in a file."""
+    """Return the attributes of a coordinate, without those that only encode it in a file."""
     kept = {"_FillValue", "missing_value", "scale_factor", "add_offset"}
     attrs = array.coords[name].attrs if name in array.coords else {}
     return {str(key): value for key, value in attrs.items() if key not in kept}
@@ -93,7 +93,7 @@ def _parse_geotransform(text: Any) -> GeoTransform | None:
 
 
 def matching_geotransform(text: Any, y: Any, x: Any) -> GeoTransform | None:
-    """Return the transform of a grid mapping, or None if it does not agree with coordinates."""
+    """Parse the transform of a grid mapping; None if coordinates contradict it."""
     six = _parse_geotransform(text)
     if six is None or y is None or x is None:
         return None

@@ -1,4 +1,4 @@
-"""Coordinate reference systems (CRS): parsing, comparing, reprojecting points."""
+"""Parse, compare and transform between coordinate reference systems (CRS)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Coordinates = npt.NDArray[np.float64]
 
 @contextmanager
 def report_crs_error(what: str) -> Iterator[None]:
-    """Raise InputError if pyproj does not accept a CRS."""
+    """Raise InputError in place of pyproj's errors within this context."""
     from pyproj.exceptions import CRSError
 
     try:
@@ -29,7 +29,7 @@ def report_crs_error(what: str) -> Iterator[None]:
 
 
 def parse_crs(given: Any, what: str) -> CRS:
-    """Return the horizontal part of a CRS, which is given in any form that pyproj accepts.
+    """Parse a CRS in any form that pyproj accepts; return its horizontal part.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def parse_crs(given: Any, what: str) -> CRS:
 
 
 def same_crs(one: CRS, other: CRS) -> bool:
-    """Return whether coordinates (x, y) denote the same location in both.
+    """Return whether two CRSs give the same location to the same (x, y).
 
     The order of the axes and the way in which a CRS is written do not matter.
     """
@@ -65,7 +65,7 @@ def reproject(
     name: str,
     numbers: npt.NDArray[Any] | None = None,
 ) -> Coordinates:
-    """Return the points of a vector layer in the CRS of a raster.
+    """Reproject the points of a vector layer to the CRS of a raster.
 
     Parameters
     ----------

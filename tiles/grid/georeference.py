@@ -141,7 +141,7 @@ class Georeference:
 
     @property
     def map_crs(self) -> str | None:
-        """CRS of the coordinates: none if there are no coordinates, whatever the grid says."""
+        """CRS of the coordinates, or None if the grid has no coordinates."""
         return None if self.x is None else self.crs_wkt
 
     @property
@@ -164,7 +164,7 @@ class Georeference:
         return attributes
 
     def coords(self) -> dict[str, Any]:
-        """Return the coordinates for xarray: the two axes and the grid mapping variable."""
+        """Return the xarray coordinates of the grid: both axes and the grid mapping."""
         import xarray as xr
 
         coords: dict[str, Any] = {}
@@ -177,12 +177,12 @@ class Georeference:
         return coords
 
     def check_crs(self) -> None:
-        """Raise InputError unless the well-known text is that of a CRS."""
+        """Raise InputError if the CRS is not valid well-known text."""
         if self.crs_wkt is not None:
             parse_wkt(self.crs_wkt)
 
     def check_shape(self, shape: tuple[int, int], what: str) -> None:
-        """Raise InputError unless there is one coordinate per row and column of ``shape``."""
+        """Raise InputError unless there is one coordinate for each row and column."""
         if self.y is not None and self.x is not None and (self.y.size, self.x.size) != shape:
             raise InputError(
                 f"{what}: {self.y.size} row and {self.x.size} column coordinates "
@@ -217,7 +217,7 @@ class Georeference:
 
 
 def parse_wkt(text: str) -> CRS:
-    """Return a CRS from well-known text; raise InputError if pyproj does not understand it."""
+    """Parse a CRS from well-known text; raise InputError if it is invalid."""
     from pyproj import CRS
 
     with report_crs_error("raster"):

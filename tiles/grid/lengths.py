@@ -1,4 +1,4 @@
-"""Lengths of the steps between cells: planar, in cells, or geodesic on the ellipsoid."""
+"""Compute the lengths of steps between cells: planar, in cells, or geodesic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def step_lengths(
     shape: tuple[int, int],
     cell_size: float | tuple[float, float] | None = None,
 ) -> npt.NDArray[np.float64]:
-    """Return the lengths of the steps of a grid, by kind and row.
+    """Return the lengths of a grid's steps by kind (such as diagonal) and row.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The eight neighbours of a tile, in the order of every list that has an entry for each of them."""
+"""The eight neighbours of a tile, in the order used throughout."""
 
 from __future__ import annotations
 

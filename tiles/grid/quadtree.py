@@ -1,4 +1,4 @@
-"""Quadtree over the tiles of a grid, in z-order; clipped at the right and bottom, never padded.
+"""Quadtree over the tiles of a grid in z-order, clipped to the grid.
 
 A node is identified by its level and its Morton code. The tiles have level 0; the children of node
 ``(level, z)`` are those of the nodes ``(level - 1, 4 * z + i)``, ``i`` in 0..3, that overlap the
@@ -60,7 +60,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Sides of a window beyond which the grid continues."""
+    """Sides of a window on which the grid continues, as four booleans."""
 
     north: bool
     south: bool
@@ -70,7 +70,7 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Location of a node in its grid: all that a kernel needs to know beyond the cells."""
+    """A node's window in its grid, and on which sides the grid continues."""
 
     node: Node
     window: Window
@@ -79,7 +79,7 @@ class Place:
 
 
 class Tree(Protocol):
-    """Tree whose leaves are the tiles of a grid, as the sweep engine needs it.
+    """Interface of a tree whose leaves are tiles, for the sweep engine.
 
     Level 0 is that of the tiles. All nodes of a level are disjoint and cover the grid.
     """
@@ -92,13 +92,13 @@ class Tree(Protocol):
         """Return the window of ``node``."""
 
     def place(self, node: Node) -> Place:
-        """Return the window of ``node``, and the sides beyond which the grid continues."""
+        """Return the window of ``node`` and the sides on which the grid continues."""
 
     def children(self, node: Node) -> list[Node]:
-        """Return the children of ``node``, in the order in which they are visited."""
+        """Return the children of ``node`` in visiting order."""
 
-    def nodes(self, level: int) -> Iterator[Node]:
-        """Yield the nodes of a level, in the order in which they are visited."""
+    def nodes(self, level: int, within: Node | None = None) -> Iterator[Node]:
+        """Yield the nodes of a level in visiting order, or only those below ``within``."""
 
     def count(self, level: int) -> int:
         """Return the number of nodes of a level."""
@@ -124,7 +124,7 @@ class Quadtree:
         return Window(row * side, column * side, side, side).clip(self.shape)
 
     def place(self, node: Node) -> Place:
-        """Return the window of ``node``, and the sides beyond which the grid continues."""
+        """Return the window of ``node`` and the sides on which the grid continues."""
         window = self.window(node)
         height, width = self.shape
         sides = Sides(
@@ -141,7 +141,7 @@ class Quadtree:
         return [child for child in below if self.window(child).size]
 
     def nodes(self, level: int, within: Node | None = None) -> Iterator[Node]:
-        """Yield the nodes of a level, or those of them below ``within``, in z-order."""
+        """Yield the nodes of a level in z-order, or only those below ``within``."""
         top = self.root if within is None else within
         if top.level <= level:
             yield top

@@ -42,11 +42,11 @@ class Window:
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """Index of this window in an array of the whole grid."""
+        """Row and column slices of this window in an array of the whole grid."""
         return slice(self.y, self.y + self.height), slice(self.x, self.x + self.width)
 
     def within(self, outer: Window) -> tuple[slice, slice]:
-        """Return the index of this window in an array of the cells of ``outer``."""
+        """Return the row and column slices of this window in an array of ``outer``."""
         y, x = self.y - outer.y, self.x - outer.x
         return slice(y, y + self.height), slice(x, x + self.width)
 
@@ -60,7 +60,7 @@ class Window:
 def parse_window(
     window: Window | tuple[int, int, int, int] | None, shape: tuple[int, int]
 ) -> Window:
-    """Return the window of a grid that a user has given: None means the whole grid.
+    """Check a window given by a user and return it; None stands for the whole grid.
 
     Raises
     ------

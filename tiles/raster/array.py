@@ -21,19 +21,19 @@ from orograph.tiles.raster.version import UNVERSIONED, file_versions
 
 
 def is_cupy(cells: Any) -> bool:
-    """Return whether an array is CuPy's, or a Dask array is made of such."""
+    """Return whether an array is a CuPy array, or a Dask array of such."""
     return type(getattr(cells, "_meta", cells)).__module__.partition(".")[0] == "cupy"
 
 
 def to_host(cells: Any) -> NDArray[Any]:
-    """Return ``cells`` as a NumPy array; copy them if they are on a GPU."""
+    """Return cells as a NumPy array, copied from the GPU if necessary."""
     if hasattr(cells, "__cuda_array_interface__") and hasattr(cells, "get"):
         cells = cells.get()
     return np.asarray(cells)
 
 
 def from_elsewhere(cells: Any) -> NDArray[Any]:
-    """Return the cells of another library's array, by DLPack, or from Numba's device arrays.
+    """Convert another library's array by DLPack, or a Numba device array.
 
     Memory of this process is shared, that of a device copied.
 
@@ -61,7 +61,7 @@ def from_elsewhere(cells: Any) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrayRaster:
-    """Raster in memory.
+    """Raster whose cells are an array in memory.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class ArrayRaster:
         return copy
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content: a digest of all cells."""
+        """Return a digest of all cells, which identifies the content."""
         return f"array-{_digest(self)}"
 
 
@@ -171,7 +171,7 @@ class LazyRaster:
         return np.ascontiguousarray(to_host(cells), dtype=self.dtype)
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content: of the Dask array, else the file, else a digest."""
+        """Return an identifier of the content: of the Dask graph, the file, or all cells."""
         if not self.source:
             return f"lazy-{_digest(self)}"
         versions = file_versions(self.path) if self.path else []
@@ -181,7 +181,7 @@ class LazyRaster:
 
     @property
     def source(self) -> str:
-        """Identifier of the source of the cells; empty if only a digest of all cells would tell."""
+        """Identifier of where the cells come from; empty if there is none."""
         source: str = self.variable.data.name if self.variable.chunks else self.origin
         return source
 
@@ -191,7 +191,7 @@ def _identity(raster: ArrayRaster | LazyRaster) -> tuple[Any, ...]:
 
 
 def _digest(raster: ArrayRaster | LazyRaster) -> str:
-    """Return a digest of all cells; read some rows at a time."""
+    """Return a digest of all cells of a raster, read some rows at a time."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr(_identity(raster)).encode())
     height, width = raster.shape

@@ -1,4 +1,4 @@
-"""ASCII grids: options with which GDAL reads them exactly, and a check for faulty ones."""
+"""Options by which GDAL reads ASCII grids exactly, and a check for malformed ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASCII = ("AAIGrid", "GRASSASCIIGrid")
 
 
 def open_quietly(path: str, options: dict[str, Any]) -> Any:
-    """Return a dataset opened by rasterio, without the warning that it has no georeference.
+    """Open a dataset with rasterio, suppressing the warning about a missing georeference.
 
     Newer versions of GDAL refuse faulty ASCII grids; what `check_ascii_grid` says comes first.
     """
@@ -37,7 +37,7 @@ def open_quietly(path: str, options: dict[str, Any]) -> Any:
 
 
 def open_options(path: str) -> dict[str, Any]:
-    """Return options with which GDAL reads a file without loss.
+    """Return the GDAL options that read a file without loss of precision.
 
     GDAL reads the whole numbers of an ASCII grid as int32, and larger ones wrap around silently.
     It reads all other numbers as float32, and cuts digits off after the seventh. If the text has
@@ -114,7 +114,7 @@ _READ, _LONGEST_WORD = 2**20, 1024
 
 
 def check_ascii_grid(path: str, shape: tuple[int, int] | None = None) -> None:
-    """Raise InputError if an ASCII grid has words that are not numbers, or too many or few.
+    """Raise InputError if an ASCII grid has non-numbers, or a wrong number of cells.
 
     GDAL reads a word that is not a number as 0, ignores cells beyond the declared rows, and takes a
     negative cell size as rows that go north.

@@ -1,4 +1,4 @@
-"""Rasters in files that rasterio (GDAL) reads, window by window."""
+"""Read rasters from files window by window, with rasterio (GDAL)."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _nodata(dataset: Any, at: int) -> int | float | None:
 
 
 def _has_mask(dataset: Any, at: int) -> bool:
-    """Return whether a band has a mask besides that of its nodata value."""
+    """Return whether a band has a mask other than its nodata value."""
     from rasterio.enums import MaskFlags
 
     flags = dataset.mask_flag_enums[at]
@@ -231,7 +231,7 @@ _MOST_OPEN = 16
 
 
 def _open_cached(path: str) -> Any:
-    """Return the dataset, opened once per process and thread: these cannot share GDAL's handles."""
+    """Return a file's dataset, opened once for each process and thread."""
     stat = os.stat(path) if os.path.exists(path) else None
     version = (os.getpid(), stat and (stat.st_ino, stat.st_mtime_ns))
     cache: dict[str, tuple[Any, Any]] = _local.__dict__.setdefault("cache", {})
@@ -245,7 +245,7 @@ def _open_cached(path: str) -> Any:
 
 
 def _close_cached() -> None:
-    """Close the datasets that this thread has opened."""
+    """Close all datasets that this thread has opened."""
     cache = _local.__dict__.get("cache", {})
     for _, dataset in cache.values():
         dataset.close()

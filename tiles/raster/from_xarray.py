@@ -1,4 +1,4 @@
-"""Rasters of arrays, DataArrays and Datasets."""
+"""Make rasters of arrays, DataArrays and Datasets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STORAGE_ATTRIBUTES = {
 def choose_variable(
     dataset: xr.Dataset, what: str, variable: str | None, opened: str = "dataset"
 ) -> Hashable:
-    """Return the name of the only raster of a Dataset, or of the one with the given name.
+    """Return the name of a Dataset's only raster, or check a given name.
 
     ``opened`` is an expression that yields the Dataset, for the message.
     """
@@ -148,13 +148,13 @@ def from_dataarray(source: xr.DataArray, band: int | None, nodata: float | None)
 
 
 def _dimension_of_layers(source: xr.DataArray) -> Hashable:
-    """Return which of three dimensions numbers bands, times or levels: by name, or the first."""
+    """Return which of three dimensions counts bands, times or levels."""
     others = [name for name in source.dims if str(name).lower() not in X_NAMES | Y_NAMES]
     return others[0] if len(others) == 1 else source.dims[0]
 
 
 def _on_cluster(source: xr.DataArray) -> bool:
-    """Return whether chunks are futures of a distributed client.
+    """Return whether the chunks of a Dask array are futures of a distributed client.
 
     Types are compared by name, since this folder does not import Dask.
     """
@@ -172,6 +172,8 @@ def _declared_nodata(source: xr.DataArray) -> Any:
     """Return the nodata value that a DataArray declares, by the rules of rioxarray."""
     if source.dtype.kind == "f" and source.encoding.get("_FillValue") is not None:
         return None  # masked when it was opened: nodata is NaN now
+    if source.dtype.kind == "b" and source.attrs.get("_FillValue", 0) not in (0, 1):
+        return None  # xarray keeps attributes in comparisons: that of the values compared
     if "rioxarray" in sys.modules:  # only then can its accessor hold one (rio.set_nodata)
         return source.rio.nodata
     for key in ("_FillValue", "missing_value", "fill_value", "nodata"):
@@ -195,6 +197,6 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
     except InputError:
         return None
     # The name of a Dask array identifies its cells: any change by the user has changed it.
-    names = {lazy_name(raster, chunks) for chunks in ("shard", "tile")}
-    same = source.data.name in names and repr(raster.nodata) == repr(nodata)
+    _, kind, _ = f"{source.data.name}--".split("-", 2)
+    same = source.data.name == lazy_name(raster, kind) and repr(raster.nodata) == repr(nodata)
     return raster if same and Georeference.from_dataarray(source) == raster.georeference else None

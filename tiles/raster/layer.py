@@ -1,4 +1,4 @@
-"""A raster of the labels of a vector layer, burnt window by window."""
+"""A raster of a vector layer's labels, rasterized window by window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LayerRaster:
-    """Raster in memory whose cells are labels of geometries, kept as spans of rows.
+    """Raster of labels of geometries, kept in memory as spans of cells.
 
     Of geometries that cover a cell the one of the least label counts.
     """
@@ -53,7 +53,7 @@ class LayerRaster:
         label: str | None = None,
         all_touched: bool = False,
     ) -> LayerRaster:
-        """Return the raster of a layer on a grid, to whose CRS it is brought; see `burn`."""
+        """Rasterize a layer on a grid, after reprojecting it to the grid's CRS."""
         labels = layer.labels(label, name)
         spans = burn(layer.on_grid(place, name), place, shape, all_touched, name)
         own = labels[spans.number]
@@ -82,7 +82,7 @@ class LayerRaster:
         return cells
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content."""
+        """Return a digest of the spans, which identifies the content."""
         digest = hashlib.blake2b(digest_size=16)
         for column in (*self.spans[:3], self.label):
             digest.update(np.ascontiguousarray(column).data)

@@ -1,4 +1,4 @@
-"""Mask of a raster: 0 for cells that are 0 or nodata, 1 for all others, which are passable."""
+"""Masks computed from rasters: of passable cells, and of cells valid in several rasters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orograph.tiles.raster.raster import Raster
 
 @dataclass(frozen=True, eq=False)
 class MaskRaster:
-    """Mask of a raster, read window by window; its nodata value is 0."""
+    """Mask of a raster: 1 for passable cells, 0 (its nodata) for cells that are 0 or nodata."""
 
     raster: Raster
 
@@ -64,3 +64,21 @@ class MaskRaster:
     def fingerprint(self) -> str:
         """Return an identifier of the content."""
         return f"passable-{self.raster.fingerprint()}"
+
+
+@dataclass(frozen=True, eq=False)
+class ValidRaster(MaskRaster):
+    """Mask of several rasters on one grid: 1 where all of them are valid, else 0."""
+
+    others: tuple[Raster, ...]
+
+    def read(self, window: Window) -> npt.NDArray[Any]:
+        """Return the mask of ``window``, uint8."""
+        rasters = self.raster, *self.others
+        valid = [valid_cells(raster.read(window), raster.nodata) for raster in rasters]
+        mask: npt.NDArray[np.uint8] = np.logical_and.reduce(valid).astype(np.uint8)
+        return mask
+
+    def fingerprint(self) -> str:
+        """Return an identifier of the content."""
+        return "-".join(["valid", *(r.fingerprint() for r in (self.raster, *self.others))])

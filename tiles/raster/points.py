@@ -1,4 +1,4 @@
-"""Conversion between points on the map and cells of a grid."""
+"""Convert between map coordinates and cells of a grid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_NUMBERS = str | bytes | bool | np.bool_
 
 
 def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
-    """Return points as an array of x and y, in the CRS of the raster.
+    """Convert points or a layer of points to an array of x and y in the raster's CRS.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def as_points(points: Any, name: str, place: Georeference) -> Coordinates:
 
 
 def is_point(geometry: Any) -> bool:
-    """Return whether a geometry is one point, be it a multipoint."""
+    """Return whether a geometry is a single point, or a multipoint of one."""
     kind = geometry.geom_type
     return bool(kind == "Point" or (kind == "MultiPoint" and len(geometry.geoms) == 1))
 
@@ -89,7 +89,7 @@ def _points_of(layer: VectorLayer, name: str) -> Coordinates:
 
 
 def _as_numbers(given: Any, name: str) -> Coordinates:
-    """Return coordinates as float64; raise InputError if they are not real numbers."""
+    """Convert coordinates to float64; raise InputError if they are not real numbers."""
     if isinstance(given, str | os.PathLike):
         path = os.fspath(given)
         raise InputError(
@@ -138,12 +138,12 @@ def cells_of(
 def _cells(
     points: Coordinates, place: Georeference, shape: tuple[int, int]
 ) -> tuple[Indices, Indices]:
-    """Return the rows and columns of points, -1 for what lies outside."""
+    """Return the rows and columns of points, -1 for points outside the grid."""
     return _nearest(points[:, 1], place.y, shape[0]), _nearest(points[:, 0], place.x, shape[1])
 
 
 def coordinates_of(rows: npt.NDArray[Any], columns: npt.NDArray[Any], place: Georeference) -> Any:
-    """Return the coordinates (x, y) of the centres of cells, shape (n, 2)."""
+    """Return the map coordinates (x, y) of cell centres, shape (n, 2)."""
     x = columns.astype(np.float64) if place.x is None else place.x[columns]
     y = rows.astype(np.float64) if place.y is None else place.y[rows]
     return np.stack([x, y], axis=1)
@@ -158,7 +158,7 @@ def snap_to_valid(
     name: str,
     what: str = "nodata",
 ) -> tuple[Indices, Indices]:
-    """Return the rows and columns of cells, each moved to the nearest valid cell.
+    """Move each cell to the nearest valid cell; return rows and columns.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def snap_to_valid(
 
 
 class _ValidityCache:
-    """Validity of the cells of the window that was read last."""
+    """Mask of the valid cells in the window that was read last."""
 
     def __init__(self, raster: Raster) -> None:
         self._raster = raster
@@ -218,7 +218,7 @@ class _ValidityCache:
         self._valid = np.empty((0, 0), np.bool_)
 
     def read(self, window: Window) -> npt.NDArray[np.bool_]:
-        """Return which cells of a window are valid; read the raster only if the window is new."""
+        """Return a mask of a window's valid cells, reading the raster only if it is new."""
         window = window.clip(self._raster.shape)
         if window != self._window:
             cells = self._raster.read(window)
@@ -242,7 +242,7 @@ def _nearest(values: Coordinates, axis: Coordinates | None, length: int) -> Indi
 
 
 def _edges(ascending: Coordinates) -> tuple[float, float]:
-    """Return the outer edges of the first and the last of some cells, given their centres."""
+    """Return the outer edges of the first and last cell along an axis, given the centres."""
     low = ascending[0] - (ascending[1] - ascending[0]) / 2
     high = ascending[-1] + (ascending[-1] - ascending[-2]) / 2
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Raster protocol, and `open_raster`, which accepts any source of a user."""
+"""The interface of rasters, and `open_raster`, which opens any source as one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NETCDF = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf"}
 
 
 class Raster(Protocol):
-    """Grid of cells that is read window by window, in any process."""
+    """Interface of a grid of cells that can be read window by window, in any process."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,7 +52,7 @@ class Raster(Protocol):
 
     @property
     def nodata(self) -> int | float | None:
-        """Nodata value: such cells, and floats that are not finite, are not vertices."""
+        """Nodata value, or None; non-finite cells are nodata too."""
 
     @property
     def georeference(self) -> Georeference:
@@ -82,7 +82,7 @@ class Raster(Protocol):
         """Return the cells of ``window``, contiguous, of ``dtype``."""
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content, by which a resumed run recognises its input."""
+        """Return an identifier of the content, by which a resumed run checks its input."""
 
 
 def open_raster(
@@ -93,7 +93,7 @@ def open_raster(
     variable: str | None = None,
     argument: str = "source",
 ) -> Raster:
-    """Return a raster of an array, a DataArray, a Dataset or a file.
+    """Open an array, DataArray, Dataset, store or raster file as a raster.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
 
 
 class _CannotReadError(Exception):
-    """A reader does not support the format."""
+    """Raised by a reader that does not support a file's format."""
 
 
 def _open_store(path: str, nodata: float | None, variable: str | None) -> Raster:

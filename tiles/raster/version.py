@@ -1,4 +1,4 @@
-"""Versions of files, here and at remote addresses, by which a changed input is recognised."""
+"""Versions of local and remote files, by which changed inputs are detected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANGING = (
 
 
 def absolute(path: str) -> str:
-    """Return a path, URL or connection string of GDAL such that it means the same everywhere."""
+    """Make a path, URL or GDAL connection string independent of the working directory."""
     if os.path.exists(path):
         return os.path.abspath(path)
     if is_remote(path) or path.startswith("/vsi"):
@@ -44,12 +44,12 @@ def absolute(path: str) -> str:
 
 
 def is_remote(path: str) -> bool:
-    """Return whether a path is a URL, or leads to another computer by a file system of GDAL."""
+    """Return whether a path is a URL or a GDAL path to another computer."""
     return _remote_address(path) is not None
 
 
 def file_versions(path: str) -> list[tuple[Any, ...]] | None:
-    """Return names, sizes and times or ETags of a file, or of all files below a folder.
+    """Return names, sizes and times or ETags of a file, or of all files in a folder.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def file_versions(path: str) -> list[tuple[Any, ...]] | None:
 
 
 def _remote_address(path: str) -> str | None:
-    """Return the URL of what is read at a remote place, an archive perhaps; None if it is local."""
+    """Return the URL that a remote path reads from; None if the path is local."""
     found = re.search(r'(?:^|["/{]|[?&]url=)((?!file:)[A-Za-z][A-Za-z0-9+.-]*://[^"}]*)', path)
     if found is not None and not os.path.exists(path):
         address = found[1]
@@ -81,7 +81,7 @@ def _remote_address(path: str) -> str | None:
 
 
 def _local_file(path: str) -> str | None:
-    """Return the file or folder that is read: for ``/vsizip/a.zip/b.tif`` the archive."""
+    """Return the local file that a path reads, such as the archive of a ``/vsizip/`` path."""
     path = path.removeprefix("file://")
     while path.startswith("/vsi"):
         path = path.partition("/vsi")[2].partition("/")[2]
@@ -113,7 +113,7 @@ def _http_version(url: str) -> list[tuple[Any, ...]] | None:
 
 
 def _remote_versions(url: str) -> list[tuple[Any, ...]] | None:
-    """Return the versions of a file or folder of which fsspec knows the file system."""
+    """Return the versions of a remote file or folder, using fsspec; None if unknown."""
     import fsspec
 
     try:

@@ -1,4 +1,4 @@
-"""Creation of stores: rasters of one shape in a Zarr v3 group, tiles as chunks in square shards."""
+"""Create stores: a Zarr v3 group of rasters, tiles as chunks in square shards, and tables."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError, report_full_storage
+from orograph.tiles.format.codec import BITSHUFFLE, SHUFFLE, compress, with_checksum
 from orograph.tiles.format.metadata import (
     FORMAT,
     GROUP,
@@ -34,16 +35,19 @@ SHARD_SIDE = 4096
 # Bytes of a shard in memory, of which a writer briefly holds two: 4096 cells a side of 4 bytes, or
 # 2048 of 8 bytes.
 SHARD_BYTES = 2**26
+DENSE_LEVEL = 5
 TABLE_ROWS = 2**20
 # A shard has at most 16 x 16 tiles, since every read of a tile reads the whole index of its shard.
 MOST_TILES_A_SIDE = 16
 
 _Location = TypeVar("_Location", bound=Location)
+Columns = Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]]
+"""For each column of a table its dimensions, rows first, and its values in pieces."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Division of a grid: cells a side of a tile and of a shard.
+    """Sides of tiles and of shards, in cells, by which a grid is divided.
 
     Raises
     ------
@@ -78,7 +82,7 @@ class Layout:
     def default(
         cls, shape: tuple[int, int], dtype: Any, tile: int = 1024, shard: int | None = None
     ) -> Layout:
-        """Return a layout for a grid: shards of about 4096 cells a side, or of a smaller grid's."""
+        """Return a layout with shards of about 4096 cells a side, less for small grids."""
         if shard is None and isinstance(tile, Integral) and 1 <= tile <= MOST_CELLS_A_SIDE:
             most = min(SHARD_SIDE, math.isqrt(SHARD_BYTES // np.dtype(dtype).itemsize))
             shard = tile
@@ -246,18 +250,34 @@ def _write_axes(storage: Storage, place: Georeference) -> None:
             create_dense(storage, name, shape, values.dtype, shape, (name,), attrs)[...] = values
 
 
+class ColumnsInTurns(NamedTuple):
+    """A table whose columns are produced alternately, one piece at a time."""
+
+    dimensions: Mapping[str, tuple[str, ...]]
+    """Of each column, rows first."""
+    pieces: Iterable[tuple[str, NDArray[Any], bool]]
+    """The name of a column, some rows of it, and whether these are its last."""
+
+    def gather(self) -> Columns:
+        """Collect the pieces of each column in memory, and return the columns."""
+        pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self.dimensions}
+        for name, piece, _ in self.pieces:
+            pieces[name].append(piece)
+        return {name: (dims, pieces[name]) for name, dims in self.dimensions.items()}
+
+
 def add_table(
     path: Location,
-    columns: Mapping[str, tuple[tuple[str, ...], Iterable[NDArray[Any]]]],
+    columns: Columns | ColumnsInTurns,
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Add a table to an unfinished store: one array per column, rows in chunks.
+    """Add a table to an unfinished store, one array for each column, chunked along rows.
 
     Parameters
     ----------
     path : path or Storage
         The store.
-    columns : mapping
+    columns : mapping or ColumnsInTurns
         For each column its dimensions and its values, rows first, in one or more pieces. No column
         may have the name of a raster.
     attributes : mapping, optional
@@ -265,22 +285,110 @@ def add_table(
     """
     if not columns:
         return
-    storage = open_storage(path)
-    with report_full_storage(str(storage)):
-        for name, (dimensions, pieces) in columns.items():
-            array: Any = None
-            for values in _whole_chunks(pieces):
-                if array is None:
-                    chunks = max(values.shape[0], 1), *values.shape[1:]
-                    attrs = (attributes or {}).get(name)
-                    array = create_dense(
-                        storage, name, values.shape, values.dtype, chunks, dimensions, attrs
-                    )
-                    array[...] = values
-                else:
-                    array.append(values)
-            storage.sync(*(key for key, _ in storage.objects(f"{name}/c")))
-    list_table(storage, list(columns))
+    if isinstance(columns, ColumnsInTurns):
+        writer = TableWriter(path, columns.dimensions, attributes)
+        for name, piece, is_last in columns.pieces:
+            writer.append(name, piece)
+            del piece  # free it before the next is created
+            if is_last:
+                writer.close(name)
+        writer.finish()
+        return
+    writer = TableWriter(path, {name: dims for name, (dims, _) in columns.items()}, attributes)
+    for name, (_, pieces) in columns.items():
+        for values in pieces:
+            writer.append(name, values)
+            del values  # free it before the next is created
+        writer.close(name)
+    writer.finish()
+
+
+class TableWriter:
+    """Writer of a table to an unfinished store; columns may be written alternately.
+
+    Of each column less than a chunk is kept in memory, until it is closed.
+
+    Parameters
+    ----------
+    path : path or Storage
+        The store.
+    dimensions : mapping
+        The dimensions of each column, rows first.
+    attributes : mapping, optional
+        Attributes of some columns.
+    """
+
+    def __init__(
+        self,
+        path: Location,
+        dimensions: Mapping[str, tuple[str, ...]],
+        attributes: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self._storage, self._dimensions = open_storage(path), dimensions
+        self._attributes = attributes or {}
+        self._kept: dict[str, list[NDArray[Any]]] = {name: [] for name in dimensions}
+        # of the chunks that are written: of each its shape, and how many rows they all have
+        self._chunk: dict[str, tuple[int, ...]] = {}
+        self._rows = dict.fromkeys(dimensions, 0)
+        self._documents: dict[np.dtype[Any], dict[str, Any]] = {}
+        """What zarr-python writes about an array, by its type."""
+
+    def append(self, name: str, piece: NDArray[Any]) -> None:
+        """Append rows to a column; the caller must not change them afterwards."""
+        kept, done = self._kept[name], 0
+        while (missing := TABLE_ROWS - sum(map(len, kept))) < len(piece) - done:
+            kept.append(piece[done : done + missing])
+            self._write(name)
+            done += missing
+        kept.append(piece[done:].copy() if done else piece)  # the rest of a piece is not kept whole
+
+    def close(self, name: str) -> None:
+        """Write the last rows and the metadata of a column, and flush it to disk."""
+        dtype, chunk = self._write(name), self._chunk[name]
+        grid = {"name": "regular", "configuration": {"chunk_shape": chunk}}
+        document = {
+            **self._documents[dtype],
+            "shape": (self._rows[name], *chunk[1:]),
+            "chunk_grid": grid,
+            "dimension_names": self._dimensions[name],
+            "attributes": self._attributes.get(name, {}),
+        }
+        with report_full_storage(str(self._storage)):
+            self._storage.put(f"{name}/zarr.json", json.dumps(document).encode())
+        self._storage.sync(*(key for key, _ in self._storage.objects(f"{name}/c")))
+
+    def finish(self) -> None:
+        """Record the closed columns as the store's table in its metadata."""
+        list_table(self._storage, list(self._dimensions))
+
+    def _write(self, name: str) -> np.dtype[Any]:
+        """Write the buffered rows of a column as one chunk, and return their dtype."""
+        kept = self._kept[name]
+        values = np.ascontiguousarray(kept[0]) if len(kept) == 1 else np.concatenate(kept)
+        kept.clear()
+        if name not in self._chunk:
+            self._begin(name, values)
+        chunk, rows = self._chunk[name], len(values)
+        if rows == 0:
+            return values.dtype
+        if rows < chunk[0]:
+            values = np.concatenate([values, np.zeros((chunk[0] - rows, *chunk[1:]), values.dtype)])
+        number = self._rows[name] // chunk[0]
+        shuffle = SHUFFLE if values.itemsize > 1 else BITSHUFFLE
+        key = "/".join((name, "c", str(number), *["0"] * (len(chunk) - 1)))
+        with report_full_storage(str(self._storage)):
+            self._storage.put(key, *with_checksum(compress(values, DENSE_LEVEL, shuffle)))
+        self._rows[name] += rows
+        return values.dtype
+
+    def _begin(self, name: str, values: NDArray[Any]) -> None:
+        """Create the array of a column from its first chunk."""
+        chunk = self._chunk[name] = max(len(values), 1), *values.shape[1:]
+        if values.dtype in self._documents:  # zarr-python takes more than a millisecond for each
+            self._storage.delete_all(name)  # what a run that was killed has left
+            return
+        create_dense(self._storage, name, chunk, values.dtype, chunk, self._dimensions[name])
+        self._documents[values.dtype] = read_document(self._storage, f"{name}/zarr.json")
 
 
 def create_dense(
@@ -291,9 +399,9 @@ def create_dense(
     chunks: tuple[int, ...],
     dimensions: tuple[str, ...],
     attrs: Mapping[str, Any] | None = None,
-    level: int = 5,
+    level: int = DENSE_LEVEL,
 ) -> Any:
-    """Return a new array of an unfinished store, for `orograph.tiles.format.dense`.
+    """Create a Zarr array in an unfinished store, chunked along rows, and return it.
 
     The metadata of the group remain as they are, until `list_table` lists the array in them.
     """
@@ -317,34 +425,21 @@ def create_dense(
 
 
 def list_table(storage: Storage, names: list[str]) -> None:
-    """List arrays as the table of an unfinished store."""
+    """Record the names of arrays as the table of an unfinished store."""
     document = read_document(storage, GROUP)
     document["attributes"][MARK]["table"] = names
     write_group_metadata(storage, document)
 
 
-def _whole_chunks(pieces: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    """Yield the same rows in pieces of one chunk each; the last may be smaller."""
-    kept: list[NDArray[Any]] = []
-    for piece in pieces:
-        done = 0
-        while (missing := TABLE_ROWS - sum(map(len, kept))) < len(piece) - done:
-            yield np.concatenate([*kept, piece[done : done + missing]])
-            kept, done = [], done + missing
-        kept.append(piece[done:].copy())
-        del piece  # free it before the next is created
-    yield np.concatenate(kept)
-
-
 def encode_fill_value(value: float, dtype: np.dtype[Any]) -> int | str:
-    """Return a fill value as xarray encodes it in JSON of Zarr v3: exact, also if not finite."""
+    """Encode a fill value for JSON as xarray does: base64 for floats, else an integer."""
     if dtype.kind == "f":
         return base64.standard_b64encode(struct.pack("<d", float(value))).decode()
     return int(value)
 
 
 def update_attributes(path: Location, variable: str | None, mapping: Mapping[str, Any]) -> None:
-    """Set attributes of a store, or of one variable of it.
+    """Set attributes of a store or of one of its variables.
 
     Raises
     ------
@@ -367,7 +462,7 @@ def update_attributes(path: Location, variable: str | None, mapping: Mapping[str
 
 
 def _jsonable(value: Any) -> Any:
-    """Return ``value`` in types that JSON supports."""
+    """Convert a value to types that JSON supports."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):

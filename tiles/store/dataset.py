@@ -1,8 +1,9 @@
-"""Stores as lazy xarray Datasets."""
+"""Open stores as lazy xarray Datasets."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
-    """Return a store as a lazy Dataset.
+def open(path: Location, chunks: str = "shard") -> xr.Dataset:
+    """Open a store as a lazy Dataset.
 
     Cells are read through `StoreRaster`, so the error for a damaged tile names the tile. Nothing
     is masked or scaled: dtypes are those of the store, and the nodata value is the attribute
@@ -70,3 +71,14 @@ def open_dataset(path: Location, chunks: str = "shard") -> xr.Dataset:
     dataset = xr.Dataset(arrays, coords, metadata.attributes)
     dataset.encoding["source"] = str(storage)
     return dataset
+
+
+def as_dataset(result: Any, operation: str) -> xr.Dataset:
+    """Return a result that is a Dataset, or open it from the path of its store."""
+    import xarray as xr
+
+    if isinstance(result, str | os.PathLike):
+        result = open(open_storage(result, "result"))
+    if not isinstance(result, xr.Dataset):
+        raise InputError(f"result: {shown(result)}; give what {operation} returns, or its path")
+    return result

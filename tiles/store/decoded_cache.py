@@ -1,4 +1,4 @@
-"""Decoded-tile cache: tiles of which a part has been read, for reads of other parts.
+"""Cache of decoded tiles of which only a part was needed, since other parts soon will be.
 
 A tile with its halo needs a row, a column or a corner of each neighbour, which must be decoded
 whole: nine tiles for one. The cache keeps the sides of every tile that was decoded for a part of
@@ -47,7 +47,7 @@ class _ArrayCache:
 
 
 class DecodedTileCache:
-    """Cache of square tiles, and of the sides of more tiles, limited in bytes.
+    """Cache of decoded tiles, and of the border rows and columns of more tiles.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class DecodedTileCache:
         self._lock = Lock()
 
     def get(self, state: State, begin: int, side: int, part: Window) -> Cells | None:
-        """Return cells of the tile at offset ``begin`` of an object, read-only by convention.
+        """Return cached cells of a tile, which must not be changed, or None.
 
         None if they are not in the cache.
         """
@@ -79,7 +79,7 @@ class DecodedTileCache:
         return None
 
     def put(self, state: State, begin: int, cells: Cells) -> None:
-        """Put a tile, or only its sides, into the cache; the caller must not change it later."""
+        """Add a tile, or only its border if it is large; it must not be changed later."""
         with self._lock:
             for number, window in enumerate(_sides(len(cells))):
                 self._sides.put((state, begin, number), cells[window.slices].copy())

@@ -116,4 +116,5 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
 
 def lazy_name(raster: StoreRaster, chunks: str) -> str:
     """Return the name of the Dask array of `lazy_variable`."""
-    return f"store-{chunks}-{raster.fingerprint().removeprefix('store-')}"
+    stamp = repr((raster.path, raster.variable, raster.states()))
+    return f"store-{chunks}-{hashlib.blake2b(stamp.encode(), digest_size=16).hexdigest()}"

@@ -66,13 +66,13 @@ class Holder:
         return f"process {self.pid} of {self.user} on {self.host}, since {began}"
 
     def is_gone(self) -> bool:
-        """Return whether the writer is known to have ended."""
+        """Return whether the process that holds the lease is known to have ended."""
         if self._is_us():
             return self.token not in _held
         return self._is_here() and _is_gone(self.pid, self.process_started)
 
     def has_stopped(self) -> bool:
-        """Return whether it was a writer of this process that was told to stop.
+        """Return whether the holder was a cancelled run of this process that has now ended.
 
         Its end is waited for, for `STALE_SECONDS` at most.
         """
@@ -80,7 +80,7 @@ class Holder:
         return lease is not None and lease._stop.is_set() and lease._released.wait(STALE_SECONDS)
 
     def is_silent(self) -> bool:
-        """Return whether the last heartbeat was long ago by the clock, or is yet to come."""
+        """Return whether the last heartbeat is old, or in the future, by this clock."""
         recent = abs(_now() - self.heartbeat) <= STALE_SECONDS  # not if it is NaN
         return not (recent or self._is_us())
 
@@ -93,7 +93,7 @@ class Holder:
 
 
 class Lease:
-    """The lease of a target: taken by `acquire` or ``with``, and renewed by a thread while held.
+    """Exclusive right to write a target, acquired by ``with`` and renewed by a thread.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Lease:
         self._stop = Event()
 
     def acquire(self, stop: Event | None = None) -> Lease:
-        """Take the lease and return it.
+        """Acquire the lease and return it.
 
         A writer of this process that has been told to stop is waited for.
 
@@ -146,7 +146,7 @@ class Lease:
         return self
 
     def release(self) -> None:
-        """Give the lease up, if it is still held; do nothing in a forked process."""
+        """Release the lease if it is still held; do nothing in a forked process."""
         if self._pid != os.getpid():
             return
         self._released.set()
@@ -165,7 +165,7 @@ class Lease:
         return None if found is None else found[0]
 
     def check(self) -> None:
-        """Raise RunError if another writer has taken the lease over, or has removed it."""
+        """Raise RunError if another writer has taken over or removed the lease."""
         holder = self.holder()
         if holder is not None and holder.token == self.token:
             return
@@ -177,7 +177,7 @@ class Lease:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise RunError in place of an error by which a writer ends whose lease was taken over."""
+        """Replace errors raised in the context by RunError if the lease was taken over."""
         try:
             yield
         except Exception as error:
@@ -206,7 +206,7 @@ class Lease:
             time.sleep(RETRY_SECONDS / 100)
 
     def _try_to_take(self) -> bool:
-        """Take the lease if nobody holds it; return False if that is to be tried again."""
+        """Try to acquire the lease; return False if the caller should try again."""
         try:
             self._place.create("", self._record())
             return True
@@ -251,7 +251,7 @@ class Lease:
             return False
 
     def _stays(self, state: State) -> bool:
-        """Return whether the lease is still this version after `WATCH_SECONDS`."""
+        """Return whether the lease file is unchanged after `WATCH_SECONDS`."""
         end = time.monotonic() + WATCH_SECONDS
         while time.monotonic() < end:
             time.sleep(WATCH_SECONDS / 20)
@@ -286,7 +286,7 @@ class Lease:
 
 
 def _read(place: Storage) -> tuple[Holder | None, State] | None:
-    """Return the holder of a lease and the version of the object; None if there is none.
+    """Read a lease; return its holder and file version, or None if there is no lease.
 
     The holder is None if the object is empty, as a power cut may leave it.
 
@@ -328,12 +328,12 @@ def _now() -> float:
 
 @lru_cache(maxsize=1)
 def _here() -> tuple[str, str]:
-    """Return the name of this host, and what tells it from others of that name."""
+    """Return the host name, and an identifier of this boot and process namespace."""
     return socket.gethostname(), _first_line("/proc/sys/kernel/random/boot_id") + _process_ids()
 
 
 def _process_ids() -> str:
-    """Return the name of the space of process ids, which each container has of its own."""
+    """Return the identifier of this process's PID namespace, or ""."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -348,7 +348,7 @@ def _first_line(path: str) -> str:
 
 
 def _is_gone(pid: int, started: str) -> bool:
-    """Return whether the process of this machine that began at ``started`` has ended."""
+    """Return whether the local process of this id and start time has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -359,7 +359,7 @@ def _is_gone(pid: int, started: str) -> bool:
 
 
 def _process_started(pid: int) -> str:
-    """Return when a process began, in ticks of its machine; empty if that cannot be seen."""
+    """Return the start time of a local process in clock ticks, or "" if unknown."""
     # the name of a process, in parentheses, may hold spaces and parentheses
     fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if not fields:

@@ -1,4 +1,4 @@
-"""Publishing: a store is written under a partial name, and gets its final name when complete."""
+"""Publish stores: they are written under a temporary name and renamed when complete."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
 
 
 def partial_path(final: str | os.PathLike[str]) -> Path:
-    """Return the path of an unfinished store, from its final path."""
+    """Return the temporary path of a store while it is written, from its final path."""
     final = Path(final)
     return final.with_name(final.name + PARTIAL)
 
 
 def partial_storage(final: Storage) -> Storage:
-    """Return the storage of an unfinished store, from its final storage."""
+    """Return the temporary storage of a store while it is written, from its final one."""
     return final.beside(PARTIAL)
 
 
 def mark_complete(place: Location) -> None:
-    """Mark an orograph store complete.
+    """Mark a store as complete, listing its missing shards and all checksums.
 
     The shards that do not exist are listed in the attributes: they read as fill values. A shard
     that is lost later is thereby recognised as missing, and one that takes the place of another by
@@ -74,7 +74,7 @@ def mark_complete(place: Location) -> None:
 
 
 def check_target(place: Location, overwrite: bool) -> None:
-    """Raise an error if no store may be written at ``place``.
+    """Raise an error if a store may not be written at ``place``.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_target(place: Location, overwrite: bool) -> None:
 
 
 def discard(place: Location) -> None:
-    """Delete what writers that have ended left at the place of an unfinished store.
+    """Delete what earlier writers left at the temporary location of a store.
 
     The caller holds the lease of the store, so none of them is at work.
 
@@ -122,7 +122,7 @@ def discard(place: Location) -> None:
 def staged_store(
     target: Storage, overwrite: bool = False, takeover: bool = False
 ) -> Iterator[Storage]:
-    """Yield the storage to write to, hold the lease of ``target``, and publish at the end.
+    """Yield a temporary storage to write, then publish it as ``target``, under a lease.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def staged_store(
 def publish(
     partial: Location, final: Location, overwrite: bool = False, lease: Lease | None = None
 ) -> None:
-    """Move a finished store to its final name, in one step.
+    """Rename a finished store to its final name, atomically.
 
     A store of that name is replaced as `Storage.commit` describes: in most file systems a whole
     store has the name at any time.
@@ -191,7 +191,7 @@ def publish(
 
 
 def _sync(staged: Storage) -> None:
-    """Synchronise a finished store; shards, blocks and tables were, when they were written."""
+    """Flush a finished store's metadata to disk; its chunks were flushed when written."""
     chunks = tuple(
         f"{name}/c/"
         for name in member_documents(staged)

@@ -1,4 +1,4 @@
-"""Rasters of a store; reading one reports which chunk is damaged."""
+"""Read rasters from stores; errors name the damaged chunk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from orograph.tiles.store.shard import read_window, stored_format
 
 
 def choose_step(opened: str, name: str) -> str:
-    """Return the next step for a message about several rasters."""
+    """Return advice for error messages on how to choose one of several rasters."""
     return f"pass variable={name!r}, or one of them, such as {opened}[{name!r}]"
 
 
@@ -108,7 +108,7 @@ class StoreRaster:
 
     @property
     def nodata(self) -> int | float | None:
-        """Value of cells that are not vertices."""
+        """Nodata value, or None."""
         return self._header.nodata
 
     @property
@@ -153,7 +153,7 @@ class StoreRaster:
             raise damaged(self.storage, "zarr.json", error) from None
 
     def _axis(self, header: Header, axis: int) -> NDArray[np.float64] | None:
-        """Return the coordinates of the rows (axis 0) or columns; None if there are none."""
+        """Return the y (axis 0) or x coordinates; None if the raster has none."""
         member = header.axes[axis]
         if member is None:
             return None
@@ -188,7 +188,7 @@ class StoreRaster:
                 # another store has taken its name meanwhile
 
     def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
-        """Return a function that reads a window: `read_window`, or zarr-python.
+        """Return the function that reads a window: `read_window`, or one by zarr-python.
 
         ``state`` is that of the store's metadata.
         """
@@ -221,7 +221,7 @@ class StoreRaster:
         return read
 
     def fingerprint(self) -> str:
-        """Return an identifier of the content: a digest of metadata and of all tiles' checksums.
+        """Return a digest of metadata and all tile checksums, which identifies the content.
 
         A shard that is copied or restored does not change it. Of a tile only the checksum is read,
         4 bytes.
@@ -251,6 +251,20 @@ class StoreRaster:
                 digest.update(_checksums(self.storage, f"{shards}/{row}/{name}", header))
         return f"store-{digest.hexdigest()}"
 
+    def states(self) -> str:
+        """Return a digest of the names, sizes and times of all of the store's files.
+
+        It tells in less time than a fingerprint that nothing has changed, but a copy has another.
+
+        Raises
+        ------
+        DamagedChunkError
+            As `fingerprint`.
+        """
+        self._check_complete()
+        objects = sorted((key, repr(state)) for key, state in self.storage.objects())
+        return hashlib.blake2b(repr(objects).encode(), digest_size=16).hexdigest()
+
     def _check_window(self, window: Window) -> None:
         if window.size == 0 or window.clip(self.shape) != window:
             raise InputError(
@@ -273,7 +287,7 @@ class StoreRaster:
                 self._check_present(Window(i * side, 0, side, width).clip(self.shape))
 
     def _shards(self, window: Window) -> Iterator[tuple[int, int]]:
-        """Yield the places of the shards that a window overlaps."""
+        """Yield row and column of each shard that a window overlaps."""
         side = self._header.shard
         for i in range(window.y // side, -(-(window.y + window.height) // side)):
             for j in range(window.x // side, -(-(window.x + window.width) // side)):
@@ -295,7 +309,7 @@ class StoreRaster:
                 )
 
     def _awaited(self, key: str) -> State | None:
-        """Return the state of an object that is missing though it was written: it may come back.
+        """Wait for a missing shard file to reappear; return its state, or None.
 
         A file system of a network may be away for a while. Objects that do not come are waited for
         once, not for each of them anew.
@@ -318,7 +332,7 @@ class StoreRaster:
     def _damage(
         self, decode: Callable[[Window], NDArray[Any]], window: Window, error: Exception
     ) -> OSError:
-        """Return an error that names the first tile of ``window`` that cannot be read."""
+        """Return the error that names the first unreadable tile in ``window``."""
         tile, side = self._header.tile, self._header.shard
         for row in range(window.y // tile, -(-(window.y + window.height) // tile)):
             for column in range(window.x // tile, -(-(window.x + window.width) // tile)):
@@ -343,7 +357,7 @@ class StoreRaster:
 def tile_name(
     variable: str, tile: int, shard: int, place: tuple[int, int], shape: tuple[int, int]
 ) -> str:
-    """Return words that name a tile of a raster, by its row and column: its shard and cells."""
+    """Describe a tile for error messages: its position, shard and cells."""
     row, column = place
     cells = Window(row * tile, column * tile, tile, tile).clip(shape)
     i, j = cells.y // shard, cells.x // shard

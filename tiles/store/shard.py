@@ -1,4 +1,4 @@
-"""Reading and encoding of shards, without zarr-python.
+"""Read and encode Zarr shards directly, without zarr-python.
 
 zarr-python, with its event loop, takes twice as long for a tile and more than three times as much
 of a processor (docs/decisions/008-storage.md). All rasters of a store have the same codecs, and the
@@ -166,7 +166,7 @@ def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat |
 
 
 def chunk_checksum(storage: Storage, key: str, form: ShardFormat | None) -> int:
-    """Return the checksum with which a shard of this format, or any other chunk, ends.
+    """Return the checksum stored at the end of a shard or of any other chunk.
 
     Raises
     ------
@@ -285,7 +285,7 @@ _Tile = tuple[int, int, int, int]  # first byte, byte after the last, row and co
 def _tiles_in_window(
     reader: Reader, form: ShardFormat, stated: int | None, window: Window, out: NDArray[Any]
 ) -> tuple[list[_Tile], int]:
-    """Return the tiles that overlap a window, by offset, and the offset of the index.
+    """Return byte ranges of the tiles that overlap a window, and the index's offset.
 
     The cells of tiles that the shard does not contain are set to the fill value.
     """
@@ -302,7 +302,7 @@ def _tiles_in_window(
 
 
 def _index(reader: Reader, form: ShardFormat, stated: int | None) -> tuple[NDArray[np.uint64], int]:
-    """Return the index of a shard, offset and length by row and column, and its own offset."""
+    """Read the index of a shard: offset and length of each tile, and the index's own offset."""
     length = form.index_bytes
     tail = reader.tail(length + 4)  # and the checksum of the last tile
     size = reader.state.size
@@ -316,7 +316,7 @@ def _index(reader: Reader, form: ShardFormat, stated: int | None) -> tuple[NDArr
 def _read_ranges(
     reader: Reader, wanted: list[_Tile], stop: int
 ) -> Iterator[tuple[int, NDArray[np.uint8], list[_Tile]]]:
-    """Yield ranges of adjacent tiles: offset in the shard, bytes, and each tile's place in them."""
+    """Read adjacent tiles together; yield offset, bytes, and each tile's range in the bytes."""
     first = 0
     while first < len(wanted):
         begin, end = wanted[first][:2]
@@ -417,7 +417,7 @@ def damaged_tiles(
 
 
 class ShardEncoder:
-    """Encoder of one shard, a tile at a time; it holds the encoded tiles, and one decoded one.
+    """Encoder of one shard, tile by tile; it holds the encoded tiles in memory.
 
     The bytes are equal to those of zarr-python 3.1.6, in whatever order tiles are put.
     """
@@ -427,7 +427,7 @@ class ShardEncoder:
         self._tiles: dict[tuple[int, int], bytes] = {}
 
     def put(self, row: int, column: int, cells: NDArray[Any]) -> None:
-        """Encode the tile at a row and column of the shard; replace the tile that was put there.
+        """Encode a tile and store it at a row and column of the shard.
 
         ``cells`` have the dtype of the shard, in any byte order. At the right and bottom edges of
         the raster they may be fewer than a tile has; the rest are fill values.
@@ -443,7 +443,7 @@ class ShardEncoder:
         self._tiles[row, column] = compress(cells, level, shuffle, block, name)
 
     def parts(self) -> list[bytes]:
-        """Return the bytes of the shard, in parts: tiles, index and checksums."""
+        """Return the bytes of the shard in parts: tiles, their checksums, and the index."""
         index = np.full((self._form.tiles, self._form.tiles, 2), ABSENT, "<u8")
         parts, end = [], 0
         for place in _morton_order(self._form.tiles):
@@ -457,7 +457,7 @@ class ShardEncoder:
 
 @lru_cache
 def _morton_order(side: int) -> tuple[tuple[int, int], ...]:
-    """Return (row, column) of a square of a power of two a side in Morton order, rows fastest."""
+    """Return the (row, column) pairs of a square in Morton order."""
     order: list[tuple[int, int]] = [(0, 0)]
     step = 1
     while step < side:

@@ -1,4 +1,4 @@
-"""Sinks, to which results are written: a store, in whole shards, or arrays in memory."""
+"""Targets for results: a store, written in whole shards, or arrays in memory."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from orograph.tiles.store.shard import (
 
 
 class ShardWriter(Protocol):
-    """Writer of one shard, which receives some tiles at a time, in any order."""
+    """Interface to write one shard, a few tiles at a time and in any order."""
 
     def block(self, part: Window) -> NDArray[Any]:
-        """Return an array to fill with the cells of ``part``, and then to `put`."""
+        """Return an array to fill with the cells of ``part`` and pass to `put`."""
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
         """Store the cells of ``part``, a window of whole tiles; the caller may reuse ``cells``."""
 
     def close(self) -> None:
-        """Write the shard, of which all tiles have been put."""
+        """Write the shard, once all its tiles have been put."""
 
 
 class Sink(Protocol):
-    """Target to which results are written."""
+    """Interface of a target to which results are written."""
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
         """Return a writer of the shard ``window`` of one variable."""
@@ -48,7 +48,7 @@ class Sink(Protocol):
         """Write ``array`` as the cells of ``window`` of one variable."""
 
     def written(self, variable: str, window: Window) -> bool:
-        """Return whether the cells of ``window`` have been written, and still exist."""
+        """Return whether the cells of ``window`` have been written and still exist."""
 
     def intact(self, variable: str, window: Window) -> bool:
         """Return whether the cells of ``window`` have been written and can all be read back."""
@@ -56,7 +56,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class ArraySink:
-    """Sink in memory: one array of the whole grid per variable."""
+    """Target in memory: one array of the whole grid for each variable."""
 
     arrays: MutableMapping[str, NDArray[Any]]
 
@@ -94,7 +94,7 @@ class _ArrayWriter:
 
 @dataclass(frozen=True)
 class StoreSink:
-    """Sink in a store, which is written in whole shards.
+    """Target in a store, written in whole shards.
 
     Any number of processes and threads may write at once, different shards, or the same shard with
     the same cells: a shard is put into the storage when it is whole.
@@ -135,7 +135,7 @@ class StoreSink:
         writer.close()
 
     def writer(self, variable: str, window: Window) -> ShardWriter:
-        """Return a writer of one shard, which writes the shard when it is closed.
+        """Return a writer of one shard, which stores the shard when closed.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class StoreSink:
         return True
 
     def count_written(self, variable: str, windows: Sequence[Window]) -> int:
-        """Return how many of ``windows`` are `written`, from the names of the shards."""
+        """Return how many of ``windows`` have their shards in the store."""
         rows, columns = read_array(self.storage, variable).chunk
         wanted: dict[int, set[str]] = {}
         for window in windows:
@@ -185,7 +185,7 @@ class StoreSink:
 
 
 def count_written(sink: Sink, variable: str, windows: Sequence[Window]) -> int:
-    """Return how many of ``windows`` a sink has written, each of them one shard."""
+    """Return how many of ``windows``, one shard each, have been written to a sink."""
     if isinstance(sink, StoreSink):
         return sink.count_written(variable, windows)
     return sum(sink.written(variable, window) for window in windows)
@@ -206,14 +206,14 @@ def _shard_key(raster: ArrayMetadata, window: Window, variable: str) -> str:
 
 
 class _Encoder(Protocol):
-    """Encoder of a shard, from whole tiles of it."""
+    """Interface of an encoder of one shard."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the cells, in native byte order."""
 
     def put(self, part: Window, cells: NDArray[Any]) -> None:
-        """Store the cells of a part of the shard."""
+        """Encode the cells of a part of the shard."""
 
     def parts(self) -> list[bytes]:
         """Return the bytes of the shard, in consecutive parts."""
@@ -221,7 +221,7 @@ class _Encoder(Protocol):
 
 @dataclass(frozen=True)
 class _StoreWriter:
-    """Writer of a shard to a storage; it holds encoded tiles, no cells."""
+    """Writer of one shard to a storage; it holds encoded tiles only."""
 
     storage: Storage
     key: str
@@ -239,7 +239,7 @@ class _StoreWriter:
 
 
 class _TileEncoder:
-    """Encoder that encodes each tile when it is put."""
+    """Shard encoder that encodes each tile as soon as it is put."""
 
     def __init__(self, form: ShardFormat, window: Window, variable: str) -> None:
         self.form, self.window, self.variable = form, window, variable
@@ -271,7 +271,7 @@ class _TileEncoder:
 
 
 class _ZarrEncoder:
-    """Encoder by zarr-python, for a raster whose codecs are not those of `ShardFormat`.
+    """Shard encoder that uses zarr-python, for rasters with other codecs than ours.
 
     The shard is encoded in a store in memory: in the store on disk zarr-python would read the old
     shard before it replaces it, which is slow, and fails if the old shard is damaged.
@@ -325,7 +325,7 @@ def _check_type(cells: NDArray[Any], dtype: np.dtype[Any], variable: str) -> Non
 def encode_shard(
     document: Mapping[str, Any], window: Window, key: str, array: NDArray[Any], variable: str
 ) -> list[bytes]:
-    """Return the bytes of one shard, in parts.
+    """Encode one shard; return its bytes in parts.
 
     Tiles that contain only fill values are encoded too, so a shard that has been written exists.
     """

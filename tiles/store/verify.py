@@ -1,4 +1,4 @@
-"""Verification of a whole store: metadata, and the checksum of every chunk."""
+"""Verify a whole store: its metadata, and the checksum of every chunk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_PROBLEMS = 1000
 
 @dataclass(frozen=True)
 class StoreReport:
-    """Report of `verify`.
+    """Result of `verify`: the files read and the problems found.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class StoreReport:
 
 
 def verify(path: Location) -> StoreReport:
-    """Compare all that a store holds with its checksums.
+    """Verify the metadata and the checksum of every chunk of a store.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def verify(path: Location) -> StoreReport:
 
 
 def _raster_problems(metadata: StoreMetadata, name: str) -> tuple[int, Iterator[str]]:
-    """Return the number of shards of a raster, and messages about those that are damaged."""
+    """Return the number of shards of a raster, and a message for each damaged one."""
     member, side = metadata.members[name], metadata.shard
     absent = metadata.absent.get(name, frozenset())
     rows, columns = (-(-n // side) for n in member.shape)
@@ -144,7 +144,7 @@ def _shard_problems(metadata: StoreMetadata, name: str, i: int, j: int) -> Itera
 
 
 def _dense_problems(metadata: StoreMetadata, name: str) -> tuple[int, Iterator[str]]:
-    """Return the number of chunks of a dense array, and messages about those that are damaged."""
+    """Return the number of chunks of an array, and a message for each damaged one."""
     member = metadata.members[name]
     if not member.shape:
         return 0, iter(())  # the grid mapping: its attributes are all that it holds

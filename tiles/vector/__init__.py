@@ -1,1 +1,1 @@
-"""Vector layers: read from what users have, burnt onto a grid, and written."""
+"""Vector layers: read from files or objects, rasterized onto a grid, and written."""

@@ -1,4 +1,4 @@
-"""Rasterize geometries as spans of rows, the same for every window of a grid.
+"""Rasterize geometries into spans of cells, identically for any window of a grid.
 
 Coordinates are those of the grid's cells: cell (row, column) is the square from (column, row) to
 (column + 1, row + 1). A line takes every cell that it passes, joined by edges: no path of 4, 8 or
@@ -21,7 +21,7 @@ Reals = npt.NDArray[np.float64]
 
 
 class Spans(NamedTuple):
-    """Cells from ``start`` to before ``stop`` of a row, each of the geometry of a number."""
+    """Runs of cells, from ``start`` up to ``stop`` of a row, with the index of their geometry."""
 
     row: Indices
     start: Indices
@@ -32,7 +32,7 @@ class Spans(NamedTuple):
 def burn(
     layer: VectorLayer, place: Georeference, shape: tuple[int, int], all_touched: bool, name: str
 ) -> Spans:
-    """Return the cells that the geometries of a layer cover.
+    """Return the cells that the geometries of a layer cover, as spans.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def burn(
 def _refuse_lost(
     spans: Spans, layer: VectorLayer, in_cells: Geometries, shape: tuple[int, int], name: str
 ) -> None:
-    """Raise InputError for the first geometry that covers no cell."""
+    """Raise InputError if a geometry covers no cell, naming the first."""
     from shapely import box, intersects
 
     lost = np.bincount(spans.number, minlength=len(layer)) == 0
@@ -96,7 +96,7 @@ def _refuse_lost(
 
 
 def cell_space(points: Reals, place: Georeference, name: str) -> Reals:
-    """Return points (x, y) of the map in cells: column and row, whole at the corners of cells."""
+    """Convert map points (x, y) to fractional (column, row); integers are cell corners."""
     if place.x is None:
         return points + 0.5
     across = place.transform
@@ -110,7 +110,7 @@ def cell_space(points: Reals, place: Georeference, name: str) -> Reals:
 
 
 def simple_parts(geometries: Geometries) -> tuple[Geometries, Indices]:
-    """Return the points, lines and areas that geometries are made of, and of which each is."""
+    """Split geometries into points, lines and polygons, with the source index of each."""
     from shapely import get_parts, get_type_id
 
     parts, number = get_parts(geometries, return_index=True)
@@ -121,7 +121,7 @@ def simple_parts(geometries: Geometries) -> tuple[Geometries, Indices]:
 
 
 def _cells(column: Indices, row: Indices, number: Indices, shape: tuple[int, int]) -> Spans:
-    """Return the spans of single cells, those outside the grid and repetitions left out."""
+    """Make spans of single cells, dropping duplicates and cells outside the grid."""
     inside = (column >= 0) & (column < shape[1]) & (row >= 0) & (row < shape[0])
     every = np.stack([number[inside], row[inside], column[inside]])
     number, row, column = np.unique(every, axis=1)
@@ -129,7 +129,7 @@ def _cells(column: Indices, row: Indices, number: Indices, shape: tuple[int, int
 
 
 def _floor(values: Reals, length: int) -> Indices:
-    """Return the cells in which values lie; the far edge of the grid belongs to the last."""
+    """Return the index of the cell that contains each value along an axis."""
     cells = np.floor(values)
     return np.where(values == length, length - 1, cells.clip(-1, length)).astype(np.int64)
 
@@ -142,7 +142,7 @@ def _points(points: Geometries, number: Indices, shape: tuple[int, int]) -> Span
 
 
 def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
-    """Return the cells that lines pass, with one of the two between cells that meet at a corner."""
+    """Return the cells that lines pass through, connected by edges."""
     from shapely import clip_by_rect, get_coordinates, is_empty
 
     # what is far away would be many cells
@@ -166,7 +166,7 @@ def _lines(lines: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
 
 
 def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
-    """Return the shares of segments at which they begin, end and cross lines between cells."""
+    """Return the fractions of each segment at which it crosses cell boundaries, with both ends."""
     segments = np.arange(len(start))
     number, share = [segments, segments], [np.zeros(len(start)), np.ones(len(start))]
     for axis in (0, 1):
@@ -182,7 +182,7 @@ def _crossings(start: Reals, end: Reals) -> tuple[Indices, Reals]:
 
 
 def _runs(first: Reals, count: Reals) -> tuple[Indices, Reals]:
-    """Return runs of ``count`` whole numbers from ``first`` on, and the run of each number."""
+    """Return ``count`` consecutive numbers from each ``first`` on, and the run of each number."""
     counts = count.astype(np.int64)
     of = np.repeat(np.arange(len(counts)), counts)
     before = np.cumsum(counts) - counts
@@ -190,7 +190,7 @@ def _runs(first: Reals, count: Reals) -> tuple[Indices, Reals]:
 
 
 def _areas(areas: Geometries, number: Indices, shape: tuple[int, int]) -> Spans:
-    """Return the cells whose centres lie in areas, between pairs of crossings of their edges."""
+    """Return the cells whose centres lie in polygons, by scanning rows."""
     from shapely import get_coordinates, get_rings
 
     rings, area = get_rings(areas, return_index=True)

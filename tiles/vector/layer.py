@@ -1,4 +1,4 @@
-"""Vector layers: geometries with columns and a CRS, of whatever a user has or to be written."""
+"""Vector layers: geometries with columns and a CRS."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class VectorLayer:
         return GeoDataFrame(dict(self.columns), geometry=self.geometry, crs=self.crs)
 
     def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the layer to a file, whose ending says the format: .gpkg, .geojson, .shp, .fgb ...
+        """Write the layer to a vector file, in the format of its extension.
 
         Parameters
         ----------
@@ -141,24 +141,24 @@ class VectorLayer:
         return target
 
     def points(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-        """Return the points (x, y) of all geometries, and of which each is."""
+        """Return the coordinates of all geometries, and the geometry index of each."""
         from shapely import get_coordinates
 
         points, number = get_coordinates(self.geometry, return_index=True)
         return points, number
 
     def has_extent(self) -> bool:
-        """Return whether a geometry is more than points."""
+        """Return whether any geometry is a line or an area."""
         from shapely import get_dimensions
 
         return bool((get_dimensions(self.geometry) > 0).any())
 
     def on_grid(self, place: Georeference, name: str) -> VectorLayer:
-        """Return the layer in the CRS of a grid; see `reproject` for what is refused."""
+        """Reproject the layer to the CRS of a grid."""
         return self.in_crs(place.map_crs, name)
 
     def in_crs(self, crs: str | None, name: str) -> VectorLayer:
-        """Return the layer in the CRS of a raster; see `reproject` for what is refused."""
+        """Reproject the layer to a CRS."""
         if self.bare:
             return self
         from shapely import set_coordinates
@@ -170,7 +170,7 @@ class VectorLayer:
         return VectorLayer(set_coordinates(self.geometry.copy(), moved), self.columns, crs)
 
     def labels(self, column: str | None, name: str) -> npt.NDArray[np.int64]:
-        """Return the labels of the geometries: of a column, or their numbers from 0.
+        """Return integer labels of the geometries: from a column, or numbers from 0.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class VectorLayer:
 
 
 def check_vector_target(path: Path, overwrite: bool) -> None:
-    """Raise the error that writing a vector file would end in, before anything is computed."""
+    """Raise the error that writing a vector file would raise, without writing."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             f"path: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb or .shp"
@@ -212,14 +212,14 @@ def check_vector_target(path: Path, overwrite: bool) -> None:
 
 
 def is_vector_path(given: Any) -> bool:
-    """Return whether something is a path with the ending of a vector file."""
+    """Return whether a value is a path with the extension of a vector format."""
     return isinstance(given, str | os.PathLike) and (
         Path(given).suffix.lower() in SUFFIXES or str(given).lower().endswith(".shp.zip")
     )
 
 
 def read_layer(given: Any, name: str) -> VectorLayer | None:
-    """Return the layer that a user has given, or None if it is something else.
+    """Read a vector layer from a file or from objects; None if the value is something else.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _read(given: Any, name: str) -> VectorLayer | None:
 
 
 def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
-    """Return the layer of several objects with a geometry each, None if the first is none."""
+    """Combine a sequence of geometries into a layer; None if it is something else."""
     first = items[0] if items else None
     spoken = (isinstance(first, Mapping) and "type" in first) or hasattr(first, "__geo_interface__")
     if not (hasattr(first, "geom_type") or spoken):
@@ -376,7 +376,7 @@ def _wkt(crs: Any) -> str:
 
 
 def _objects(items: list[Any]) -> Geometries:
-    """Return an array of objects, which NumPy does not look into."""
+    """Return an object array of the items, which NumPy would otherwise unpack."""
     array = np.empty(len(items), object)
     array[:] = items
     return array

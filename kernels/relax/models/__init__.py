@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.kernels.formulas import rows_in
-from orograph.kernels.relax.lanes import STEPS
 from orograph.kernels.relax.models.model import Model
+from orograph.kernels.vectors.lanes import STEPS
 
 FRICTION, ABSOLUTE_DIFFERENCE = range(2)  # numbers of the two that kernels compute themselves
 FOLDER = Path(__file__).parent

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.exponential import emit_exponential, exponential, splat
 from orograph.kernels.relax.models.model import Model
+from orograph.kernels.vectors.exponential import emit_exponential, exponential, splat
 
 
 @compiled(error_model="numpy")

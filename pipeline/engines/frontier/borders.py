@@ -1,4 +1,4 @@
-"""The last border of every tile that the driver may still have to hand on.
+"""Store the latest border cells of every tile in the driver, and track which workers have them.
 
 A worker keeps the strips that it was sent for a tile, and those that it has sent itself. So a strip
 has a name, that of the attempt at a task that made it, and goes to a worker once. One that has not
@@ -10,94 +10,113 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.frontier.protocol import Border
 from orograph.engines.frontier.tile_keys import TileKeys
 from orograph.engines.tile_states import Tile
 from orograph.tiles.grid.neighbours import NEIGHBOURS, OPPOSITE
 
+if TYPE_CHECKING:
+    from orograph.engines.frontier.protocol import Border
+
 Array = npt.NDArray[Any]
 Strip = tuple[int, int, int]
 """Row and column of a tile, and the number of the neighbour that a part of its border faces."""
+NOTHING: tuple[Border, list[int]] = ([None] * 8, [0] * 8)
+"""The border of a tile that has sent none, and the names of its parts."""
+FACING = [(di, dj, k) for (di, dj), k in zip(NEIGHBOURS, OPPOSITE, strict=True)]
+"""Where each neighbour is, and which part of its border faces the tile."""
 
 
 class Borders:
-    """Borders by tile; those of written tiles are dropped once all their neighbours are written."""
+    """Latest border cells of each tile; dropped once a tile and its neighbours are written."""
 
     def __init__(self, tiles: TileKeys) -> None:
         self._tiles = tiles
-        self._borders: dict[Tile, Border] = {}
-        self._names: dict[Tile, list[int]] = {}
+        self._known: dict[Tile, tuple[Border, list[int]]] = {}
+        """Strips of each tile and their names."""
         self._held: dict[Tile, tuple[Any, list[int]]] = {}
         self.changed: set[Strip] = set()
         """Strips that have changed since this was last cleared."""
 
     def __len__(self) -> int:
-        return len(self._borders)
+        return len(self._known)
 
     def of(self, tile: Tile) -> Border:
-        """Return the border of a tile."""
-        return list(self._borders.get(tile, [None] * 8))
+        """Return the latest border cells of a tile, one strip for each neighbour."""
+        return list(self._known.get(tile, NOTHING)[0])
 
     def around(self, tile: Tile) -> Border:
-        """Return its neighbours' borders, where they face the tile."""
-        return [
-            None if (border := self._borders.get((tile[0] + di, tile[1] + dj))) is None
-            else border[OPPOSITE[k]]
-            for k, (di, dj) in enumerate(NEIGHBOURS)
-        ]  # fmt: skip
+        """Return the strips of the neighbours' border cells that face a tile."""
+        return self._around(tile)[0]
 
     def request(self, tile: Tile, worker: Any) -> tuple[Border, Border, list[int]]:
-        """Return the strips around a tile and its own that a worker has not, and all names."""
-        strips = self.around(tile) + self.of(tile)
-        names = self._names_of(tile)
+        """Return the strips around a tile, and its own, that a worker lacks; and all names."""
+        halo, names = self._around(tile)
+        own, own_names = self._known.get(tile, NOTHING)
+        names += own_names
         holder, held = self._held.get(tile, (None, []))
-        if holder == worker:
-            strips = [
-                None if there == name else strip
-                for strip, there, name in zip(strips, held, names, strict=True)
-            ]
         self._held[tile] = worker, names
+        if holder == worker and held == names:
+            return [None] * 8, [None] * 8, list(names)
+        strips = [*halo, *own]
+        if holder == worker:
+            for n, name in enumerate(names):
+                if held[n] == name:
+                    strips[n] = None
         return strips[:8], strips[8:], list(names)
 
-    def came_back(self, tiles: Iterable[Tile], attempt: int) -> None:
-        """Take note that the strips of an attempt are where its tiles are."""
-        for tile in tiles:
-            if tile in self._held:
-                worker, held = self._held[tile]
-                now = self._names_of(tile)
-                new = [a if a == attempt else b for a, b in zip(now, held, strict=True)]
-                self._held[tile] = worker, new
+    def came_back(
+        self, borders: Mapping[Tile, Border], tiles: Iterable[Tile], attempt: int
+    ) -> None:
+        """Record that the worker of a task now holds the border strips the task produced.
+
+        Parameters
+        ----------
+        borders : mapping
+            The parts of borders that have changed in it.
+        tiles : iterable
+            All tiles of its task.
+        attempt : int
+            Its name.
+        """
+        held = {tile: self._held[tile][1] for tile in tiles if tile in self._held}
+        for tile, border in borders.items():
+            for k, (di, dj) in enumerate(NEIGHBOURS):
+                if border[k] is not None:
+                    if tile in held:
+                        held[tile][8 + k] = attempt
+                    if (names := held.get((tile[0] + di, tile[1] + dj))) is not None:
+                        names[OPPOSITE[k]] = attempt
 
     def send_all(self, tile: Tile) -> None:
-        """Take it that no worker has any strip of a tile."""
+        """Forget which strips of a tile workers hold, so that all are sent next time."""
         self._held.pop(tile, None)
 
     def take(self, tile: Tile, border: Border, attempt: int = 0) -> None:
-        """Take note of the parts of a border that have changed in an attempt."""
-        known = self._borders.setdefault(tile, [None] * 8)
-        names = self._names.setdefault(tile, [0] * 8)
+        """Store the changed strips of a tile's border, named by the task attempt that made them."""
+        known, names = self._known.setdefault(tile, ([None] * 8, [0] * 8))
         for k, strip in enumerate(border):
             if strip is not None:
                 known[k], names[k] = strip, attempt
                 self.changed.add((*tile, k))
 
-    def _names_of(self, tile: Tile) -> list[int]:
-        """Return the names of the strips around a tile, and of its own."""
-        nothing = [0] * 8
-        around = [
-            self._names.get((tile[0] + di, tile[1] + dj), nothing)[OPPOSITE[k]]
-            for k, (di, dj) in enumerate(NEIGHBOURS)
-        ]
-        return around + self._names.get(tile, nothing)
+    def _around(self, tile: Tile) -> tuple[Border, list[int]]:
+        """Return the strips of the neighbours that face a tile, and the names of the strips."""
+        (i, j), get = tile, self._known.get
+        strips, names = [], []
+        for di, dj, k in FACING:
+            border, their_names = get((i + di, j + dj), NOTHING)
+            strips.append(border[k])
+            names.append(their_names[k])
+        return strips, names
 
     def forget(self, shard: Tile) -> None:
-        """Drop what nobody needs any more, since a shard has been written."""
+        """Drop the borders of tiles whose neighbourhood is written, after ``shard`` was written."""
         done = self._tiles.done
         for di, dj in itertools.product((-1, 0, 1), repeat=2):
             i, j = shard[0] + di, shard[1] + dj
@@ -107,32 +126,38 @@ class Borders:
             for tile in itertools.product(
                 range(rows.start, rows.stop), range(columns.start, columns.stop)
             ):
-                for table in (self._borders, self._names, self._held):
-                    table.pop(tile, None)
+                self._known.pop(tile, None)
+                self._held.pop(tile, None)
 
-    def pack(self, *, changed: bool) -> list[Any]:
-        """Return all strips, or those that have changed, as few large arrays."""
-        strips: Iterable[Strip] = self.changed
+    def strips(self, *, changed: bool) -> list[tuple[Strip, Array]]:
+        """Return pairs of (tile row, column, side) and strip: all of them, or only changed ones."""
+        places: Iterable[Strip] = self.changed
         if not changed:
-            strips = ((*tile, k) for tile in self._borders for k in range(8))
-        kinds: dict[tuple[str, int], list[Strip]] = {}
-        for i, j, k in strips:
-            values = self._borders.get((i, j), [None] * 8)[k]
-            if values is not None:
-                kinds.setdefault((values.dtype.str, values.ndim), []).append((i, j, k))
-        packed = []
-        for places in kinds.values():
-            values = [self._borders[i, j][k] for i, j, k in places]
-            shapes = np.array([strip.shape for strip in values])
-            packed.append([np.array(places), shapes, np.concatenate([v.ravel() for v in values])])
-        return packed
+            places = ((*tile, k) for tile in self._known for k in range(8))
+        found = ((place, self._known.get(place[:2], NOTHING)[0][place[2]]) for place in places)
+        return [(place, strip) for place, strip in found if strip is not None]
 
     def unpack(self, packed: Iterable[Any]) -> None:
-        """Put packed strips in the place of older ones."""
+        """Restore strips that `pack_strips` packed, replacing older ones."""
         name = secrets.randbits(62) + 1
         for (i, j, k), strip in _strips(packed):
-            self._borders.setdefault((i, j), [None] * 8)[k] = strip
-            self._names.setdefault((i, j), [0] * 8)[k] = name
+            known, names = self._known.setdefault((i, j), ([None] * 8, [0] * 8))
+            known[k], names[k] = strip, name
+
+
+def pack_strips(strips: Iterable[tuple[Strip, Array]]) -> list[Any]:
+    """Pack border strips with their places into a few large arrays, grouped by dtype."""
+    kinds: dict[tuple[str, int], list[tuple[Strip, Array]]] = {}
+    for place, strip in strips:
+        kinds.setdefault((strip.dtype.str, strip.ndim), []).append((place, strip))
+    return [
+        [
+            np.array([place for place, _ in some]),
+            np.array([strip.shape for _, strip in some]),
+            np.concatenate([strip.ravel() for _, strip in some]),
+        ]
+        for some in kinds.values()
+    ]
 
 
 def _strips(packed: Iterable[Any]) -> Iterator[tuple[Strip, Array]]:

@@ -1,4 +1,4 @@
-"""Bucket width of delta-stepping, chosen as a run goes.
+"""Adapt the bucket width of delta-stepping during a run.
 
 A wide bucket settles cells that will be settled again; a narrow one visits tiles for little. Both
 are counted in cells, a visit or the transfer of a task as the cells that a kernel could have
@@ -28,7 +28,7 @@ LARGEST_STEP = 8.0
 @stored("delta")
 @dataclass
 class BucketWidth:
-    """The width of the window, and what has been seen since it was last changed."""
+    """The current bucket width, and the work counted since it was last changed."""
 
     _area: int
     """Cells of a tile: after work worth so many cells delta is thought over."""
@@ -46,7 +46,7 @@ class BucketWidth:
         return front + self.bucket_width if self.bucket_width else math.inf
 
     def count(self, key: float, visit: Visit, first_time: int) -> None:
-        """Take a visit into account; the first ones give the first guess of delta."""
+        """Count the work of a visit; the first visits give the first estimate of the width."""
         self._visits += visit.times
         self._settled += visit.settled
         self._first_time += max(first_time, 0)
@@ -59,7 +59,7 @@ class BucketWidth:
             self.bucket_width = max(ways, default=0.0) / 2
 
     def adapt(self) -> None:
-        """Widen or narrow the window, if enough has been seen."""
+        """Widen or narrow the buckets, once enough work has been counted."""
         visits = self._visits * self._visit + self.tasks * CELLS_A_TASK
         if not self.bucket_width or visits + self._settled < self._area:
             return
@@ -74,5 +74,5 @@ class BucketWidth:
 
 
 def _step(more: int, less: int) -> float:
-    """Return the factor of a change, given two counts that should be equal."""
+    """Return the factor, 1.5 to 8, by which to change the width, from two costs to be balanced."""
     return min(max(math.sqrt(more / max(less, 1)), STEP), LARGEST_STEP)

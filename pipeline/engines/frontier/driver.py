@@ -21,6 +21,7 @@ One idea, long: one class, whose methods share the keys, borders and tasks under
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -39,10 +40,11 @@ from orograph.engines.frontier.journal import Journal
 from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.protocol import Request, Table, Tabulated, Visit
 from orograph.engines.frontier.queues import Shares
-from orograph.engines.frontier.tile_keys import TileKeys, owner_of_shard
+from orograph.engines.frontier.tile_keys import TileKeys
 from orograph.engines.frontier.worker import (
     TILES_A_TASK,
     FrontierTasks,
+    Written,
     finish_shards,
     visit_tiles,
     written_counts,
@@ -60,11 +62,16 @@ Array = npt.NDArray[Any]
 
 MOST_UNWRITTEN = 8
 """Final shards of a worker beyond which it writes several in a task."""
+MANY_WORKERS = 100
+"""Workers beyond which tiles are not read ahead, and shards not written one at a time.
+
+The scheduler takes a millisecond for a task, and does one at a time.
+"""
 
 
 @dataclass(frozen=True)
 class FrontierProgress(Progress):
-    """Progress of a frontier run: converged tiles, tiles reached, and the front."""
+    """Progress of a frontier run: converged tiles, unconverged tiles, and the least open key."""
 
     key: float = math.nan
     """Where the front is: all values below it are final."""
@@ -77,10 +84,10 @@ class FrontierProgress(Progress):
 
 @dataclass(frozen=True)
 class Frontier(FrontierTasks):
-    """One run of a problem: the engine."""
+    """Engine that visits the tiles of a problem in order of cost until none can change."""
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Visit tiles until all have converged, then write; return the attributes of the result."""
+        """Visit tiles until all have converged, write the result, and return its attributes."""
         driver = self._driver
         with executor(client, self.problem.name, self.context.token) as workers:
             try:
@@ -90,17 +97,19 @@ class Frontier(FrontierTasks):
                 workers.everywhere(forget, self.context.token)
 
     def table(self) -> dict[str, tuple[tuple[str, ...], list[Array]]]:
-        """Return the columns of a `Tabulated` problem."""
+        """Return the table columns of a `Tabulated` problem, an empty dict for other problems."""
         problem = self.problem
         if not isinstance(problem, Tabulated):
             return {}
-        return {
-            name: (dims, [problem.join_rows(self._rows(), name)])
+        columns = {
+            name: (dims, problem.join_rows(self._rows(), name))
             for name, dims in problem.columns.items()
         }
+        complete = problem.complete(columns, self.rasters)
+        return {name: (dims, [values]) for name, (dims, values) in complete.items()}
 
     def _rows(self) -> Iterator[Table]:
-        """Yield the rows of all tiles."""
+        """Yield the table rows saved for each shard, one tile's table at a time."""
         for node in self.context.tree.nodes(self.context.shard_level):
             tables = self.context.checkpoints.load("rows", node)
             if tables is None:
@@ -112,15 +121,15 @@ class Frontier(FrontierTasks):
 
     @property
     def bucket_width(self) -> BucketWidth:
-        """The width of the buckets, before anything is known."""
-        return BucketWidth(self.context.quadtree.tile**2, self.problem.cells_a_visit)
+        """Initial bucket width of the run."""
+        return self.problem.bucket_width(self.context.quadtree.tile)
 
     def progress(self) -> Progress:
-        """Return how many tiles have converged, and where the front is."""
+        """Return how many tiles have converged, and up to which cost values are final."""
         return self._driver.progress()
 
     def statistics(self) -> dict[str, int]:
-        """Return how much work it was: visits, and cells lowered, each counted once a visit."""
+        """Return the number of tile visits, and of cells lowered, summed over visits."""
         return {
             "tile_visits": self._driver.state.visits,
             "cells_settled": self._driver.state.settled,
@@ -136,11 +145,9 @@ class Frontier(FrontierTasks):
 
 @dataclass(frozen=True)
 class _Task:
-    """A task under way."""
+    """A submitted task: its worker, the tiles it may visit and the shards it writes."""
 
     worker: Any
-    part: int
-    """Of the tiles; see `Executor.part`."""
     tiles: list[Tile]
     """Those that it may visit."""
     shards: list[Tile]
@@ -148,7 +155,7 @@ class _Task:
 
 
 class _Driver:
-    """The keys and borders of all tiles, and what is under way."""
+    """Scheduler of a run: keeps all tile keys and borders, and gives tasks to workers."""
 
     def __init__(self, run: Frontier) -> None:
         self.problem, self.context, self.tree = run.problem, run.context, run.context.quadtree
@@ -168,17 +175,27 @@ class _Driver:
         self._journal: Journal | None = None
         self._pending: dict[Any, _Task] = {}
         self._load: Counter[Any] = Counter()
-        self._writing: Counter[int] = Counter()
+        self._writing: Counter[Any] = Counter()
+        self._owners: set[Any] = set()
+        """Workers that own tiles."""
+        self._rooms_version = 0
+        self._visiting = 0
+        """Tiles of all tasks under way."""
+        self._laden: dict[Any, None] = {}
+        """Workers that can take no more tasks, and have more tiles in the window."""
 
     def settle(self, workers: Executor, handle: Any, cancelled: Event) -> None:
-        """Empty the queue."""
+        """Submit visits until all tiles have converged, saving the driver's state now and then."""
         if self.context.checkpoints.lasting:
             self._journal = Journal(self.context.checkpoints, self.tree.root)
         try:
             self._start(workers, handle, cancelled)
             while self._pending or self.tiles.front() < math.inf:
                 self._give_work(workers, handle)
-                if not self._pending and workers.idle():
+                if not self._pending:
+                    self.tiles.awake.update(self._owners)
+                    self._give_work(workers, handle)
+                if not self._pending and any(True for _ in workers.idle()):
                     raise RunError(f"{self.problem.name}: there is work, but none was taken up")
                 for ticket, found in workers.next_done(cancelled):
                     self._take_result(workers, ticket, found)
@@ -191,7 +208,7 @@ class _Driver:
                 self._journal.close()
 
     def _start(self, workers: Executor, handle: Any, cancelled: Event) -> None:
-        """Find out which tiles are to be visited first."""
+        """Queue the tiles to visit first: from saved state, else those with sources."""
         if not self._resume(workers, handle, cancelled):
             starts = self.problem.starts(self.tree.tile)
             if starts is None:
@@ -208,149 +225,269 @@ class _Driver:
             self.state.window.bucket_width = math.inf
 
     def _take_result(self, workers: Executor, ticket: Any, found: Any) -> None:
-        """Take note of what a task has found."""
+        """Update tiles, borders and shards from the result of a finished task."""
         task = self._pending.pop(ticket)
+        self._visiting -= len(task.tiles)
         self._load[task.worker] -= 1
-        self.tiles.awake.add(self._part_of(workers, task.worker))
+        self.tiles.awake.add(task.worker)
         for tile in task.tiles:
             self._take_back(tile, found.get(tile))
-        visits = [found[tile] for tile in task.tiles if tile in found]
-        for attempt in {visit.attempt for visit in visits if visit is not None}:
-            self.borders.came_back(task.tiles, attempt)
-        for tile in task.tiles:
-            if tile in found and found[tile] is None:
+        if not workers.shared and task.tiles:
+            made = {tile: visit for tile, visit in found.items() if visit is not None}
+            borders = {tile: visit.border for tile, visit in made.items()}
+            for attempt in {visit.attempt for visit in made.values()}:
+                self.borders.came_back(borders, task.tiles, attempt)
+            for tile in found.keys() - made.keys():
                 self.borders.send_all(tile)
         if task.shards:
-            self._writing[task.part] -= 1
-            self._add(found)
-            self.state.finish(task.shards)
+            self._writing[task.worker] -= 1
+            self.state.finish(self._take_written(task.shards, found))
 
     def _give_work(self, workers: Executor, handle: Any) -> None:
-        """Give tasks to the workers that can take one, where there may be one for them."""
+        """Submit tasks to the workers that have free slots.
+
+        Workers of a cluster are looked at if their own tiles have changed. What nobody owns goes to
+        those that can take more, the idle ones first; then come tiles that laden workers have read.
+        """
+        if self._rooms_version != workers.rooms.version:
+            self._rooms_version = workers.rooms.version
+            for worker in [worker for worker in self._owners if worker not in workers.rooms]:
+                self._owners.discard(worker)
+                self._laden.pop(worker, None)
+                self.tiles.give_up(worker)
         front = self.tiles.front()
         bound = self.state.window.above(front)
         self.tiles.wake(bound)
-        for worker in workers.idle():
-            part = self._part_of(workers, worker)
-            if part in self.tiles.awake or not self._pending or not self.state.window.bucket_width:
-                if not self._give_task(workers, worker, part, bound, handle) and self._pending:
-                    self.tiles.sleep(part)
-            elif not self._load[worker]:
-                self.state.window.starved += front < math.inf
+        awake, self.tiles.awake = self.tiles.awake, set()
+        spare = [
+            worker
+            for worker in awake & self._owners
+            if self._give_own(workers, worker, bound, handle)
+        ]
+        many = len(workers.rooms) > MANY_WORKERS
+        for worker in workers.idle() if self._is_open(bound) else ():
+            if many and self._load[worker]:
+                break
+            if not self._give_task(workers, worker, None, bound, handle):
+                break
+        for worker in workers.idle() if self._laden else ():
+            if self._load[worker] or not self._hand_over(workers, worker, bound, handle):
+                break
+        for worker in spare:
+            if not self._load[worker]:
+                self._give_spare_task(workers, worker, worker, handle)
+        for worker in workers.idle() if not many or self.tiles.final[None] else ():
+            if not self._give_spare_task(workers, worker, None, handle):
+                break
+        if front < math.inf and self._pending:
+            self.state.window.starved += workers.rooms.unused()
 
-    def _give_task(
-        self, workers: Executor, worker: Any, part: int, bound: float, handle: Any
-    ) -> bool:
-        """Give a task to a worker; return whether there is one."""
-        tiles: list[Tile] = []
-        alone = not self._load[worker]
-        shards = self._final_shards(workers, part, alone)
-        if not shards:
-            tiles, waiting = self._choose(workers, worker, part, bound)
-        if tiles:
-            tiles += self._beside(tiles, workers)
-            requests = self._take_out(tiles, None if workers.shared else worker)
-            threads = workers.threads(len(self._pending) + 1 + waiting)
-            ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
-            self.state.window.tasks += not workers.shared
-        elif not shards and (not self._pending or not alone):
-            return False
-        else:
-            self.state.window.starved += not shards and self.tiles.front() < math.inf
-            if not shards and (shard := self.tiles.final[part].pop()) is not None:
-                shards = [shard]
-            if shards:
-                ticket = self._write(workers, worker, handle, shards)
-                self._writing[part] += 1
-            elif (tile := self.tiles.unread[part].pop()) is not None:
-                # its first visit need not wait for its cells when the front comes there
-                tiles = [tile]
-                taken = self._take_out(tiles, None if workers.shared else worker)
-                requests = [replace(request, key=-math.inf) for request in taken]
-                ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
-            else:
+    def _is_open(self, bound: float) -> bool:
+        """Return whether there may be tiles or final shards that any worker may take."""
+        is_known = self.state.window.bucket_width > 0
+        return not is_known or bool(self.tiles.ready(bound) or self.tiles.final[None])
+
+    def _give_own(self, workers: Executor, worker: Any, bound: float, handle: Any) -> bool:
+        """Submit tasks on a worker's own tiles; return whether it still has free slots."""
+        waiting, final = self.tiles.waiting[worker], self.tiles.final[worker]
+        while (is_ready := waiting.least() <= bound) or final:
+            if not workers.rooms.left(worker):
+                if is_ready:
+                    self._laden[worker] = None
                 return False
-        self._pending[ticket] = _Task(worker, part, tiles, shards)
-        self._load[worker] += 1
+            if not self._give_task(workers, worker, worker, bound, handle):
+                break
+        self._laden.pop(worker, None)
+        self.tiles.sleep(worker)
         return True
 
-    def _final_shards(self, workers: Executor, part: int, alone: bool) -> list[Tile]:
-        """Return the shards that a worker is to write before it visits more.
+    def _give_task(
+        self, workers: Executor, worker: Any, owner: Any, bound: float, handle: Any
+    ) -> bool:
+        """Submit a task on ``owner``'s tiles in the bucket; return whether there was one."""
+        if shards := self._final_shards(workers, worker, owner):
+            self._start_writing(workers, worker, shards, handle)
+            return True
+        tiles, waiting = self._choose(workers, worker, owner, bound)
+        if tiles:
+            self._start_visits(workers, worker, tiles, bound, waiting, handle)
+        return bool(tiles)
 
-        It does so where the front need not wait for it, since what is not written is lost with the
-        processes. Of threads one does, and half of the others where more than one shard waits.
+    def _give_spare_task(self, workers: Executor, worker: Any, owner: Any, handle: Any) -> bool:
+        """Let an idle worker write final shards or read a tile ahead; return whether it could."""
+        if not self._pending or self._load[worker]:
+            return False
+        if len(self.tiles.final[owner]) >= self._fewest_shards(workers) and (
+            shards := self._pop_final(owner, self._fewest_shards(workers))
+        ):
+            self._start_writing(workers, worker, shards, handle)
+            return True
+        if len(workers.rooms) > MANY_WORKERS or (tile := self.tiles.unread[owner].pop()) is None:
+            return False
+        # its first visit need not wait for its cells when the front comes there
+        taken = self._take_out([tile], None if workers.shared else worker)
+        requests = [replace(request, key=-math.inf) for request in taken]
+        ticket = workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
+        self._add_task(ticket, workers, _Task(worker, [tile], []))
+        self.state.window.starved += 1
+        return True
+
+    def _start_visits(
+        self,
+        workers: Executor,
+        worker: Any,
+        tiles: list[Tile],
+        bound: float,
+        waiting: int,
+        handle: Any,
+    ) -> None:
+        """Submit a task that visits tiles; ``waiting`` is the number of tiles left for others."""
+        tiles = tiles + self._beside(tiles, workers)
+        requests = self._take_out(tiles, None if workers.shared else worker)
+        threads = workers.threads(len(self._pending) + 1 + waiting)
+        ticket = workers.submit(worker, "visit", visit_tiles, handle, requests, bound, threads)
+        self._add_task(ticket, workers, _Task(worker, tiles, []))
+        self.state.window.tasks += not workers.shared
+
+    def _start_writing(
+        self, workers: Executor, worker: Any, shards: list[Tile], handle: Any
+    ) -> None:
+        """Submit a task that writes final shards."""
+        ticket = self._write(workers, worker, handle, shards)
+        self._writing[worker] += 1
+        self._add_task(ticket, workers, _Task(worker, [], shards))
+
+    def _add_task(self, ticket: Any, workers: Executor, task: _Task) -> None:
+        """Record a submitted task; on a cluster its worker becomes the owner of its tiles."""
+        self._pending[ticket] = task
+        self._visiting += len(task.tiles)
+        self._load[task.worker] += 1
+        if not workers.shared and task.worker is not None:
+            self._owners.add(task.worker)
+            for shard in {self.tiles.shard_of(tile) for tile in task.tiles}:
+                self.tiles.give(shard, task.worker)
+
+    def _hand_over(self, workers: Executor, worker: Any, bound: float, handle: Any) -> bool:
+        """Give an idle worker an unreached tile from a worker that has too much to do."""
+        while self._laden:
+            other = next(iter(self._laden))
+            tile = self.tiles.waiting[other].pop(bound)
+            if tile is not None and not self.tiles.is_reached(self.tiles.shard_of(tile)):
+                self._start_visits(workers, worker, [tile], bound, 0, handle)
+                return True
+            if tile is not None:
+                self.tiles.push(tile)
+            del self._laden[other]
+        return False
+
+    def _fewest_shards(self, workers: Executor) -> int:
+        """Return how many final shards justify a task of their own: more with many workers."""
+        return 1 if workers.shared else 1 + len(workers.rooms) // MANY_WORKERS
+
+    def _final_shards(self, workers: Executor, worker: Any, owner: Any) -> list[Tile]:
+        """Remove and return the final shards that a worker should write before more visits.
+
+        A worker writes where the front need not wait for it, since what is not written is lost
+        with the processes. Of threads one does, and half of the others where more than one shard
+        waits.
         """
-        left, writing = len(self.tiles.final[part]), self._writing[part]
+        left = len(self.tiles.final[owner])
         if workers.shared:
+            writing = self._writing.total()
             count = int(writing < 1 + min(left // 2, workers.threads(1) // 2))
-        elif alone or writing:
+        elif not self._load[worker] or self._writing[worker] or left < self._fewest_shards(workers):
             return []
         else:
-            count = max(1, min(left - MOST_UNWRITTEN, TILES_A_TASK >> 2 * self.tiles.level))
-        shards = (self.tiles.final[part].pop() for _ in range(count))
+            count = min(left - MOST_UNWRITTEN, TILES_A_TASK >> 2 * self.tiles.level)
+            count = max(count, self._fewest_shards(workers))
+        return self._pop_final(owner, count)
+
+    def _pop_final(self, owner: Any, count: int) -> list[Tile]:
+        """Remove and return at most ``count`` final shards of an owner."""
+        shards = (self.tiles.final[owner].pop() for _ in range(count))
         return list(dict.fromkeys(shard for shard in shards if shard is not None))
 
-    def _part_of(self, workers: Executor, worker: Any) -> int:
-        """Return the part of the tiles that a worker owns; divide them anew if need be."""
-        part, parts = workers.part(worker)
-        self.tiles.divide(parts)
-        return part
-
     def _look_everywhere(self, workers: Executor, handle: Any, cancelled: Event) -> None:
-        """Visit every tile without improving anything, to learn what starts where."""
-        todo = Shares(self.tiles.owner_of_tile, np.ndindex(self.keys.shape))
+        """Open every tile without relaxing it, to find the tiles that contain sources."""
+        todo = list(np.ndindex(self.tiles.written.shape))[::-1]
+        if not workers.shared:
+            random.Random(0).shuffle(todo)  # so that those along any front have different owners
         under_way = 0
         while todo or under_way:
             for worker in workers.idle() if todo else ():
-                part = workers.part(worker)
-                count = workers.share(worker, todo.count(*part))
-                if mine := todo.take(*part, min(count, TILES_A_TASK)):
-                    requests = [self._request(tile, -math.inf) for tile in mine]
-                    workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
-                    under_way += 1
+                if not todo:
+                    break
+                tiles: list[Tile] = []
+                count = workers.share(None, len(todo) << 2 * self.tiles.level)
+                while todo and len(tiles) < min(count, TILES_A_TASK):
+                    shard = todo.pop()
+                    tiles += self.tiles.tiles_of(shard)
+                    if not workers.shared and worker is not None:
+                        self._owners.add(worker)
+                        self.tiles.give(shard, worker)
+                requests = [self._request(tile, -math.inf) for tile in tiles]
+                workers.submit(worker, "look", visit_tiles, handle, requests, -1.0)
+                under_way += 1
             for _, visits in workers.next_done(cancelled):
                 under_way -= 1
                 for tile, visit in visits.items():
+                    self.tiles.opened[tile] = True
                     self.tiles.lower(tile, visit.pending)
 
     def write(self, workers: Executor, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Write all shards, each where most of its states are."""
+        """Write all shards on the workers that hold their states; return the result attributes."""
         every = (morton_decode(node.z) for node in self.tree.nodes(self.tiles.level))
-        todo = Shares(owner_of_shard, (shard for shard in every if not self.tiles.written[shard]))
-        under_way = 0
+        left = (shard for shard in every if not self.tiles.written[shard])
+        todo = Shares(self.tiles.owner_of, left)
+        under_way: dict[Any, list[Tile]] = {}
         while todo or under_way:
             for worker in workers.idle() if todo else ():
-                part = workers.part(worker)
-                many = max(1, (todo.count(*part) - MOST_UNWRITTEN) // 2)
+                many = (todo.count(worker) - MOST_UNWRITTEN) // 2
+                many = max(many, self._fewest_shards(workers))
                 many = min(many, TILES_A_TASK >> 2 * self.tiles.level) or 1
-                shards = todo.take(*part, 1 if workers.shared else many, of_others=True)
-                if shards:
-                    self._write(workers, worker, handle, shards)
-                    under_way += 1
-            for _, counts in workers.next_done(cancelled):
-                under_way -= 1
-                self._add(counts)
+                shards = todo.take(worker, 1 if workers.shared else many)
+                if not shards:
+                    break
+                under_way[self._write(workers, worker, handle, shards)] = shards
+            for ticket, found in workers.next_done(cancelled):
+                shards = under_way.pop(ticket)
+                todo.add(set(shards) - set(self._take_written(shards, found)))
         count = self.tree.count(self.tiles.level)
         if self.context.checkpoints.count("done", self.tiles.level) != count:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")
         return self.problem.attributes(self.sums)
 
     def _write(self, workers: Executor, worker: Any, handle: Any, shards: list[Tile]) -> Any:
-        """Start to write shards, and return what the executor calls the task."""
+        """Submit a task that writes shards, and return its ticket."""
         nodes = tuple(Node(self.tiles.level, morton_encode(*shard)) for shard in shards)
         tiles = (tile for node in nodes for tile in self.tree.nodes(0, within=node))
-        requests = [self._request(morton_decode(tile.z), math.inf) for tile in tiles]
+        at = None if workers.shared else worker
+        requests = [self._request(morton_decode(tile.z), math.inf, at) for tile in tiles]
         for shard in shards:
             self.tiles.written[shard] = True
         return workers.submit(worker, "write", finish_shards, handle, nodes, requests)
 
+    def _take_written(self, shards: list[Tile], found: Written) -> list[Tile]:
+        """Record the result of a writing task; return the shards that it has written.
+
+        A worker that had not all strips of the others is sent all.
+        """
+        self._add(found.counts)
+        missing = {morton_decode(node.z) for node in found.missing}
+        for shard in missing:
+            for tile in self.tiles.tiles_of(shard):
+                self.borders.send_all(tile)
+            self.tiles.written[shard] = False
+            self.tiles.close(shard)
+        return [shard for shard in shards if shard not in missing]
+
     def _add(self, counts: dict[str, float]) -> None:
-        """Take note of the counts of shards that have been written."""
+        """Add the counts of written shards to the totals of the run."""
         for name, count in counts.items():
             self.sums[name] = self.sums.get(name, 0) + count
 
     def progress(self) -> Progress:
-        """Return how many tiles have converged, and where the front is."""
+        """Return how many tiles have converged, and up to which cost values are final."""
         # called by other threads, so the queues are not asked
         least = np.minimum(self.keys, self.tiles.flying)
         active = int(np.isfinite(least).sum())
@@ -359,11 +496,11 @@ class _Driver:
         return FrontierProgress(done, self.keys.size, float(least.min()), active)
 
     def _choose(
-        self, workers: Executor, worker: Any, part: int, bound: float
+        self, workers: Executor, worker: Any, owner: Any, bound: float
     ) -> tuple[list[Tile], int]:
-        """Return the tiles of a worker to visit, least key first, and how many more there are.
+        """Return tiles in the bucket for a worker to visit, least key first, and how many remain.
 
-        They lie in the window. Of those that are left for others not all are counted.
+        They lie in the window, and are its own or nobody's.
         """
         if self.state.window.bucket_width == 0.0:
             # nothing is known of this surface yet: one tile, to the end, will show
@@ -371,7 +508,14 @@ class _Driver:
                 return [], 0
             i, j = np.unravel_index(int(self.keys.argmin()), self.keys.shape)
             return [(int(i), int(j))], int((self.keys < math.inf).sum()) - 1
-        queue, found = self.tiles.waiting[part], dict[Tile, None]()
+        left = self.tiles.ready(bound)
+        several = self._tiles_a_task(workers, left)
+        if owner is None:
+            if left < several and self._pending:
+                return [], left  # more are to come
+            count = min(max(workers.share(None, left), several), TILES_A_TASK)
+            return self._pop_ready(bound, count), left - count
+        queue, found = self.tiles.waiting[owner], dict[Tile, None]()
         while workers.share(worker, len(found)) < TILES_A_TASK:
             if (tile := queue.pop(bound)) is None:
                 break
@@ -379,15 +523,33 @@ class _Driver:
         tiles = list(found)
         count = workers.share(worker, len(tiles))
         for tile in tiles[count:]:
-            queue.push(float(self.keys[tile]), tile)
-        return tiles[:count], len(tiles[count:])
+            self.tiles.push(tile)
+        chosen = tiles[:count]
+        if chosen and len(chosen) < several:
+            chosen += self._pop_ready(bound, several - len(chosen))
+        return chosen, len(tiles[count:])
+
+    def _pop_ready(self, bound: float, count: int) -> list[Tile]:
+        """Remove and return at most ``count`` tiles in the bucket that no worker owns."""
+        ready = (self.tiles.pop_ready(bound) for _ in range(count))
+        return [tile for tile in ready if tile is not None]
+
+    def _tiles_a_task(self, workers: Executor, ready: int) -> int:
+        """Return how many tiles a task should have at least; more with many workers.
+
+        Of many workers some are better idle than all waiting for the scheduler. With t seconds a
+        visit and s a task, n tiles of the front can be visited at a rate of n/(t*b) in tasks of b,
+        and the scheduler lets b/s be visited: so b grows with the root of n*s/t.
+        """
+        most = min(len(workers.rooms), ready + self._visiting)
+        return 1 if workers.shared else max(round(math.sqrt(most / MANY_WORKERS)), 1)
 
     def _beside(self, tiles: list[Tile], workers: Executor) -> list[Tile]:
-        """Return tiles of the same shards that these may wake: the front is in them or yet to come.
+        """Return further tiles of the same shards that visits to ``tiles`` may affect.
 
         Threads have no need of them, as any thread may visit any tile at once.
         """
-        if workers.shared or not self.state.window.bucket_width:
+        if workers.shared or not self.tiles.level or not self.state.window.bucket_width:
             return []
         found = dict.fromkeys(tiles)
         for shard in {self.tiles.shard_of(tile) for tile in tiles}:
@@ -400,14 +562,14 @@ class _Driver:
         return list(found)[len(tiles) : TILES_A_TASK]
 
     def _take_out(self, tiles: list[Tile], worker: Any = None) -> list[Request]:
-        """Return the requests to visit these tiles, and mark the tiles in flight."""
+        """Mark tiles as in flight, and return the requests to visit them."""
         requests = [self._request(tile, float(self.keys[tile]), worker) for tile in tiles]
         for tile in tiles:
             self.tiles.take_out(tile)
         return requests
 
     def _request(self, tile: Tile, key: float, worker: Any = None) -> Request:
-        """Return the request to visit a tile: its halo, last sent border and links.
+        """Return the request to visit a tile: its halo, its last sent border and its links.
 
         A worker that is named is sent only the strips that it has not.
         """
@@ -418,7 +580,7 @@ class _Driver:
         return Request(tile, key, halo, sent, links, names)
 
     def _take_back(self, tile: Tile, visit: Visit | None) -> None:
-        """Take note of a tile that has come back from a task, visited or not."""
+        """Update the driver from the visit to a tile, or requeue a tile that was not visited."""
         key = float(self.tiles.flying[tile])
         if visit is None:
             self.tiles.put_back(tile, key)
@@ -432,6 +594,8 @@ class _Driver:
         self.borders.take(tile, visit.border, visit.attempt)
         rows, columns = self.keys.shape
         for k, (di, dj) in enumerate(NEIGHBOURS):
+            if visit.outward[k] == math.inf:
+                continue
             i, j = tile[0] + di, tile[1] + dj
             # what the visit did not know of a final tile, it may take for improvable
             inside = 0 <= i < rows and 0 <= j < columns
@@ -443,13 +607,13 @@ class _Driver:
         self.tiles.put_back(tile, visit.pending)
 
     def _save(self) -> None:
-        """Begin to save what has changed since the last time."""
+        """Start to save to the journal what has changed since the last entry."""
         if self._journal is not None:
             first = self._journal.begins(len(self.borders.changed), 8 * len(self.borders))
             self._journal.write(self.state.entry(first=first), first=first)
 
     def _resume(self, workers: Executor, handle: Any, cancelled: Event) -> bool:
-        """Take up what an earlier session has saved; return whether there is anything of use.
+        """Restore the state an earlier session saved; return whether any of it was usable.
 
         Borders in the midst of written shards are gone. So nothing is of use if one of these is
         damaged now.
@@ -464,14 +628,15 @@ class _Driver:
     def _count_written(
         self, shards: list[Tile], workers: Executor, handle: Any, cancelled: Event
     ) -> bool:
-        """Add the counts of shards that an earlier session has written; are all of them intact?"""
-        todo, under_way, found = Shares(owner_of_shard, shards), 0, []
+        """Add the counts of shards written earlier; return whether all of them are intact."""
+        todo, under_way, found = shards[::-1], 0, []
         while todo or under_way:
-            for worker in workers.idle() if todo else ():
-                for shard in todo.take(*workers.part(worker), 1, of_others=True):
-                    node = Node(self.tiles.level, morton_encode(*shard))
-                    workers.submit(worker, "check", written_counts, handle, node)
-                    under_way += 1
+            for worker in workers.idle():
+                if not todo:
+                    break
+                node = Node(self.tiles.level, morton_encode(*todo.pop()))
+                workers.submit(worker, "check", written_counts, handle, node)
+                under_way += 1
             for _, counts in workers.next_done(cancelled):
                 under_way -= 1
                 found.append(counts)

@@ -1,16 +1,16 @@
-"""State of the driver: what all visits so far have shown, saved and taken up again."""
+"""The driver's state: its entries in the journal, and how it is restored from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.frontier.borders import Borders
+from orograph.engines.frontier.borders import Borders, pack_strips
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBoard
 from orograph.engines.frontier.tile_keys import TileKeys
@@ -19,7 +19,7 @@ from orograph.engines.tile_states import Tile
 
 @dataclass
 class DriverState:
-    """Keys, borders and links of a run, and how much work it was."""
+    """Tile keys, borders, links and work counts of a run, which the journal saves."""
 
     tiles: TileKeys
     borders: Borders
@@ -33,14 +33,17 @@ class DriverState:
     """Shards that were written since the last entry."""
 
     def finish(self, shards: Sequence[Tile]) -> None:
-        """Take note of shards that have been written."""
+        """Mark shards as written, and drop the borders that are no longer needed."""
         self.done += shards
         for shard in shards:
             self.tiles.done[shard] = True
             self.borders.forget(shard)
 
-    def entry(self, *, first: bool) -> dict[str, Any]:
-        """Return the changes since the last entry, or, for the first, all that is known."""
+    def entry(self, *, first: bool) -> Callable[[], dict[str, Any]]:
+        """Snapshot the changes since the last entry; return a function that packs them.
+
+        For the first entry they are all that is known.
+        """
         tiles = self.tiles
         keys = np.minimum(tiles.keys, tiles.flying)
         places = np.array(list(tiles.changed), np.int64).reshape(-1, 2)
@@ -53,18 +56,18 @@ class DriverState:
             "tiles": places,
             "tables": [keys[where], self.reached[where], tiles.final_at[where]],
             "done": done,
-            "borders": self.borders.pack(changed=not first),
             "window": replace(self.window),
             "counts": [self.settled, self.visits],
             "links": None if self.links is None else [v.copy() for v in self.links.values],
         }
+        strips = self.borders.strips(changed=not first)
         tiles.changed.clear()
         self.borders.changed.clear()
         self.done.clear()
-        return entry
+        return lambda: {**entry, "borders": pack_strips(strips)}
 
     def restore(self, entries: Sequence[dict[str, Any]]) -> None:
-        """Take up entries, the oldest first."""
+        """Restore the state from journal entries, the oldest first."""
         tiles, keys = self.tiles, np.full_like(self.tiles.keys, math.inf)
         for entry in entries:
             for shard in map(tuple, entry["done"].tolist()):

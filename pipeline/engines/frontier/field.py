@@ -1,4 +1,4 @@
-"""Joining tiles into larger ones: a border within the memory of one worker would only cost visits.
+"""Join stored tiles into larger ones for computing: borders inside one memory only cost visits.
 
 A border between two tiles costs visits: a path that follows it wakes both in turn, and a visit ends
 at the bound of a bucket though nothing beyond the border could improve the tile. In one memory such
@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orograph.execution.context import RunContext
-from orograph.settings import setting
+from orograph.execution.settings import setting
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.store.sink import ArraySink
 
@@ -36,7 +36,7 @@ BYTES_A_CELL = 512  # of a worker's memory: about 64 to read a tile, and much el
 
 
 def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
-    """Return the context of a run over larger tiles, or the same one.
+    """Return a run context with larger tiles where that is quicker, else the same context.
 
     A run that is resumed keeps the tiles that it had, whatever works on it now.
 
@@ -61,7 +61,7 @@ def join_tiles(context: RunContext, gpu_bytes: int = 64) -> RunContext:
 
 
 def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
-    """Return the level of the nodes that become tiles."""
+    """Return the quadtree level whose nodes become the tiles of the run."""
     if context.gpus:
         return _level_on_gpus(tree, context.gpus, context.gpu_memory // gpu_bytes)
     if not context.threads:
@@ -75,7 +75,7 @@ def _level(context: RunContext, tree: Quadtree, gpu_bytes: int) -> int:
 
 
 def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
-    """Return that level for GPUs that hold ``cells`` cells each."""
+    """Return the quadtree level of the tiles for GPUs that hold ``cells`` cells each."""
     most, root = (setting("field") * GPU_FIELD) ** 2, tree.root
     height, width = (n + 2 * WIDEST_HALO for n in tree.shape)
     if tree.window(root).size <= min(most, cells) and height * width <= MOST_PADDED:
@@ -85,7 +85,7 @@ def _level_on_gpus(tree: Quadtree, gpus: int, cells: int) -> int:
 
 
 def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int) -> int:
-    """Return the level of the nodes that become tiles on a cluster of CPUs.
+    """Return the quadtree level of the tiles for the CPU workers of a cluster.
 
     ``threads`` are those of all workers, ``memory`` what each of them may use.
     """
@@ -94,7 +94,7 @@ def level_on_workers(tree: Quadtree, shard_level: int, threads: int, memory: int
 
 
 def _highest(tree: Quadtree, highest: int, most: int, at_once: int) -> int:
-    """Return the highest level whose nodes have at most ``most`` cells and are enough for all."""
+    """Return the highest level of small enough nodes that still keeps all threads busy."""
     level = 0
     while level < highest:
         large = tree.window(Node(level + 1, 0)).size > most

@@ -1,4 +1,4 @@
-"""Journal of the driver: what it knows, on disk, for a run whose processes are killed.
+"""Journal of the driver's state on disk, from which a killed run resumes.
 
 A series of entries: the first holds all that is known, each other what has changed since the one
 before, in the state of one moment. A series that has grown large beside what is known is followed
@@ -8,20 +8,20 @@ by another. Entries are written by a thread of their own, at most a `SHARE` of i
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from orograph.execution.checkpoints import CheckpointStore
 from orograph.tiles.grid.quadtree import Node
 
-SECONDS_BETWEEN_ENTRIES = 1.0
+SECONDS_BETWEEN_ENTRIES = 0.2
 SHARE = 0.05
 MOST_ENTRIES = 1000  # of a series
 
 
 class Journal:
-    """The entries of a run.
+    """Write and read the journal of a run.
 
     Parameters
     ----------
@@ -42,20 +42,20 @@ class Journal:
         self._next = time.monotonic() + SECONDS_BETWEEN_ENTRIES
 
     def entries(self) -> Iterator[Any]:
-        """Yield the entries of an earlier session, the oldest first."""
+        """Yield the entries that an earlier session wrote, the oldest first."""
         load, series = self._checkpoints.load, self._series
         while (entry := load("front", Node(series, self._count))) is not None:
             yield entry
             self._count += 1
 
     def due(self) -> bool:
-        """Return whether it is time for an entry."""
+        """Return whether it is time to write the next entry."""
         if self._writing is not None and self._writing.done():
             self.wait()
         return self._writing is None and time.monotonic() >= self._next
 
     def begins(self, changed: int, known: int) -> bool:
-        """Return whether the next entry must hold all that is known.
+        """Return whether the next entry must hold the whole state and not only changes.
 
         Parameters
         ----------
@@ -68,8 +68,8 @@ class Journal:
         self._begun, self._size, self._most = True, 0, 2 * known
         return True
 
-    def write(self, entry: Any, *, first: bool) -> None:
-        """Begin to write an entry, the first of a series or the next."""
+    def write(self, entry: Callable[[], Any], *, first: bool) -> None:
+        """Start to write an entry in the background; ``entry()`` is called by that thread."""
         self.wait()
         if first:
             before = range(self._count)
@@ -81,22 +81,22 @@ class Journal:
             self._writing = self._writer.submit(self._write, node, entry)
 
     def wait(self) -> None:
-        """Return when the last entry is written; raise if that failed."""
+        """Wait until the last entry is written; raise if writing it failed."""
         if self._writing is not None:
             seconds, self._writing = self._writing.result(), None
             self._next = time.monotonic() + max(SECONDS_BETWEEN_ENTRIES, seconds / SHARE)
 
     def close(self) -> None:
-        """Wait for the thread."""
+        """Wait for the writing thread to end."""
         self._writer.shutdown()
 
-    def _write(self, node: Node, entry: Any) -> float:
+    def _write(self, node: Node, entry: Callable[[], Any]) -> float:
         """Write an entry; return how many seconds it took."""
         begin = time.monotonic()
-        self._checkpoints.save("front", node, entry)
+        self._checkpoints.save("front", node, entry())
         return time.monotonic() - begin
 
-    def _begin(self, series: int, entry: Any, before: range) -> float:
+    def _begin(self, series: int, entry: Callable[[], Any], before: range) -> float:
         """Write the first entry of a series, and drop the series before it."""
         seconds = self._write(Node(series, 0), entry)
         self._checkpoints.save("journal", self._root, series)

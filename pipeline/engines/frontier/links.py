@@ -1,4 +1,4 @@
-"""Links, edges between cells that are not neighbours: the driver's side of their exchange.
+"""Exchange values between tiles along links: edges between cells that are not neighbours.
 
 What a border is to a neighbour, the values at the tails of links are to the tiles of their heads:
 the driver keeps the last value sent along each link that leads from one tile to another, and gives
@@ -21,7 +21,7 @@ Integers = npt.NDArray[np.int64]
 
 
 class LinksOfTile(NamedTuple):
-    """Numbers of links, ascending."""
+    """Numbers of the links inside, leaving and arriving in a tile, ascending."""
 
     inside: Integers
     """Those with both ends in the tile."""
@@ -31,7 +31,7 @@ class LinksOfTile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Directed links, in ascending order of the row of their tails."""
+    """Directed links between cells of the grid, sorted by the row of their tails."""
 
     tail: Integers
     head: Integers
@@ -46,7 +46,7 @@ class Links:
         return np.argsort(self.head[:, 0], kind="stable")
 
     def of_tile(self, window: Window) -> LinksOfTile:
-        """Return the links that have an end in a window."""
+        """Return the numbers of the links that have an end in a window."""
         first, last = np.searchsorted(self.tail[:, 0], (window.y, window.y + window.height))
         out = np.arange(first, last)
         out = out[_inside(self.tail[out], window)]
@@ -65,7 +65,7 @@ def _inside(cells: Integers, window: Window) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class LinkBorder:
-    """Values along the links between a tile and others: arrays with an entry a link."""
+    """Last values sent along the links that arrive in a tile, and along those that leave it."""
 
     arriving: list[Array]
     sent: list[Array]
@@ -73,7 +73,7 @@ class LinkBorder:
 
 @dataclass(frozen=True)
 class LinkNews:
-    """Values that a visit sends along the links that leave a tile."""
+    """New values that a visit to a tile sends along the links that leave it."""
 
     values: list[Array]
     """As `LinkBorder.sent`, with what is new."""
@@ -81,14 +81,14 @@ class LinkNews:
     """The least value by which each may improve the tile of its head; infinite where not new."""
 
     def after(self, earlier: LinkNews | None) -> LinkNews:
-        """Return this news merged with an earlier one of the same tile."""
+        """Merge with the news of an earlier visit to the same tile: latest values, least keys."""
         if earlier is None:
             return self
         return LinkNews(self.values, np.minimum(self.keys, earlier.keys))
 
 
 class LinkBoard:
-    """Last values sent along each link, kept by the driver."""
+    """The driver's copy of the last values sent along each link."""
 
     def __init__(self, links: Links, blank: list[Any], tile: int) -> None:
         self.values = [np.full(links.edge.size, value) for value in blank]
@@ -96,12 +96,12 @@ class LinkBoard:
         self._of: dict[tuple[int, int], LinksOfTile] = {}
 
     def border(self, tile: tuple[int, int]) -> LinkBorder:
-        """Return the values along the links of a tile."""
+        """Return the last values sent along the links that arrive in and leave a tile."""
         _, leaving, arriving = self._links_of(tile)
         return LinkBorder(*([v[numbers] for v in self.values] for numbers in (arriving, leaving)))
 
     def take(self, tile: tuple[int, int], news: LinkNews) -> dict[tuple[int, int], float]:
-        """Take note of what a tile sends; return keys of the tiles that it may improve."""
+        """Store the values that a tile sends; return the tiles they may improve, with keys."""
         leaving = self._links_of(tile).leaving
         for known, values in zip(self.values, news.values, strict=True):
             known[leaving] = values

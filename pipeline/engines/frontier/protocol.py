@@ -1,28 +1,32 @@
-"""Interface of frontier problems, and the messages between the driver and the workers."""
+"""Interface of the problems the frontier engine solves, and its messages to and from workers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.engines.tile_states import Tile, TileProblem
+from orograph.engines.tile_states import OnBackend, Tile, TileDefaults, TileProblem
+from orograph.kernels.backends import get_backend
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
 
 Array = npt.NDArray[Any]
 Table = dict[str, Array]
+Columns = dict[str, tuple[tuple[str, ...], Array]]
+"""Dimensions and values of each column."""
 Border = list[Any]
 """For each of the eight `NEIGHBOURS` the cells that face it, or None."""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """Result of a visit to a tile."""
+    """Result of a visit: a tile's new border, and the least costs that may still improve tiles."""
 
     pending: float
     """Least value by which the tile itself can still be improved; infinite once converged."""
@@ -44,7 +48,7 @@ class Visit:
     """The name of the strips that are new; no other attempt at any task has the same."""
 
     def after(self, earlier: Visit | None) -> Visit:
-        """Return this visit and an earlier one of the same tile as one."""
+        """Merge with an earlier visit to the same tile, into one result for the driver."""
         if earlier is None:
             return self
         return Visit(
@@ -61,7 +65,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Request:
-    """A tile that may be visited, and what the driver knows of it."""
+    """Request to visit a tile, with the border cells of its neighbours and its own last border."""
 
     tile: Tile
     key: float
@@ -90,26 +94,29 @@ class FrontierProblem(TileProblem, Protocol):
 
     @property
     def name(self) -> str:
-        """Lower-case words with hyphens; tasks are called by it."""
+        """Prefix of task names: lower-case words with hyphens."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The rasters that are written."""
+        """Rasters that the run writes: names, dtypes, fill values."""
 
     @property
     def cells_a_visit(self) -> int:
-        """Cost of a visit beside its cells, as the number of cells settled in that time."""
+        """Fixed cost of a visit, as the number of cells relaxed in the same time."""
 
     def starts(self, tile: int) -> dict[Tile, float] | None:
-        """Return tiles in which something starts and the least value there; None: look at each."""
+        """Return the least initial cost of each tile with sources; None: open all tiles to see."""
+
+    def bucket_width(self, tile: int) -> BucketWidth:
+        """Return the initial width of buckets, given the cells a side of a tile."""
 
     @property
     def links(self) -> Links | None:
-        """Edges between cells that are not neighbours."""
+        """Edges between cells that are not neighbours; None: there are none."""
 
     @property
     def link_blank(self) -> list[Any]:
-        """Initial value along a link, one for each array of a border."""
+        """Value on a link before anything is sent: one for each array of a link's border."""
 
     def visit(
         self,
@@ -119,32 +126,62 @@ class FrontierProblem(TileProblem, Protocol):
         bound: float,
         links: LinkBorder | None = None,
     ) -> Visit:
-        """Take in the neighbours' borders; improve the tile by all that is not above ``bound``.
+        """Read the neighbours' borders, relax the tile up to ``bound``; return what changed.
 
         ``sent`` is the tile's own border as the driver has it: what is new is new against that, so
         that a visit whose result was lost on the way may be done again.
         """
 
     def finish(self, state: Any) -> tuple[dict[str, Array], dict[str, float]]:
-        """Return the outputs of a converged tile, and counts that are summed over all tiles.
+        """Return the output cells of a converged tile, and counts to sum over all tiles.
 
         The outputs may lie in the memory of the backend.
         """
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
-        """Return attributes of the whole result from the summed counts."""
+        """Return the attributes of the result, given counts summed over all tiles."""
+
+
+class FrontierDefaults(TileDefaults):
+    """Default members of `FrontierProblem` for problems to inherit: no links, no attributes."""
+
+    @property
+    def links(self) -> Links | None:
+        """None: the problem has no links."""
+        return None
+
+    @property
+    def cells_a_visit(self: OnBackend) -> int:
+        """Fixed cost of a visit in cells, as the backend states it."""
+        return get_backend(self.backend).cells_a_visit
+
+    def bucket_width(self: FrontierProblem, tile: int) -> BucketWidth:
+        """Return the initial width of buckets, given the cells a side of a tile."""
+        return BucketWidth(tile**2, self.cells_a_visit)
+
+    @property
+    def link_blank(self) -> list[Any]:
+        """An empty list: the problem has no links."""
+        return []
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return no attributes."""
+        return {}
 
 
 @runtime_checkable
 class Tabulated(Protocol):
-    """A problem that also produces columns, some rows of them in each tile."""
+    """A problem that also produces a table, some rows of it in each tile."""
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """Dimensions of each column by its name."""
+        """Names of the table's columns, each with its dimensions."""
 
     def rows_of_tile(self, place: Place, state: Any) -> Table:
-        """Return the rows of a converged tile."""
+        """Return the table rows of a converged tile."""
 
     def join_rows(self, tables: Iterable[Table], column: str) -> Array:
-        """Return a column of the rows of all tiles; ``tables`` is consumed one at a time."""
+        """Return one column of the whole table from the tables of all tiles."""
+
+    def complete(self, columns: Columns, rasters: Sequence[Any]) -> Columns:
+        """Return the columns of the result, given those of the rows."""

@@ -1,4 +1,4 @@
-"""Priority queues of tiles, divided among the workers that own them: a step costs O(log tiles).
+"""Priority queues of tiles, one for each worker; a step costs O(log tiles).
 
 An entry is never searched for: one that no longer holds is dropped when it comes to the top.
 """
@@ -8,107 +8,99 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 Tile = tuple[int, int]
 
 
 class TileQueue:
-    """Tiles by their keys; ``holds`` says whether an entry still does."""
+    """Heap of tiles by key; ``holds(key, tile)`` tells whether an entry is still valid."""
 
     def __init__(self, holds: Callable[[float, Tile], bool]) -> None:
         self._holds = holds
         self._heap: list[tuple[float, Tile]] = []
 
     def __len__(self) -> int:
-        """Return the number of entries, those among them that no longer hold."""
+        """Return the number of entries, including those that are no longer valid."""
         return len(self._heap)
 
     def push(self, key: float, tile: Tile) -> None:
-        """Add a tile; it may be there more than once."""
+        """Add a tile; it may be queued several times."""
         heapq.heappush(self._heap, (key, tile))
 
     def least(self) -> float:
-        """Return the least key, infinity if there is none."""
+        """Return the least valid key, or infinity if the queue is empty."""
         while self._heap and not self._holds(*self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else math.inf
 
     def pop(self, bound: float = math.inf) -> Tile | None:
-        """Remove and return the tile of the least key, if that is not above a bound."""
+        """Remove and return the tile of the least key, or None if that is above ``bound``."""
         if self.least() > bound or not self._heap:
             return None
         return heapq.heappop(self._heap)[1]
 
 
-class DividedQueue:
-    """A `TileQueue` for each part of the tiles; a tile belongs to part ``number(tile) % parts``."""
+class OwnedQueues:
+    """One `TileQueue` for each worker that owns tiles, and one under None for unowned tiles."""
 
-    def __init__(self, number: Callable[[Tile], int], holds: Callable[[float, Tile], bool]) -> None:
-        self._number, self._holds = number, holds
-        self._parts = [TileQueue(holds)]
+    def __init__(self, owner: Callable[[Tile], Any], holds: Callable[[float, Tile], bool]) -> None:
+        self._owner, self._holds = owner, holds
+        self._queues: dict[Any, TileQueue] = {}
 
-    def divide(self, parts: int) -> None:
-        """Divide the tiles into another number of parts."""
-        before, self._parts = self._parts, [TileQueue(self._holds) for _ in range(parts)]
-        for queue in before:
+    def push(self, key: float, tile: Tile) -> Any:
+        """Add a tile to its owner's queue, and return the owner."""
+        owner = self._owner(tile)
+        self[owner].push(key, tile)
+        return owner
+
+    def dissolve(self, owner: Any) -> None:
+        """Delete a worker's queue, moving its tiles to the queues of their current owners."""
+        if (queue := self._queues.pop(owner, None)) is not None:
             for key, tile in queue._heap:
                 self.push(key, tile)
 
-    def push(self, key: float, tile: Tile) -> int:
-        """Add a tile, and return the part that it belongs to."""
-        part = self._number(tile) % len(self._parts)
-        self._parts[part].push(key, tile)
-        return part
-
-    def __getitem__(self, part: int) -> TileQueue:
-        return self._parts[part]
+    def __getitem__(self, owner: Any) -> TileQueue:
+        if owner not in self._queues:
+            self._queues[owner] = TileQueue(
+                lambda key, tile: self._owner(tile) == owner and self._holds(key, tile)
+            )
+        return self._queues[owner]
 
 
 class Shares:
-    """Tiles that are to be given out once each, to their owners."""
+    """Shards still to be written, handed out once each, to their owners first."""
 
-    def __init__(self, number: Callable[[Tile], int], tiles: Iterable[Tile]) -> None:
-        self._number = number
+    def __init__(self, owner: Callable[[Tile], Any], shards: Iterable[Tile]) -> None:
+        self._owner = owner
+        self._shards: dict[Any, list[Tile]] = {}
         # the next ones last, so that taking them moves no others
-        self._parts = {0: list(tiles)[::-1]}
-        self._count = 1
+        self.add(list(shards)[::-1])
 
     def __bool__(self) -> bool:
-        return any(self._parts.values())
+        return bool(self._shards)
 
-    def count(self, part: int, parts: int) -> int:
-        """Return how many tiles a part has, of so many parts."""
-        self._divide(parts)
-        return len(self._parts.get(part, ()))
+    def add(self, shards: Iterable[Tile]) -> None:
+        """Put shards back, to be handed out next."""
+        for shard in shards:
+            self._shards.setdefault(self._owner(shard), []).append(shard)
 
-    def take(self, part: int, parts: int, most: int, *, of_others: bool = False) -> list[Tile]:
-        """Remove and return some tiles of one part.
+    def count(self, worker: Any) -> int:
+        """Return how many shards are left in the group that `take` would use for a worker."""
+        return len(self._shards.get(self._whose(worker), ()))
 
-        Parameters
-        ----------
-        part, parts : int
-            Which part of how many.
-        most : int
-            How many tiles at the most.
-        of_others : bool
-            Whether to take those of another part once this one has none.
-        """
-        self._divide(parts)
-        if of_others and self._parts and part not in self._parts:
-            part = next(iter(self._parts))
-        left = self._parts.get(part, [])
+    def take(self, worker: Any, most: int) -> list[Tile]:
+        """Remove and return up to ``most`` shards: own, else unowned, else another worker's."""
+        owner = self._whose(worker)
+        left = self._shards.get(owner, [])
         first = max(len(left) - most, 0)
         taken = left[first:][::-1]
         del left[first:]
         if not left:
-            self._parts.pop(part, None)
+            self._shards.pop(owner, None)
         return taken
 
-    def _divide(self, parts: int) -> None:
-        """Divide what is left into so many parts."""
-        if parts == self._count:
-            return
-        tiles = sorted((t for some in self._parts.values() for t in some), reverse=True)
-        self._parts, self._count = {}, parts
-        for tile in tiles:
-            self._parts.setdefault(self._number(tile) % parts, []).append(tile)
+    def _whose(self, worker: Any) -> Any:
+        """Return the owner whose shards a worker should take next."""
+        owners = (owner for owner in (worker, None) if owner in self._shards)
+        return next(owners, next(iter(self._shards), None))

@@ -1,24 +1,28 @@
-"""Keys of the tiles, and for which workers there may be something to do.
+"""Keys and owners of all tiles, and the workers for which there may be work.
 
 The driver asks for the least key of all tiles, and for the tiles of a worker that lie in the
 window, are yet to be read, or are final. Each stands in a queue, so that no step looks at all
 tiles; and a worker for which nothing has changed since it got no task need not be looked at.
+
+A worker owns the shards whose tiles it has visited, since it has their states. All others may be
+taken by any worker, and so may those that their owner has read but nothing has reached yet.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from orograph.engines.frontier.queues import DividedQueue, Tile, TileQueue
+from orograph.engines.frontier.queues import OwnedQueues, Tile, TileQueue
 
 
 class TileKeys:
-    """The driver's record of each tile, apart from its border.
-
-    Tiles are divided into as many parts as there are owners; see `Executor.part`.
+    """The driver's record of each tile: key, owner, whether it is in flight, final or written.
 
     Parameters
     ----------
@@ -45,54 +49,103 @@ class TileKeys:
         self.done = np.zeros_like(self.written)
         """Shards of which it is known that they are written."""
         self._open = TileQueue(lambda key, tile: key in (self.keys[tile], self.flying[tile]))
-        self.waiting = DividedQueue(self.owner_of_tile, self._waits)
+        self._owners: dict[Tile, Any] = {}
+        self.waiting = OwnedQueues(self.owner_of_tile, self._waits)
         """Tiles that are not away."""
-        self.unread = DividedQueue(
+        self._near = TileQueue(lambda key, tile: tile in self._ready and self._waits(key, tile))
+        self._ready: set[Tile] = set()
+        """Those of them in the window that nobody owns, in a queue of their own."""
+        self.unread = OwnedQueues(
             self.owner_of_tile, lambda key, tile: self._waits(key, tile) and not self.opened[tile]
         )
         """Those of them that were not visited in this session."""
         self._converged = TileQueue(self._converges)
-        self.final = DividedQueue(owner_of_shard, self._converges)
+        self.final = OwnedQueues(self.owner_of, self._converges)
         """Shards that nothing can improve any more, and that are not written."""
         self.changed: set[Tile] = set()
         """Tiles of which this has changed since it was last cleared."""
-        self.parts = 1
-        self.awake = {0}
-        """Parts for whose owners there may be something to do."""
-        self._asleep: list[tuple[float, int]] = []
-        self._wake_at: dict[int, float] = {}
+        self._bound = -math.inf
+        self.awake: set[Any] = set()
+        """Owners for whom there may be something to do."""
+        self._asleep: list[tuple[float, int, Any]] = []
+        self._wake_at: dict[Any, float] = {}
+        self._numbers = itertools.count()
 
-    def owner_of_tile(self, tile: Tile) -> int:
-        """Return the number of the shard of a tile."""
-        return owner_of_shard(self.shard_of(tile))
+    def owner_of(self, shard: Tile) -> Any:
+        """Return the worker that owns a shard, or None."""
+        return self._owners.get(shard)
+
+    def owner_of_tile(self, tile: Tile) -> Any:
+        """Return the worker that owns the shard of a tile, or None."""
+        return self._owners.get((tile[0] >> self.level, tile[1] >> self.level))
+
+    def give(self, shard: Tile, owner: Any) -> None:
+        """Set the worker that owns a shard; None makes it unowned."""
+        before = self._owners.get(shard)
+        if before == owner:
+            return
+        if owner is None:
+            del self._owners[shard]
+        else:
+            self._owners[shard] = owner
+        for tile in self.tiles_of(shard):
+            self._ready.discard(tile)
+            if not self.away[tile] and (key := float(self.keys[tile])) < math.inf:
+                self._offer(tile, key)
+        self.close(shard)
+
+    def give_up(self, owner: Any) -> None:
+        """Make all shards of a lost worker unowned."""
+        for shard in [shard for shard, other in self._owners.items() if other == owner]:
+            del self._owners[shard]
+        for queue in (self.waiting, self.unread, self.final):
+            queue.dissolve(owner)
+        self.awake.discard(owner)
+
+    def is_reached(self, shard: Tile) -> bool:
+        """Return whether this session may have computed cells of a shard already."""
+        block = self.block(shard)
+        return bool(self.away[block].any() or (self.final_at[block] < math.inf).any())
 
     def shard_of(self, tile: Tile) -> Tile:
-        """Return row and column of the shard of a tile."""
+        """Return the row and column of the shard that contains a tile."""
         return tile[0] >> self.level, tile[1] >> self.level
 
     def block(self, shard: Tile) -> tuple[slice, slice]:
-        """Return the rows and columns of tiles of a shard."""
+        """Return the slices of tile rows and columns that a shard covers."""
         rows, columns = (slice(n << self.level, (n + 1) << self.level) for n in shard)
         return rows, columns
 
+    def tiles_of(self, shard: Tile) -> Iterator[Tile]:
+        """Yield the tiles of a shard."""
+        if not self.level:
+            yield shard
+            return
+        rows, columns = (
+            range(s.start, min(s.stop, n))
+            for s, n in zip(self.block(shard), self.keys.shape, strict=True)
+        )
+        yield from itertools.product(rows, columns)
+
     def front(self) -> float:
-        """Return the least value that is still open: all below it are final."""
+        """Return the least key of all unconverged tiles; all values below it are final."""
         return self._open.least()
 
     def lower(self, tile: Tile, key: float) -> None:
-        """Lower the key of a tile, if it is above ``key``."""
+        """Lower the key of a tile to ``key``, if it is above."""
         if key < self.keys[tile]:
             self.keys[tile] = key
             self.changed.add(tile)
             self._queue(tile, key)
 
     def take_out(self, tile: Tile) -> None:
-        """Take note that a tile is visited."""
+        """Mark a tile as in flight: a worker may be visiting it."""
         self.away[tile] = True
+        self._ready.discard(tile)
         self.flying[tile], self.keys[tile] = self.keys[tile], math.inf
 
     def put_back(self, tile: Tile, pending: float) -> None:
-        """Take note that a tile is no longer visited; by ``pending`` it can still be improved."""
+        """Mark a tile as no longer in flight, with ``pending`` as its remaining key."""
         self.flying[tile], self.away[tile] = math.inf, False
         self.changed.add(tile)
         self.keys[tile] = key = min(float(self.keys[tile]), pending)
@@ -102,43 +155,62 @@ class TileKeys:
         self.close(self.shard_of(tile))
 
     def close(self, shard: Tile) -> None:
-        """Take note of a shard if all its tiles have converged."""
+        """Queue a shard for writing if all its tiles have converged."""
         if not math.isnan(final_at := self._final_at(shard)):
             self._converged.push(final_at, shard)
 
-    def divide(self, parts: int) -> None:
-        """Divide the tiles into parts for so many owners."""
-        if parts == self.parts:
-            return
-        self.parts, self.awake = parts, set(range(parts))
-        self._asleep, self._wake_at = [], {}
-        for queue in (self.waiting, self.unread, self.final):
-            queue.divide(parts)
+    def ready(self, bound: float) -> int:
+        """Return how many unowned tiles have a key of at most ``bound``."""
+        while (tile := self.waiting[None].pop(bound)) is not None:
+            self._ready.add(tile)
+            self._near.push(float(self.keys[tile]), tile)
+        return len(self._ready)
 
-    def sleep(self, part: int) -> None:
-        """Take note that there is nothing to do for the owner of a part, as things are."""
-        self.awake.discard(part)
-        key = self.waiting[part].least()
-        if key < self._wake_at.get(part, math.inf):
-            self._wake_at[part] = key
-            heapq.heappush(self._asleep, (key, part))
+    def pop_ready(self, bound: float) -> Tile | None:
+        """Remove and return the unowned tile of least key, or None if that is above ``bound``."""
+        if (tile := self._near.pop(bound)) is not None:
+            self._ready.discard(tile)
+        return tile
+
+    def push(self, tile: Tile) -> None:
+        """Return a tile to its queue that was removed but not visited."""
+        self._offer(tile, float(self.keys[tile]))
+
+    def sleep(self, owner: Any) -> None:
+        """Stop checking an owner for work until its least key enters the bucket."""
+        self._wake_later(owner, self.waiting[owner].least())
 
     def wake(self, bound: float) -> None:
-        """Wake the owners of tiles in the window, and of shards that the front has left."""
-        front = self.front()
+        """Mark the owners that have tiles in the bucket, or shards that became final, as awake."""
+        front, self._bound = self.front(), bound
         while (shard := self._converged.pop(front)) is not None:
             self.awake.add(self.final.push(self._final_at(shard), shard))
         while self._asleep and self._asleep[0][0] <= bound:
-            key, part = heapq.heappop(self._asleep)
-            if self._wake_at.get(part) == key:
-                del self._wake_at[part]
-            self.awake.add(part)
+            key, _, owner = heapq.heappop(self._asleep)
+            if self._wake_at.get(owner) == key:
+                del self._wake_at[owner]
+                self.awake.add(owner)
 
     def _queue(self, tile: Tile, key: float) -> None:
         self._open.push(key, tile)
-        self.awake.add(self.waiting.push(key, tile))
+        self._offer(tile, key)
+
+    def _offer(self, tile: Tile, key: float) -> None:
+        """Add a tile to its owner's queues, and wake the owner when the bucket reaches it."""
+        owner = self.waiting.push(key, tile)
+        if owner is not None:
+            if key <= self._bound:
+                self.awake.add(owner)
+            else:
+                self._wake_later(owner, key)
         if not self.opened[tile]:
             self.unread.push(key, tile)
+
+    def _wake_later(self, owner: Any, key: float) -> None:
+        """Schedule an owner to be woken once the bucket reaches ``key``."""
+        if key < self._wake_at.get(owner, math.inf):
+            self._wake_at[owner] = key
+            heapq.heappush(self._asleep, (key, next(self._numbers), owner))
 
     def _waits(self, key: float, tile: Tile) -> bool:
         return bool(key == self.keys[tile] and not self.away[tile])
@@ -147,17 +219,16 @@ class TileKeys:
         return key == self._final_at(shard)
 
     def _final_at(self, shard: Tile) -> float:
-        """Return the key that the front must reach for a shard to be final; NaN if open or written.
+        """Return the key at which a shard is final once the front gets there; NaN if open.
 
         Whatever improves a tile enters it by its border, and not below the front.
         """
+        if self.written[shard]:
+            return math.nan
+        if not self.level:  # quicker than by blocks
+            is_open = self.away[shard] or self.keys[shard] < math.inf
+            return math.nan if is_open else float(self.final_at[shard])
         block = self.block(shard)
-        if self.written[shard] or self.away[block].any() or self.keys[block].min() < math.inf:
+        if self.away[block].any() or self.keys[block].min() < math.inf:
             return math.nan
         return float(self.final_at[block].max())
-
-
-def owner_of_shard(shard: Tile) -> int:
-    """Return a number for a shard such that those along any front have different owners."""
-    # primes beyond any number of workers: rows and columns count, whatever that number is
-    return shard[0] * 7919 + shard[1] * 104729

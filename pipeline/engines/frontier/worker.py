@@ -1,4 +1,4 @@
-"""The worker's side of a frontier run: visit tiles, and write the shards of converged ones."""
+"""Tasks of a frontier run on the workers: visit tiles, and write shards of converged tiles."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from orograph.engines.frontier.protocol import (
     FrontierProblem,
@@ -35,7 +35,7 @@ TILES_A_TASK = 64
 
 @dataclass(frozen=True)
 class FrontierTasks:
-    """All that a task must know of a run."""
+    """Data that every task of a run needs: the problem, its rasters and the run context."""
 
     problem: FrontierProblem
     rasters: tuple[Raster, ...]
@@ -43,14 +43,14 @@ class FrontierTasks:
 
     @property
     def states(self) -> TileStates:
-        """The states of the tiles in this process."""
+        """Access to the tile states held in this process."""
         return TileStates(self.problem, self.rasters, self.context)
 
 
 def visit_tiles(
     handle: Any, requests: Sequence[Request], bound: float, threads: int = 1
 ) -> dict[Tile, Visit | None]:
-    """Visit tiles, least key first, and again those of them that they wake, up to the bound.
+    """Visit tiles of this worker in order of key, repeatedly, up to ``bound``; return the visits.
 
     So a front crosses a worker's own tiles without asking the driver. At most ``TILES_A_TASK``
     visits: other workers wait for what this one finds. Tiles that were not visited are not
@@ -71,7 +71,7 @@ def visit_tiles(
 
 
 def _find_strips(cache: StateCache, request: Request) -> bool:
-    """Put the strips that this process has into a request; return whether it has all of them."""
+    """Fill in the strips that this process already has; return whether none is missing."""
     if request.names is None:
         return True
     strips = [*request.halo, *request.sent]
@@ -127,7 +127,7 @@ def _visit_tiles(
 
 
 def written_counts(handle: Any, node: Node) -> dict[str, float] | None:
-    """Return the counts of a shard that was written; None if it was not, or is damaged."""
+    """Return the counts of a shard that an earlier session wrote; None if it is not intact."""
     return _counts_of(load(handle), node)
 
 
@@ -143,20 +143,31 @@ def _counts_of(run: FrontierTasks, node: Node) -> dict[str, float] | None:
     return counts if intact else None
 
 
-def finish_shards(
-    handle: Any, nodes: Sequence[Node], requests: Sequence[Request]
-) -> dict[str, float]:
-    """Write shards whose tiles have all converged; return the sums of their tiles' counts."""
+class Written(NamedTuple):
+    """Result of a task that writes shards: their counts, and the shards it could not write."""
+
+    counts: dict[str, float]
+    """The sums of the counts of all tiles."""
+    missing: list[Node]
+    """Shards that are not written: this process has not the strips that it should have."""
+
+
+def finish_shards(handle: Any, nodes: Sequence[Node], requests: Sequence[Request]) -> Written:
+    """Write shards whose tiles have all converged; return counts and unwritten shards."""
     run: FrontierTasks = load(handle)
     known = {request.tile: request for request in requests}
     sums: Counter[str] = Counter()
+    missing: list[Node] = []
     for node in nodes:
         run.context.stop_if_cancelled()
         tiles = run.context.quadtree.nodes(0, within=node)
         own = [known[morton_decode(tile.z)] for tile in tiles]
+        if not all(_find_strips(run.states.cache, request) for request in own):
+            missing.append(node)
+            continue
         with get_backend(run.problem.backend).array_memory():
             sums.update(_finish_shard(run, node, own))
-    return dict(sums)
+    return Written(dict(sums), missing)
 
 
 def _finish_shard(run: FrontierTasks, node: Node, requests: Sequence[Request]) -> dict[str, float]:
@@ -201,7 +212,7 @@ def _put(
     blocks: Mapping[str, Any],
     writers: Mapping[tuple[str, Window], ShardWriter],
 ) -> None:
-    """Put the outputs of a tile into their shards, and close those that lie in it."""
+    """Write the output cells of a tile to its shards; close the shards that lie within it."""
     backend, tile_of_shards = get_backend(run.problem.backend), bool(run.context.shard)
 
     def put(target: tuple[str, Window]) -> None:

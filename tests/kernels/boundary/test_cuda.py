@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from any_model import build
 from boundary_cases import all_pairs, assert_same, costs_of, expected_matrix, rasters
 from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import orograph as og
 from orograph.kernels.boundary import cuda as boundary_cuda
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import LEAF, Rectangle, elimination_plan
@@ -256,7 +256,7 @@ def test_an_index_built_on_a_gpu_is_that_of_numba(
     elevation = None if cost == "friction" else rng.uniform(0, 5, friction.shape)
     for backend in ("numba", "cuda"):
         launches = emulated_gpu.launches
-        og.DistanceIndex.build(
+        build(
             friction,
             tmp_path / backend,
             elevation=elevation,

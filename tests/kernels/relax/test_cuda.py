@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import oracle_distance
 import pytest
+from any_model import distance
 from cuda_on_cpu.emulator import Emulator, find_compiler, in_orders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import orograph as og
+from orograph.arguments.sources import Sources
 from orograph.distance.problem import Distance
-from orograph.distance.sources import Sources
 from orograph.engines.tile_states import StateCache
 from orograph.kernels.relax import border as border
 from orograph.kernels.relax import cuda as relax_cuda
@@ -408,9 +409,9 @@ def test_a_run_on_a_gpu_has_the_bits_of_one_without(
     if options.get("dtype") == "int64":
         friction = 2 * np.rint(friction)
     arguments = {"sources": [(3, 5), (60, 80)], "cell_size": 1, "tile": 32, "snap": True, **options}
-    expected = og.cost_distance(friction, backend="numba", **arguments)
+    expected = distance(friction, backend="numba", **arguments)
     launches = emulated_gpu.launches
-    found = og.cost_distance(friction, backend="cuda", **arguments)
+    found = distance(friction, backend="cuda", **arguments)
     assert emulated_gpu.launches > launches + 50
     assert found.attrs == expected.attrs
     for name in expected:
@@ -433,7 +434,7 @@ def test_tiles_leave_a_gpu_that_is_full(
 ) -> None:
     friction = random_friction((96, 96), 8)
     arguments = {"sources": [(3, 5)], "cell_size": 1, "tile": 32}
-    expected = og.cost_distance(friction, backend="numba", **arguments)
+    expected = distance(friction, backend="numba", **arguments)
     held, unpacked = [], []
     put, unpack = StateCache.put, DeviceTile.unpack
 
@@ -445,7 +446,7 @@ def test_tiles_leave_a_gpu_that_is_full(
         unpacked.append(tile)
         unpack(tile, *packed)
 
-    monkeypatch.setattr(relax_cuda, "memory_for_tiles", lambda: 100_000)
+    monkeypatch.setattr("orograph.kernels.backends.memory_for_tiles", lambda: 100_000)
     monkeypatch.setattr(StateCache, "put", watched_put)
     monkeypatch.setattr(DeviceTile, "unpack", watched_unpack)
     found = og.cost_distance(friction, backend="cuda", **arguments)

@@ -18,10 +18,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
-from orograph.kernels.relax.exponential import exponential
-from orograph.kernels.relax.lanes import LANES
 from orograph.kernels.relax.models import BARRIER, BY_FRICTION, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, limit_of, relax, seed, tile_state, wake
+from orograph.kernels.vectors.exponential import exponential
+from orograph.kernels.vectors.lanes import LANES
 
 Array = np.ndarray[Any, Any]
 KING = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]

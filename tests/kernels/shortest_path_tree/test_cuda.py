@@ -9,9 +9,9 @@ import pytest
 from cuda_on_cpu.emulator import Emulator
 from numpy.testing import assert_array_equal
 
-from orograph.kernels.relax import shortest_path_tree as twin
 from orograph.kernels.relax.models import BARRIER, CostModel, edge_lengths
 from orograph.kernels.relax.tile import TileState, relax, seed, tile_state
+from orograph.kernels.shortest_path_tree import tile as twin
 from orograph.kernels.shortest_path_tree.cuda import (
     back_directions,
     labels_of,

@@ -163,3 +163,16 @@ def test_commands_take_the_backend(
     texts = [str(argument) for argument in (*arguments, "--backend", "cuda")]
     assert main(texts) == 1
     assert wanted == ["cuda"]
+
+
+def test_points_may_be_in_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savetxt("ends.txt", [START, FAR])
+    np.savetxt("start.csv", [START], delimiter=",")
+    said = []
+    for ends in (("--points", "ends.txt"), ("--point", *START, "--point", *FAR)):
+        command("passes", "dem.tif", *ends)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[0].startswith("0 1: ")
+    command("reach", "dem.tif", "--from-file", "start.csv", "--to", *FAR, "--no-hops")
+    assert capsys.readouterr().out == "pair 0: connected\n"

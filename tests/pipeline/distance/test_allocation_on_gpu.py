@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from any_model import distance
 from cuda_on_cpu.emulator import Emulator
 from numpy.testing import assert_array_equal
 
@@ -18,7 +19,6 @@ from orograph.distance.allocation_on_gpu import AllocationOnGpu
 from orograph.engines import parts
 from orograph.engines.frontier import driver
 from orograph.engines.frontier.worker import visit_tiles
-from orograph.kernels.relax import cuda as relax_cuda
 from orograph.kernels.relax.cuda import DeviceTile
 from orograph.kernels.shortest_path_tree.pair_code import PairCode, code_of_run
 
@@ -82,9 +82,9 @@ def test_a_run_has_the_bits_of_one_on_the_cpu(
 ) -> None:
     arguments = {"sources": POINTS, "cell_size": 1, "tile": 32, "snap": True, **options}
     arguments.setdefault("outputs", OUTPUTS)
-    found = og.cost_distance(surface(), backend="cuda", **arguments)
+    found = distance(surface(), backend="cuda", **arguments)
     on_gpu_alone.undo()
-    expected = og.cost_distance(surface(), backend="numba", **arguments)
+    expected = distance(surface(), backend="numba", **arguments)
     assert tuple(found) == arguments["outputs"]
     for name in expected:
         assert_array_equal(found[name], expected[name], strict=True)
@@ -116,7 +116,7 @@ def test_tiles_leave_a_gpu_that_is_full(on_gpu_alone: pytest.MonkeyPatch) -> Non
         unpacked.append(tile.state.dist.dtype)
         unpack(tile, *packed)
 
-    on_gpu_alone.setattr(relax_cuda, "memory_for_tiles", lambda: 40_000)
+    on_gpu_alone.setattr("orograph.kernels.backends.memory_for_tiles", lambda: 40_000)
     on_gpu_alone.setattr(DeviceTile, "unpack", watched)
     arguments = {"sources": POINTS, "cell_size": 1, "tile": 32, "outputs": OUTPUTS}
     found = og.cost_distance(surface(), backend="cuda", **arguments)

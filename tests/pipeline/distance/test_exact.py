@@ -16,6 +16,7 @@ import oracle_distance as oracle
 import pytest
 import rasterio
 import xarray as xr
+from any_model import distance
 
 import orograph as og
 
@@ -181,12 +182,12 @@ def test_costs_of_slopes_equal_scipys_dijkstra(
         coefficients=coefficients,
     )
     expected = oracle.cost_distance(steps, elevation.shape, sources)
-    result = og.cost_distance(
+    result = distance(
         rasters["friction"],
         points(sources),
         elevation=elevation,
         cost=cost,
-        coefficients=coefficients or None,
+        **({"coefficients": coefficients} if coefficients else {}),
         direction=direction,
         connectivity=connectivity,
         outputs=ALL,
@@ -212,7 +213,7 @@ def test_fort_bragg_equals_grass(
     shared_data: Path, reference: str, connectivity: int, cost: str, tile: int
 ) -> None:
     elevation = shared_data / "dem" / "nc_fortbragg_2016.tif"
-    result = og.cost_distance(
+    result = distance(
         shared_data / "friction" / "nc_fortbragg_mannings.tif",
         [START],
         elevation=elevation if cost == "walk" else None,

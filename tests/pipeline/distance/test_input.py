@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
+from any_model import distance
 from cuda_on_cpu.emulator import Emulator
 
 import orograph as og
@@ -133,16 +134,13 @@ BOUNDS: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         ones(), {"initial_cost": 1e39, "dtype": "float32"}, ("initial_cost", r"1e\+39", "float32")
     ),
     "heights that float32 does not hold": (
-        None,
-        {"elevation": ones((2, 3, 1e39)), "cost": "absolute_difference", "dtype": "float32"},
+        ones((2, 3, 1e39)),
+        {"cost": "absolute_difference", "dtype": "float32"},
         ("elevation", r"1e\+39", "row 2, column 3", "nodata"),
     ),
     "heights that integers do not hold": (
-        None,
-        {
-            "elevation": ones((2, 3, -1e30)), "cost": "absolute_difference", "dtype": "int64",
-            "connectivity": 4, "cell_size": 1,
-        },
+        ones((2, 3, -1e30)),
+        {"cost": "absolute_difference", "dtype": "int64", "connectivity": 4, "cell_size": 1},
         ("elevation", r"-1e\+30", "row 2, column 3"),
     ),
 }  # fmt: skip
@@ -164,18 +162,16 @@ def cliff(height: float) -> np.ndarray:
 @pytest.mark.parametrize("tile", [3, 8])
 def test_a_cost_that_overflows_is_not_called_unreached(tile: int) -> None:
     """On the border of tiles, and inside one; what may cost no more than a bound need not exist."""
-    given: dict[str, Any] = {"elevation": cliff(1000), "cost": "tobler", "tile": tile}
     with refused("row 3", "row 2", "float64", "heights 0 and 1000", kind=og.RunError):
-        og.cost_distance(None, [(0, 0)], **given)
-    bounded = og.cost_distance(None, [(0, 0)], **given, max_cost=1e300)
+        og.walking_time(cliff(1000), [(0, 0)], tile=tile)
+    bounded = og.walking_time(cliff(1000), [(0, 0)], tile=tile, max_cost=1e300)
     assert bounded.attrs["unreached_cells"] == 24
 
 
 def test_a_cost_that_overflows_on_a_gpu_is_not_called_unreached(emulated_gpu: Emulator) -> None:
     """Where the step leads from one tile, in the GPU's memory, to another."""
-    given: dict[str, Any] = {"elevation": cliff(1000), "cost": "tobler", "backend": "cuda"}
     with refused("row 3", "row 2", "float64", "heights 0 and 1000", kind=og.RunError):
-        og.cost_distance(None, [(0, 0)], **given, tile=3)
+        og.walking_time(cliff(1000), [(0, 0)], backend="cuda", tile=3)
 
 
 def test_a_way_round_a_step_that_overflows_is_found() -> None:
@@ -184,7 +180,7 @@ def test_a_way_round_a_step_that_overflows_is_found() -> None:
     heights[0] = np.linspace(0, heights[0, 7], 8)
     heights[3:, 6] = heights[3:, 7]
     heights[3:, :6] = heights[3:, 6:7]
-    result = og.cost_distance(None, [(0, 0)], elevation=heights, cost="tobler", cell_size=10)
+    result = og.walking_time(heights, [(0, 0)], cell_size=10)
     assert result.attrs["unreached_cells"] == 0
     assert np.isfinite(result["cost"].values).all()
 
@@ -329,13 +325,13 @@ def away(grid: np.ndarray) -> xr.DataArray:
 
 
 UNLIKE: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "elevation of another shape": (
+    "friction of another shape": (
         {"elevation": np.ones((7, 7)), "cost": "walk"},
-        ("elevation", "7", "6"),
+        ("friction", "7", "6"),
     ),
-    "elevation somewhere else": (
-        {"friction": located(ones()), "elevation": away(ones()), "cost": "walk"},
-        ("elevation", "x", "501", "500"),
+    "friction somewhere else": (
+        {"elevation": located(ones()), "friction": away(ones()), "cost": "walk"},
+        ("friction", "x", "501", "500"),
     ),
     "sources somewhere else": (
         {"friction": located(ones()), "sources": located(labels((1, 1)), y0=250.0)},
@@ -345,14 +341,12 @@ UNLIKE: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"friction": located(ones()), "sources": located(np.ones((5, 7), int))},
         ("sources", "5", "6"),
     ),
-    "no elevation to walk over": ({"cost": "walk"}, ("elevation", "walk", "elevation=")),
-    "no elevation for Tobler": ({"cost": "tobler"}, ("elevation", "tobler", "elevation=")),
+    "no elevation to walk over": ({"cost": "walk"}, ("elevation", "None")),
     "no elevation to differ": (
         {"cost": "absolute_difference", "friction": None},
-        ("elevation", "absolute_difference", "elevation="),
+        ("friction", "None"),
     ),
     "no friction": ({"friction": None}, ("friction", "None")),
-    "no raster at all": ({"friction": None, "cost": "walk"}, ("elevation",)),
     "three dimensions": ({"friction": np.ones((2, 3, 4))}, ("2",)),
 }
 
@@ -363,7 +357,7 @@ def test_refuses_rasters(case: str, tmp_path: Path) -> None:
     first = [(500, 100)] if isinstance(given.get("friction"), xr.DataArray) else [(0, 0)]
     sent = {"friction": ones(), "sources": first, **given}
     with refused(*says, folder=tmp_path):
-        og.cost_distance(**sent, out=tmp_path / "cost.zarr")
+        distance(**sent, out=tmp_path / "cost.zarr")
 
 
 def degrees(*names: str) -> xr.DataArray:
@@ -395,13 +389,12 @@ def test_degrees_with_a_crs_or_a_cell_size_are_accepted() -> None:
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "an unknown cost": ({"cost": "slope"}, ("cost", "'slope'", "'friction'", "'tobler'", "'walk'")),
+    "an unknown model": ({"cost": "slope"}, ("model", "'slope'", "'tobler'", "'walk'")),
     "an unknown direction": ({"direction": "up"}, ("direction", "'up'", "'from'", "'to'")),
     "6 neighbours": ({"connectivity": 6}, ("connectivity", r"\b6\b", r"\b4\b", "8", "16")),
     "neighbours as a word": ({"connectivity": "8"}, ("connectivity", "'8'")),
     "an unknown dtype": ({"dtype": "int32"}, ("dtype", "'int32'", "'float64'", "'int64'")),
     "an unknown output": ({"outputs": ("cost", "hops")}, ("'hops'", "'allocation'")),
-    "a coefficient where there are none": ({"coefficients": {"pace": 1}}, ("pace", "friction")),
     "an unknown coefficient": (
         {"cost": "walk", "coefficients": {"q": 1}},
         ("coefficients", r"\bq\b", "slope_factor"),
@@ -457,7 +450,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"dtype": "int64", "cell_size": 0.5, "connectivity": 4},
         ("int64", r"0\.5", "cell_size=1"),
     ),
-    "integers for Tobler": ({"dtype": "int64", "cost": "tobler"}, ("int64", "tobler")),
+    "integers for Tobler": ({"dtype": "int64", "cost": "tobler"}, ("int64", "float32")),
     "a tile of no cells": ({"tile": 0}, ("tile", r"\b0\b")),
 }
 
@@ -465,11 +458,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", OPTIONS)
 def test_refuses(case: str, tmp_path: Path) -> None:
     options, says = OPTIONS[case]
-    elevation = None if options.get("cost", "slope") == "slope" else ones()
     with refused(*says, folder=tmp_path):
-        og.cost_distance(
-            ones(), [(0, 0)], elevation=elevation, out=tmp_path / "cost.zarr", **options
-        )
+        distance(ones(), [(0, 0)], elevation=ones(), out=tmp_path / "cost.zarr", **options)
 
 
 def test_cost_is_there_whatever_is_asked() -> None:
@@ -497,8 +487,9 @@ def test_refuses_to_overwrite_unless_told_to(tmp_path: Path) -> None:
 
 OVER_ITSELF: dict[str, Callable[[Path], object]] = {
     "friction": lambda s: og.cost_distance(s, [(0, 0)], out=s, overwrite=True),
-    "elevation": lambda s: og.cost_distance(
-        ones(), [(0, 0)], elevation=s, cost="walk", out=s, overwrite=True
+    "elevation": lambda s: og.walking_time(s, [(0, 0)], friction=ones(), out=s, overwrite=True),
+    "walker's friction": lambda s: og.walking_time(
+        ones(), [(0, 0)], friction=s, out=s, overwrite=True
     ),
     "sources": lambda s: og.cost_distance(ones(), s, out=s, overwrite=True),
 }
@@ -530,7 +521,7 @@ def test_a_model_may_have_a_table_of_coefficients(monkeypatch: pytest.MonkeyPatc
     assert model_coefficients("tobler", {"speed": [3, 4.5]}) == (0.6, 3.0, 4.5)
     assert model_coefficients("tobler", {"speed": np.arange(2), "pace": 1}) == (1.0, 0.0, 1.0)
     for given, message in (
-        (None, r"speed: \(\); cost='tobler' needs a sequence of numbers"),
+        (None, r"speed: \(\); the model 'tobler' needs a sequence of numbers"),
         ({"speed": []}, r"speed: \[\]; .* needs a sequence"),
         ({"speed": 3}, "speed: 3; .* needs a sequence"),
         ({"speed": [1, "x"]}, r"speed\[1\]"),
@@ -538,3 +529,13 @@ def test_a_model_may_have_a_table_of_coefficients(monkeypatch: pytest.MonkeyPatc
     ):
         with pytest.raises(og.InputError, match=message):
             model_coefficients("tobler", given)
+
+
+def test_points_lie_on_cells_that_have_a_height_and_a_friction() -> None:
+    heights, over = ones(), ones()
+    heights[0, 0] = over[0, 1] = np.nan
+    for point in ((0, 0), (1, 0)):
+        with refused("sources", "point 0", "nodata", "snap"):
+            og.walking_time(heights, [point], friction=over)
+    snapped = og.walking_time(heights, [(0, 0)], friction=over, snap=True)["cost"].values
+    assert np.argwhere(snapped == 0).tolist() == [[1, 0]]

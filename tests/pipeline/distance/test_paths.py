@@ -222,9 +222,8 @@ def test_a_tobler_corridor_is_what_the_path_costs() -> None:
     """Up one side of a ridge and down the other, which costs something else the other way."""
     heights = located(np.random.default_rng(3).integers(0, 9, (9, 11)).astype(float))
     start, end = [(500, 100)], [(600, 20)]
-    given: dict[str, Any] = {"elevation": heights, "cost": "tobler"}
-    there = og.cost_distance(None, start, **given, outputs=BOTH)
-    back = og.cost_distance(None, end, **given, direction="to")
+    there = og.walking_time(heights, start, outputs=BOTH)
+    back = og.walking_time(heights, end, direction="to")
     assert (there.attrs["direction"], back.attrs["direction"]) == ("from", "to")
     assert there.attrs["coefficients"] == [0.6]
     (path,) = og.least_cost_path(there, end)
@@ -232,7 +231,7 @@ def test_a_tobler_corridor_is_what_the_path_costs() -> None:
     assert ways.min() == pytest.approx(path.cost, rel=1e-12)
     assert ways[tuple(path.cells.T)] == pytest.approx(path.cost, rel=1e-12)
     with pytest.raises(og.InputError, match="direction"):
-        og.corridor(there, og.cost_distance(None, end, **given))
+        og.corridor(there, og.walking_time(heights, end))
 
 
 def test_a_stored_result_says_what_its_costs_are_of(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from cuda_on_cpu.emulator import Emulator
 
+import orograph as og
 from orograph.distance.problem import Distance
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.models import MODELS, CostModel, edge_lengths
@@ -47,3 +49,25 @@ def test_cells_without_a_further_raster_are_barriers(
         assert padded.shape == tile.dist.shape
         assert np.array_equal(padded[inner], expected, equal_nan=True)
         assert np.isnan(padded[0]).all()
+
+
+def test_further_rasters_are_those_that_the_model_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = replace(MODELS["walk"], needs=("elevation", "cover", "wind"), vectors=None)
+    monkeypatch.setitem(MODELS, "walk", row)
+    grid = np.ones((3, 4))
+    for rasters, says in (
+        ({}, "rasters: the model 'walk' needs cover, wind; pass rasters={'cover': ...}"),
+        ({"cover": grid, "wind": None}, "rasters: the model 'walk' needs wind; pass"),
+        ({"rain": grid}, "rasters: rain unknown for the model 'walk'; it needs cover, wind"),
+        ([grid], "it must be a dict of rasters by name"),
+        ({"cover": grid, "wind": np.ones((2, 2))}, "wind: 2 x 2 cells, but the first raster has"),
+        ({"cover": grid, "wind": grid * 1e308}, "wind: 1e+308 at row 0, column 0; it must be"),
+    ):
+        with pytest.raises(og.InputError, match=re.escape(says)):
+            og.walking_time(grid, [(0, 0)], model="walk", rasters=rasters)
+    with pytest.raises(og.InputError, match=r"rasters: wind unknown .*; it needs none"):
+        og.walking_time(grid, [(0, 0)], rasters={"wind": grid})
+    with pytest.raises(og.InputError, match="cost: 'walk' needs further rasters, cover, wind, "):
+        og.DistanceIndex.build(grid, "index.zarr", cost="walk")
+    plans = [og.walking_time.plan(og.RasterSpec((64, 64)), model=m) for m in ("walk", "tobler")]
+    assert plans[0].memory_kept == plans[1].memory_kept + 2 * 8 * 64 * 64

@@ -18,6 +18,7 @@ import oracle_distance as oracle
 import pytest
 import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
+from any_model import distance
 from distributed import Client, LocalCluster, get_task_stream
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -205,9 +206,9 @@ def test_any_tiling_of_any_grid_gives_the_oracles_distance(data: st.DataObject) 
     tile = data.draw(st.integers(min(least, side), side), label="tile")
     field = data.draw(st.sampled_from([0, tile, 2 * tile, 5 * tile, 2048]), label="field")
     with og.config.set(field=field):
-        result = og.cost_distance(**sent, tile=tile)
+        result = distance(**sent, tile=tile)
     assert_is(result, problem["steps"], problem["sources"], sent["max_cost"])
-    assert_same(og.cost_distance(**sent, tile=side), result)
+    assert_same(distance(**sent, tile=side), result)
 
 
 @given(problems(), st.integers(3, 20), st.sampled_from([1, 2]), st.sampled_from([0, 8, 2048]))
@@ -222,7 +223,7 @@ def test_any_tiling_on_disk_gives_the_oracles_distance(
     out = tmp_path_factory.mktemp("drawn") / "cost.zarr"
     sent = problem["told"]
     with og.config.set(threads=threads, field=field):
-        result = og.cost_distance(**sent, tile=tile, out=out)
+        result = distance(**sent, tile=tile, out=out)
     assert_is(result, problem["steps"], problem["sources"], sent["max_cost"])
     assert_same(og.open(out), result)
 
@@ -348,9 +349,8 @@ def test_flat_ground_has_no_cycles(tile: int, connectivity: int) -> None:
     sources = at((39, 34), (0, 0), (0, 5), (20, 20))
     for elevation in (heights, np.full((40, 35), 7.0)):
         result = og.cost_distance(
-            None,
+            elevation,
             points(sources),
-            elevation=elevation,
             cost="absolute_difference",
             connectivity=connectivity,
             tile=tile,
@@ -465,11 +465,10 @@ def test_to_is_from_over_the_graph_with_every_step_turned_round(cost: str) -> No
     ways = {}
     for direction in ("from", "to"):
         results = [
-            og.cost_distance(
-                None,
+            og.walking_time(
+                elevation,
                 [(5, 5), (30, 30)],
-                elevation=elevation,
-                cost=cost,
+                model=cost,
                 direction=direction,
                 tile=tile,
                 outputs=ALL,
@@ -585,9 +584,8 @@ def test_heights_in_integers_differ_by_integers() -> None:
     elevation = np.random.default_rng(1).integers(0, 50, (20, 21))
     results = [
         og.cost_distance(
-            None,
+            elevation,
             [(3, 3)],
-            elevation=elevation,
             cost="absolute_difference",
             dtype=dtype,
             tile=6,
@@ -635,9 +633,7 @@ def test_a_knight_does_not_jump_over_a_wall(case: str, barrier: str) -> None:
     """A wall one cell thick: GRASS' mean of four cells is nodata if any of them is."""
     sent = {key: v.copy() if isinstance(v, np.ndarray) else v for key, v in KNIGHTS[case].items()}
     sent[barrier][:, 3] = np.nan
-    result = og.cost_distance(
-        **{"friction": None, **sent}, sources=[(0, 0)], connectivity=16, tile=3, outputs=ALL
-    )
+    result = distance(**sent, sources=[(0, 0)], connectivity=16, tile=3, outputs=ALL)
     beyond = np.isfinite(result["cost"].values[:, 4:])
     assert not beyond.any(), f"{beyond.sum()} of 18 cells beyond the wall are reached"
     assert result.attrs["unreached_cells"] == 18

@@ -10,7 +10,7 @@ import pytest
 
 import orograph as og
 from orograph.engines import executors
-from orograph.engines.frontier.borders import Borders
+from orograph.engines.frontier.borders import Borders, pack_strips
 from orograph.engines.frontier.tile_keys import TileKeys
 
 FRICTION = np.random.default_rng(2).uniform(1, 9, (96, 96)).astype(np.float32)
@@ -37,7 +37,7 @@ def test_a_worker_is_sent_what_it_has_not() -> None:
     assert len(sent(borders, (1, 1), "one")) == 1
     # the worker itself improves the tile
     borders.take((1, 1), [*strips[:3], *[None] * 5], attempt=3)
-    borders.came_back([(1, 1)], 3)
+    borders.came_back({(1, 1): [*strips[:3], *[None] * 5]}, [(1, 1)], 3)
     assert sent(borders, (1, 1), "one") == []
     # the same, but another process has done it
     borders.take((1, 1), [*strips[:3], *[None] * 5], attempt=4)
@@ -90,7 +90,7 @@ def test_borders_come_back_as_they_were(changed: bool) -> None:
             tile = int(rng.integers(3)), int(rng.integers(4))
             kinds = [rng.random((1, 5)), rng.integers(0, 9, (2, 1, 3)).astype(np.int32), None]
             borders.take(tile, [kinds[k] for k in rng.integers(0, 3, 8)])
-        again.unpack(borders.pack(changed=changed))
+        again.unpack(pack_strips(borders.strips(changed=changed)))
     for tile in np.ndindex(3, 4):
         for one, other in zip(borders.of(tile), again.of(tile), strict=True):
             assert (one is None) == (other is None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from distributed import Client
 
 import orograph as og
 from orograph.engines import executors
+from orograph.engines.frontier import driver
 from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.rooms import Rooms
+from orograph.engines.tile_states import StateCache, Tile, TileStates
 
 FRICTION = np.random.default_rng(7).uniform(1, 9, (64, 256)).astype(np.float32)
 STRIP, SQUARE = FRICTION[:16], FRICTION[:, :64]
@@ -109,3 +113,72 @@ def test_what_is_written_early_has_the_same_bits(connectivity: int) -> None:
             )
         expected = og.cost_distance(friction, sources, tile=128, connectivity=connectivity)
         np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+class SlowAndQuick:
+    """Two workers of which one does a task only when the other has none."""
+
+    shared = False
+
+    def __init__(self) -> None:
+        self.rooms = Rooms({"slow": 2, "quick": 2})
+        self.tasks: dict[str, list[Any]] = {"slow": [], "quick": []}
+        self.caches: dict[str, StateCache] = {}
+        self.at = ""
+        self.read: dict[Tile, str] = {}
+        self.handed: list[Tile] = []
+
+    def share(self, worker: str | None, count: int) -> int:
+        return min(count, 16 if worker is None else 1)
+
+    def threads(self, tasks: int) -> int:
+        return 1
+
+    def idle(self) -> Iterator[str]:
+        return self.rooms.idle()
+
+    def submit(self, worker: str, stage: str, function: Any, *arguments: Any) -> object:
+        self.rooms.add(worker)
+        requests = arguments[-1] if stage == "write" else arguments[1]
+        for tile in [request.tile for request in requests]:
+            if stage == "look":
+                self.read[tile] = worker
+            elif stage == "visit" and self.read.get(tile, worker) != worker:
+                self.handed.append(tile)
+        ticket = object()
+        self.tasks[worker].append((ticket, function, arguments))
+        return ticket
+
+    def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
+        worker = "quick" if self.tasks["quick"] else "slow"
+        ticket, function, arguments = self.tasks[worker].pop(0)
+        self.rooms.add(worker, -1)
+        self.at = worker
+        return [(ticket, function(*arguments))]
+
+    def everywhere(self, function: Any, *arguments: Any) -> None:
+        function(*arguments)
+
+
+@pytest.mark.parametrize("shard", [8, 16])
+def test_an_idle_worker_is_given_tiles_that_a_busy_one_has_read(
+    shard: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = SlowAndQuick()
+
+    @contextmanager
+    def executor(*arguments: Any) -> Iterator[SlowAndQuick]:
+        yield workers
+
+    def own_cache(states: TileStates) -> StateCache:
+        return workers.caches.setdefault(workers.at, StateCache(2**40))
+
+    sources = np.zeros(SQUARE.shape, np.uint8)
+    sources[::8, ::8] = 1
+    expected = og.cost_distance(SQUARE, sources, tile=64)
+    monkeypatch.setattr(TileStates, "cache", property(own_cache))
+    monkeypatch.setattr(driver, "executor", executor)
+    found = og.cost_distance(SQUARE, sources, tile=8, shard=shard)
+    assert set(workers.read.values()) == {"slow", "quick"}
+    assert workers.handed
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)

@@ -12,8 +12,8 @@ from cuda_on_cpu.emulator import Emulator
 from watched_raster import Gate, WatchedRaster, wait_until
 
 import orograph as og
+from orograph.arguments.sources import Sources
 from orograph.distance.problem import Distance
-from orograph.distance.sources import Sources
 from orograph.engines import parts
 from orograph.engines.frontier import worker
 from orograph.engines.frontier.bucket_width import BucketWidth

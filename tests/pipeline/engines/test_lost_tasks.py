@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import orograph as og
 from orograph.distance.allocation import AllocationProblem
 from orograph.distance.problem import Distance
 from orograph.engines.frontier import driver
+from orograph.engines.rooms import Rooms
 from orograph.engines.tile_states import StateCache, TileStates
 
 LATER = range(50, 250, 50)
@@ -35,7 +35,8 @@ class Lost(BaseException):
 class MortalWorkers:
     """Workers of one thread and of a cache of their own, which lose tasks at random.
 
-    Half of the time they die of it. Else only the result is lost, and the states remain.
+    Half of the time they die of it, and of these half are replaced by workers of other names. Else
+    only the result is lost, and the states remain.
     """
 
     chance: random.Random
@@ -48,29 +49,27 @@ class MortalWorkers:
 
     def __post_init__(self) -> None:
         self.pools = [ThreadPoolExecutor(1) for _ in range(self.count)]
-        self.load: Counter[int] = Counter()
+        self.names = tuple(range(self.count))
+        self.rooms = Rooms(dict.fromkeys(self.names, 2))
+        self.dead: SimpleQueue[int] = SimpleQueue()
         self.arrived: SimpleQueue[Any] = SimpleQueue()
         self.sent = 0
 
-    def part(self, worker: int) -> tuple[int, int]:
-        return worker, self.count
-
-    def share(self, worker: int, count: int) -> int:
-        return count
+    def share(self, worker: int | None, count: int) -> int:
+        return count if worker is not None else -(-count // self.count)
 
     def threads(self, tasks: int) -> int:
         return 1
 
-    def idle(self) -> list[int]:
-        rooms = [(n, w) for w in range(self.count) for n in range(self.load[w], 2)]
-        return [worker for _, worker in sorted(rooms)]
+    def idle(self) -> Iterator[int]:
+        return self.rooms.idle()
 
     def submit(self, worker: int, stage: str, function: Any, *arguments: Any) -> int:
         self.sent += 1
-        self.load[worker] += 1
+        self.rooms.add(worker)
         lives = 0 if stage == "write" else LIVES
         task = self.sent, worker, function, arguments
-        self.pools[worker].submit(self.attempt, worker, lives, *task)
+        self.pools[worker % self.count].submit(self.attempt, worker, lives, *task)
         return self.sent
 
     def attempt(
@@ -88,17 +87,23 @@ class MortalWorkers:
             self.lost += 1
             if self.chance.random() < 0.5:
                 del self.caches[at]
-            other = self.chance.randrange(self.count)
+                self.dead.put(at)
+            other = self.chance.choice(self.names)
             again = ticket, owner, function, arguments
-            self.pools[other].submit(self.attempt, other, lives - 1, *again)
+            self.pools[other % self.count].submit(self.attempt, other, lives - 1, *again)
         except BaseException as error:
             self.arrived.put((ticket, owner, error))
         else:
             self.arrived.put((ticket, owner, result))
 
     def next_done(self, cancelled: Event) -> list[tuple[int, Any]]:
+        while not self.dead.empty():
+            gone = self.dead.get()
+            if gone in self.names and self.chance.random() < 0.5:
+                self.names = (*set(self.names).difference([gone]), gone + self.count)
+                self.rooms.update(dict.fromkeys(self.names, 2))
         ticket, owner, result = self.arrived.get()
-        self.load[owner] -= 1
+        self.rooms.add(owner, -1)
         if isinstance(result, BaseException):
             raise result
         return [(ticket, result)]
@@ -144,6 +149,8 @@ def mortal_workers(monkeypatch: pytest.MonkeyPatch, seed: int) -> Iterator[Morta
             patch.setattr(problem, "visit", mortal(problem.visit))
         patch.setattr(TileStates, "cache", property(own_cache))
         patch.setattr(driver, "executor", executor)
+        # so few count as many: tasks of several tiles, and of shards of several visits
+        patch.setattr(driver, "MANY_WORKERS", chance.choice([1, driver.MANY_WORKERS]))
         yield workers
     for pool in workers.pools:
         pool.shutdown()

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from orograph.engines.frontier.queues import Shares
-from orograph.engines.frontier.tile_keys import TileKeys, owner_of_shard
+from orograph.engines.frontier.tile_keys import TileKeys
 
 LARGE = 1000  # tiles a side
+OWNERS = [None, 0, 1, 2]
 SECONDS = 5.0  # of CPU: one look at all tiles of the large grid takes 10 to 30 ms
 
 
@@ -21,8 +22,8 @@ def tiles_of(tiles: TileKeys) -> Iterator[tuple[int, int]]:
     return ((i, j) for i, j in np.ndindex(tiles.keys.shape))
 
 
-def owned(tiles: TileKeys, part: int) -> list[tuple[int, int]]:
-    return [t for t in tiles_of(tiles) if tiles.owner_of_tile(t) % tiles.parts == part]
+def owned(tiles: TileKeys, owner: int | None) -> list[tuple[int, int]]:
+    return [t for t in tiles_of(tiles) if tiles.owner_of_tile(t) == owner]
 
 
 def final_shards(tiles: TileKeys, front: float) -> set[tuple[int, int]]:
@@ -35,13 +36,19 @@ def final_shards(tiles: TileKeys, front: float) -> set[tuple[int, int]]:
     return found
 
 
-def drain(tiles: TileKeys, part: int, bound: float) -> list[tuple[int, int]]:
-    """All tiles of a part in the window, in their order; they stay where they are."""
-    queue, found = tiles.waiting[part], dict[tuple[int, int], None]()
-    while (tile := queue.pop(bound)) is not None:
-        found[tile] = None
+def drain(tiles: TileKeys, owner: int | None, bound: float) -> list[tuple[int, int]]:
+    """All tiles of an owner in the window, in their order; they stay where they are."""
+    queue, found = tiles.waiting[owner], dict[tuple[int, int], None]()
+    if owner is None:
+        count = tiles.ready(bound)
+        while (tile := tiles.pop_ready(bound)) is not None:
+            found[tile] = None
+        assert count >= len(found)  # the bound may have been higher before
+    else:
+        while (tile := queue.pop(bound)) is not None:
+            found[tile] = None
     for tile in found:
-        queue.push(float(tiles.keys[tile]), tile)
+        tiles.push(tile)
     return list(found)
 
 
@@ -63,31 +70,36 @@ def test_the_queues_say_what_a_look_at_all_tiles_would(seed: int, level: int) ->
             tile = min(every, key=lambda t: (tiles.keys[t], t))
             if not tiles.away[tile] and tiles.keys[tile] < math.inf:
                 tiles.take_out(tile)
-        elif what < 0.95:
+        elif what < 0.9:
             for tile in [t for t in every if tiles.away[t] and chance.random() < 0.8]:
                 tiles.opened[tile] = True
                 tiles.final_at[tile] = tiles.flying[tile] + chance.randrange(20)
                 tiles.put_back(tile, chance.choice([math.inf, math.inf, key]))
         else:
-            tiles.divide(chance.randint(1, 4))
+            tiles.give(tiles.shard_of(tile), chance.choice(OWNERS))
+            if chance.random() < 0.1:
+                gone = chance.randrange(3)
+                tiles.give_up(gone)
+                assert not owned(tiles, gone)
         assert tiles.front() == min(tiles.keys.min(), tiles.flying.min())
         if tiles.front() == math.inf:
             continue
         front, bound = tiles.front(), key + 5
         tiles.wake(bound)
-        for part in range(tiles.parts):
-            mine = [t for t in owned(tiles, part) if not tiles.away[t]]
+        for owner in OWNERS:
+            mine = [t for t in owned(tiles, owner) if not tiles.away[t]]
             ready = [t for t in mine if tiles.keys[t] <= bound]
-            assert drain(tiles, part, bound) == sorted(ready, key=lambda t: (tiles.keys[t], t))
+            assert owner in tiles.awake or not ready or owner is None
+            assert drain(tiles, owner, bound) == sorted(ready, key=lambda t: (tiles.keys[t], t))
             unread = [tiles.keys[t] for t in mine if not tiles.opened[t]]
-            assert tiles.unread[part].least() == min(unread, default=math.inf)
-            assert part in tiles.awake or not ready
-            if chance.random() < 0.5 and not ready:
-                tiles.sleep(part)
+            assert tiles.unread[owner].least() == min(unread, default=math.inf)
+            if chance.random() < 0.5 and not ready and owner is not None:
+                tiles.awake.discard(owner)
+                tiles.sleep(owner)
         if what > 0.9:
             expected, found = final_shards(tiles, front), set()
-            for part in range(tiles.parts):
-                while (shard := tiles.final[part].pop()) is not None:
+            for owner in OWNERS:
+                while (shard := tiles.final[owner].pop()) is not None:
                     found.add(shard)
                     tiles.written[shard] = True
             assert found == expected
@@ -97,15 +109,18 @@ def test_the_queues_say_what_a_look_at_all_tiles_would(seed: int, level: int) ->
 
 def test_a_step_takes_no_longer_on_a_large_grid() -> None:
     tiles = TileKeys((LARGE, LARGE), 0)
-    tiles.divide(64)
+    for shard in np.ndindex(LARGE, LARGE):
+        if max(abs(shard[0] - LARGE // 2), abs(shard[1] - LARGE // 2)) < 30:
+            tiles.give(shard, sum(shard) % 64)
     tiles.lower((LARGE // 2, LARGE // 2), 0.0)
     begin = time.process_time()
     for _ in range(200):
         front = tiles.front()
         tiles.wake(front + 1)
-        for part in tuple(tiles.awake):
-            if (tile := tiles.waiting[part].pop(front + 1)) is None:
-                tiles.sleep(part)
+        for owner in tuple(tiles.awake):
+            if (tile := tiles.waiting[owner].pop(front + 1)) is None:
+                tiles.awake.discard(owner)
+                tiles.sleep(owner)
                 continue
             tiles.take_out(tile)
             for step in ((0, 1), (1, 0), (0, -1), (-1, 0)):
@@ -119,22 +134,31 @@ def test_a_step_takes_no_longer_on_a_large_grid() -> None:
 
 
 def test_what_is_to_be_given_out_once_goes_to_its_owners() -> None:
-    """All tiles of a large grid; the number of owners changes on the way."""
+    """All shards of a large grid, some of them twice."""
     every = [(i, j) for i, j in np.ndindex(300, 300)]
-    todo, found = Shares(owner_of_shard, every), []
+    todo, found = Shares(lambda shard: sum(shard) % 64, every), []
+    again = {(0, n) for n in range(64)}
     begin = time.process_time()
     while todo:
-        parts = 64 if len(found) < 40_000 else 1000
-        for part in range(parts):
-            taken = todo.take(part, parts, 50)
-            assert all(owner_of_shard(tile) % parts == part for tile in taken)
-            found += taken
-    assert sorted(found) == every
+        for worker in range(64):
+            if todo.count(worker):
+                taken = todo.take(worker, 50)
+                assert all(sum(shard) % 64 == worker for shard in taken) or len(found) > 80_000
+                found += taken
+                failed = again.intersection(taken)
+                again -= failed
+                todo.add(failed)
+    assert not again
+    assert sorted(found) == sorted(every + [(0, n) for n in range(64)])
     assert time.process_time() - begin < SECONDS
 
 
-def test_the_last_of_others_are_taken_by_who_has_none() -> None:
-    todo = Shares(lambda tile: tile[1], [(0, 0), (0, 2), (1, 1)])
-    assert todo.count(0, 2) == 2
-    assert [todo.take(1, 2, 9, of_others=True) for _ in range(2)] == [[(1, 1)], [(0, 0), (0, 2)]]
+def test_a_worker_that_has_none_takes_those_of_nobody_and_then_those_of_others() -> None:
+    owners = {(0, 0): "one", (0, 1): None, (0, 2): "two", (0, 3): None}
+    todo = Shares(owners.__getitem__, owners)
+    assert todo.take("two", 9) == [(0, 2)]
+    assert todo.take("two", 1) == [(0, 1)]
+    assert todo.count("two") == 1
+    assert [todo.take("two", 9) for _ in range(2)] == [[(0, 3)], [(0, 0)]]
     assert not todo
+    assert todo.take("two", 9) == []

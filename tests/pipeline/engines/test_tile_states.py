@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
+from watched_raster import wait_until
 
-from orograph.engines.tile_states import TileStates, forget
+import orograph as og
+from orograph.distance.problem import Distance
+from orograph.engines import tile_states
+from orograph.engines.tile_states import StateCache, TileStates, forget
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
 from orograph.tiles.errors import InputError
@@ -93,3 +101,79 @@ def test_the_first_bad_cell_of_the_grid_is_named_whichever_tile_is_opened() -> N
     cells[6, 6] = cells[1, 2] = -1
     with pytest.raises(InputError, match="row 1, column 2"):
         states_of(Sums(1000), cells).take((1, 1))
+
+
+def test_a_worker_that_is_retired_saves_what_it_has_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tile_states, "SAVING", 0.0)
+    friction = np.random.default_rng(4).uniform(1, 9, (96, 96)).astype(np.float32)
+    visit, far = Distance.visit, Event()
+
+    def slow(self: Any, state: Any, *arguments: Any) -> Any:
+        if state.place.window.x >= 64:
+            far.set()
+            time.sleep(0.05)
+        return visit(self, state, *arguments)
+
+    monkeypatch.setattr(Distance, "visit", slow)
+    with (
+        og.config.set(field=0),
+        og.cluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as client,
+    ):
+        run = og.cost_distance.submit(
+            friction, [(0.0, 0.0)], tile=8, shard=32, out=tmp_path / "c.zarr", client=client
+        )
+        assert far.wait(300)
+        assert not saved(tmp_path)
+        gone = next(iter(client.scheduler_info()["workers"]))
+        client.retire_workers([gone], close_workers=True)
+        wait_until(lambda: saved(tmp_path), lambda: run.status == "running")
+        found = run.result(timeout=300)
+    expected = og.cost_distance(friction, [(0.0, 0.0)], tile=96)
+    np.testing.assert_array_equal(found["cost"], expected["cost"], strict=True)
+
+
+def saved(folder: Path) -> list[Path]:
+    """The saved states of unfinished runs."""
+    return list(folder.glob("*.partial/**/state-0/*"))
+
+
+def test_a_run_whose_folder_is_gone_keeps_no_other_from_being_saved() -> None:
+    tokens, saved = ("ended", "at work"), []
+
+    def refuse(tile: tuple[int, int], state: Any) -> None:
+        raise FileNotFoundError(f"state of {tile}")
+
+    try:
+        for token, save in zip(tokens, (refuse, lambda tile, _: saved.append(tile)), strict=True):
+            cache = tile_states.cache_of(token, lambda: 1000)
+            cache.save = save
+            cache.put((0, 1), object(), 1, refuse)
+            cache.save_some({(0, 1): 1}, 0.0, lambda tile: 2)  # too little to be saved by itself
+        tile_states.save_all_states()
+    finally:
+        for token in tokens:
+            tile_states.forget(token)
+    assert saved == [(0, 1)]
+
+
+def test_a_worker_that_ends_saves_no_longer_than_it_may() -> None:
+    cache, times = StateCache(1000), []
+
+    def save(tile: tuple[int, int], state: Any) -> None:
+        times.append(tile)
+        time.sleep(0.05)
+
+    cache.save = save
+    for n in range(10):
+        cache.put((0, n), n, 1, save)
+    cache.save_some({(0, n): n + 1 for n in range(9)}, 0.0, lambda tile: 1000)
+    cache.save_all(time.monotonic() + 0.12)
+    assert 1 <= len(times) <= 3
+    assert times == [(0, 8), (0, 7), (0, 6)][: len(times)]
+    cache.save_all(math.inf)
+    assert sorted(times) == [(0, n) for n in range(9)]  # each once, and what was not visited never
+    assert [cache.take((0, n)) for n in range(10)] == list(range(10))

@@ -28,9 +28,13 @@ from watched_raster import (
 )
 
 import orograph as og
+from orograph.engines import executors
 from orograph.engines.executors import executor
-from orograph.execution import first_worker, launch, watch
+from orograph.execution import watch
+from orograph.execution import workers as execution_workers
+from orograph.execution.workers import ask_workers, check_workers, make_roll_call
 from orograph.index.distance_index import DistanceIndex
+from orograph.operations import first_worker, session
 
 TOKEN = "0123456789abcdef" * 2
 SHAPE, TILE = (150, 170), 10
@@ -133,6 +137,21 @@ def test_three_kills_stall_no_cost_distance_and_change_no_bit(
 def victims(cluster: LocalCluster) -> set[int]:
     """The workers' processes."""
     return {nanny.pid for nanny in cluster.workers.values() if nanny.pid is not None}
+
+
+def test_one_worker_that_hangs_stops_no_question_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution_workers, "SECONDS_TO_ANSWER", 1.0)
+    with mortal_cluster(2) as cluster, Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=500)
+        pids = client.run(os.getpid)
+        (_hung, pid), (well, _) = sorted(pids.items())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            check_workers(client)
+            assert ask_workers(client, os.getpid) == {well: pids[well]}
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: ask_workers(client, os.getpid) == pids, seconds=STALLED)
 
 
 # --- workers that are not there, or do nothing -------------------------------------------------
@@ -293,9 +312,31 @@ def test_a_run_takes_the_backend_of_the_workers_that_come(
         "distance.allocation.DistanceThenAllocation",
     ):
         monkeypatch.setattr(f"orograph.{where}.run", engine)
-    monkeypatch.setattr(launch, "decide_backend", lambda *_: "cuda")
+    monkeypatch.setattr(session, "decide_backend", lambda *_: "cuda")
     with in_process(0) as (_, client), pytest.raises(QueryContext, match=r"^cuda$"):
         OPERATIONS[operation](out=tmp_path / "out", client=client)
+
+
+def test_the_workers_are_told_only_when_they_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    with in_process(2) as (cluster, client):
+        roll_call = make_roll_call()
+        version, threads = client.run_on_scheduler(roll_call, None)
+        assert threads == dict.fromkeys(client.scheduler_info()["workers"], 1)
+        assert client.run_on_scheduler(roll_call, version) == (version, None)
+        monkeypatch.setattr(executors, "POLL_SECONDS", 0.0)
+        info = client.scheduler_info
+        with executor(client, "cost-distance", TOKEN) as workers:
+            monkeypatch.setattr(client, "scheduler_info", lambda **_: asked.append(1) or info())
+            for count in (2, 3, 1):
+                cluster.scale(count)
+                wait_until(lambda count=count: len(client.nthreads()) == count, seconds=STALLED)
+                workers.submit(next(workers.idle()), "visit", len, "any")
+                assert [found for _, found in workers.next_done(Event())] == [3]
+                assert len(workers.rooms) == count
+    assert not asked
 
 
 # --- the names of tasks ------------------------------------------------------------------------

@@ -122,11 +122,9 @@ def refuse(*_: Any, **__: Any) -> None:
 
 
 BY_FORMULA: dict[str, Callable[..., Any]] = {
-    "cost='tobler'": lambda **o: og.cost_distance(
-        None, [(0, 0)], elevation=np.ones((4, 4)), cost="tobler", cell_size=1, **o
-    ),
+    "model='tobler'": lambda **o: og.walking_time(np.ones((4, 4)), [(0, 0)], cell_size=1, **o),
     "cost='tobler' of an index": lambda **o: og.DistanceIndex.build(
-        None, o.pop("out"), elevation=np.ones((4, 4)), cost="tobler", cell_size=1, **o
+        np.ones((4, 4)), o.pop("out"), cost="tobler", cell_size=1, **o
     ),
     "weight='mean'": lambda **o: og.minimum_spanning_forest(np.ones((4, 4)), weight="mean", **o),
 }
@@ -140,7 +138,7 @@ def test_a_formula_that_a_gpu_lacks_is_refused_before_a_task(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("orograph.operation.launch", refuse)
+    monkeypatch.setattr("orograph.operations.operation.launch", refuse)
     what = name.split(" of ", maxsplit=1)[0]
     with pytest.raises(og.BackendError, match=f"{what} has no CUDA kernel yet; use 'numba'"):
         BY_FORMULA[name](out=tmp_path / "out.zarr", backend="cuda")

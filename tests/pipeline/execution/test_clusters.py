@@ -53,6 +53,17 @@ def test_an_idle_worker_soon_takes_work_from_others() -> None:
         assert scheduler.periodic_callbacks["stealing"].callback_time == 100
 
 
+def test_processes_seldom_look_at_themselves() -> None:
+    def ticks(dask_worker: Any) -> tuple[float, float]:
+        callbacks = dask_worker.periodic_callbacks
+        return callbacks["tick"].callback_time, callbacks["profile"].callback_time
+
+    with og.cluster(n_workers=1, dashboard_address=None) as client:
+        assert list(client.run(ticks).values()) == [(500, 100)]
+        scheduler = client.cluster.scheduler  # type: ignore[union-attr]
+        assert scheduler.periodic_callbacks["tick"].callback_time == 500
+
+
 def test_a_cluster_forgets_the_groups_of_tasks_that_are_done() -> None:
     """All but those of the last hundred computations, which Dask shows."""
     with og.cluster(1, processes=False, dashboard_address=None) as client:

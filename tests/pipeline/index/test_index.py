@@ -17,6 +17,7 @@ import pytest
 import rioxarray
 import xarray as xr
 import zarr
+from any_model import build, distance
 from distributed import Client, LocalCluster
 from reseal import reseal
 from scipy.sparse import csr_array
@@ -24,13 +25,13 @@ from scipy.sparse.csgraph import dijkstra
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.execution.settings import config
 from orograph.index import distance_index
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.query import border_numbers
 from orograph.index.store import COMMITTED, PENDING, IndexStore
 from orograph.kernels.boundary.dissection import border_cells
 from orograph.kernels.boundary.elimination import block_costs, boundary_matrix
-from orograph.settings import config
 from orograph.tiles.storage import LocalStorage
 from orograph.tiles.store.lease import Lease
 
@@ -66,7 +67,7 @@ def some_points(friction: Array, side: int, count: int = 14) -> Array:
 def by_runs(points: Array, targets: Array, **options: Any) -> Array:
     """A table by a run of cost_distance from each point."""
     rows, columns = targets[:, 1].astype(int), targets[:, 0].astype(int)
-    found = [og.cost_distance(sources=[p], **options)["cost"].values for p in points]
+    found = [distance(sources=[p], **options)["cost"].values for p in points]
     table = np.stack(found)[:, rows, columns]
     return table if table.dtype.kind == "i" else np.where(np.isnan(table), np.inf, table)
 
@@ -102,7 +103,7 @@ def test_table_and_field(case: tuple[str, str, int, int, int], tmp_path: Path) -
         "connectivity": connectivity,
         "cell_size": 1,
     }
-    index = DistanceIndex.build(store=tmp_path / "i", block=block, levels=levels, **options)
+    index = build(store=tmp_path / "i", block=block, levels=levels, **options)
     points = some_points(friction, block << levels)
     expected = by_runs(points, points, **options)
     table = index.distance_matrix(points)
@@ -112,14 +113,14 @@ def test_table_and_field(case: tuple[str, str, int, int, int], tmp_path: Path) -
     # to other points, and the other way round
     assert_same(index.distance_matrix(points[:3], points[2:]).values, expected[:3, 2:])
     # from the nearest of some, everywhere and in windows
-    whole = og.cost_distance(sources=points[:3], **options)["cost"].values
+    whole = distance(sources=points[:3], **options)["cost"].values
     assert_same(index.query(points[:3])["cost"].values, whole)
     for window in ((0, 0, 1, 1), (3, 5, 4, 7), (shape[0] - 2, 0, 2, shape[1])):
         y, x, height, width = window
         found = index.query(points[:3], window)["cost"]
         assert_same(found.values, whole[y : y + height, x : x + width])
     # a field of the index says what it is as a run does
-    run, own = og.cost_distance(sources=points[:3], **options), index.query(points[:3])
+    run, own = distance(sources=points[:3], **options), index.query(points[:3])
     assert set(own.data_vars) == {"cost"}
     assert own.attrs == {name: run.attrs[name] for name in own.attrs}
     assert {"cost_model", "direction", "connectivity", "cell_size", "dtype"} <= set(own.attrs)
@@ -141,8 +142,8 @@ def test_sources_of_a_raster(tmp_path: Path) -> None:
     labels[[3, 3, 20, 44], [2, 3, 33, 60]] = 7
     elevation[3, 2] = np.nan
     options: dict[str, Any] = {"elevation": elevation, "cost": "tobler"}
-    index = DistanceIndex.build(friction, tmp_path / "i", block=8, **options)
-    expected = og.cost_distance(friction, labels, **options)["cost"].values
+    index = build(friction, tmp_path / "i", block=8, **options)
+    expected = distance(friction, labels, **options)["cost"].values
     assert_same(index.query(labels)["cost"].values, expected)
     with pytest.raises(og.InputError, match="no source"):
         index.query(np.zeros(SHAPE, np.int32))
@@ -198,8 +199,8 @@ def test_what_is_left_out_changes_no_bit(case: tuple[str, str, int], tmp_path: P
     elevation = np.floor(elevation / 4)
     options: dict[str, Any] = {"cost": cost, "dtype": dtype, "connectivity": connectivity}
     options |= {"cell_size": 1, "block": 8, "elevation": None if cost == "friction" else elevation}
-    whole = DistanceIndex.build(friction, tmp_path / "whole", **options)
-    sparse = DistanceIndex.build(friction, tmp_path / "sparse", sparsify=True, **options)
+    whole = build(friction, tmp_path / "whole", **options)
+    sparse = build(friction, tmp_path / "sparse", sparsify=True, **options)
     points = some_points(friction, 16)
     changed = np.where(np.isfinite(friction), friction + 2, np.nan)
     heights = {} if cost == "friction" else {"elevation": elevation[10:30, 5:50] * 2}
@@ -278,9 +279,7 @@ def test_nearest(tmp_path: Path) -> None:
     points = some_points(friction, 16, 40)
     for cost in ("friction", "tobler"):
         heights = None if cost == "friction" else elevation
-        index = DistanceIndex.build(
-            friction, tmp_path / cost, elevation=heights, cost=cost, block=8
-        )
+        index = build(friction, tmp_path / cost, elevation=heights, cost=cost, block=8)
         table = index.distance_matrix(points[:25], points[25:]).values
         near = index.nearest(points[:25], 3, points[25:])
         assert_same(near.cost.values, np.sort(table, axis=1)[:, :3])
@@ -325,7 +324,7 @@ def test_path(cost: str, tmp_path: Path) -> None:
     friction, elevation = rasters(8)
     heights = None if cost == "friction" else elevation
     options: dict[str, Any] = {"friction": friction, "elevation": heights, "cost": cost}
-    index = DistanceIndex.build(store=tmp_path / "i", block=4, **options)
+    index = build(store=tmp_path / "i", block=4, **options)
     points = some_points(friction, 8)
     table = index.distance_matrix(points).values
     for i, j in ((0, 1), (5, 6), (3, 9), (2, 2)):
@@ -342,7 +341,7 @@ def test_update_is_a_fresh_build_to_the_bit(tmp_path: Path) -> None:
         options: dict[str, Any] = {"block": 4, "levels": 1, "cost": cost, "dtype": dtype}
         options |= {"cell_size": 1, "connectivity": 4, "overwrite": True}
         heights = None if cost == "friction" else elevation
-        index = DistanceIndex.build(friction, built, elevation=heights, **options)
+        index = build(friction, built, elevation=heights, **options)
         changed = friction.copy()
         for window, blocks in (((10, 20, 3, 2), 1), ((8, 24, 1, 1), 4), ((0, 0, *SHAPE), 48)):
             y, x, height, width = window
@@ -351,7 +350,7 @@ def test_update_is_a_fresh_build_to_the_bit(tmp_path: Path) -> None:
             changed[y : y + height, x : x + width] = new
             index.distance_matrix(some_points(changed, 8, 3))
             assert index.update(window, new) == blocks
-            DistanceIndex.build(changed, tmp_path / "fresh", elevation=heights, **options)
+            build(changed, tmp_path / "fresh", elevation=heights, **options)
             for name in (*IndexStore.open(built).form.rasters, "matrices"):
                 mine, fresh = (
                     zarr.open_array(path / name)[...] for path in (built, tmp_path / "fresh")
@@ -641,7 +640,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "large blocks": ({"block": 512, "levels": 2}, "block: 512 with levels=2"),
     "half sparse": ({"sparsify": 0.5}, "sparsify: 0.5"),
     "levels below 0": ({"levels": -1}, "levels: -1"),
-    "no heights": ({"cost": "tobler"}, "elevation: None"),
+    "friction of friction": ({"friction": np.ones((8, 8))}, "friction: not used by the model 'f"),
     "integers, diagonals": ({"dtype": "int64"}, "'int64' needs steps of whole length"),
 }
 

@@ -30,7 +30,7 @@ def dem() -> xr.DataArray:
 START = [(500_000, 5_000_000)]
 KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "time": (
-        lambda dem: og.cost_distance(None, START, elevation=dem, cost="tobler"),
+        lambda dem: og.walking_time(dem, START),
         "time from the nearest source",
         "cost [s]",
     ),
@@ -205,7 +205,7 @@ def test_units_are_those_of_the_result_alone(
     place = None if out is None else tmp_path / out
     og.ingest(dem, tmp_path / "dem.zarr")
     source = tmp_path / "dem.zarr" if stored else dem
-    cost = og.cost_distance(None, START, elevation=source, cost="tobler", out=place)["cost"]
+    cost = og.walking_time(source, START, out=place)["cost"]
     same = [cost, cost.isel(x=slice(20)), cost.compute(), cost.to_dataset()]
     for array in same if out != "cost.zarr" else [*same, place]:
         assert "cost [s]" in texts(og.plot(array))

@@ -354,9 +354,9 @@ def test_a_task_that_ends_late_does_not_keep_the_folder_of_its_run(
     saved: list[tuple[Any, ...]] = []
     save, rmdir = StoredCheckpoints.save, os.rmdir
 
-    def note(*entry: Any) -> None:
+    def note(*entry: Any, **how: Any) -> None:
         saved.append(entry)
-        save(*entry)
+        save(*entry, **how)
 
     def save_again(*folder: Any, **options: Any) -> None:
         with suppress(FileNotFoundError):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
-from orograph.components_table import cell_areas
+from orograph.components.table import cell_areas
 from orograph.tiles.grid.georeference import Georeference
 
 

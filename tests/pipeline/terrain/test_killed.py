@@ -37,6 +37,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         og.fill_depressions, dem, outputs=("filled", "depth", "depression"), **o
     ),
     "flood": lambda dem, **o: call(og.flood_level, dem, PLACES[:2], **o),
+    "flow directions": lambda dem, **o: call(og.flow_direction, dem, **o),
     "passes": lambda dem, **o: call(og.pass_elevation, dem, PLACES, paths=True, **o),
     "peaks": lambda dem, **o: call(og.peaks, dem, min_prominence=3, **o),
     "depressions": lambda dem, **o: call(og.depressions, dem, min_depth=3, labels=True, **o),
@@ -46,7 +47,10 @@ TILES = -(-SHAPE[0] // TILE) * -(-SHAPE[1] // TILE)
 # those that read heights again on the way down are killed there too
 AFTER = [
     *((name, TILES // 2) for name in OPERATIONS),
-    *((name, TILES + TILES // 2) for name in ("filling", "flood", "depressions")),
+    *(
+        (name, TILES + TILES // 2)
+        for name in ("filling", "flood", "flow directions", "depressions")
+    ),
 ]
 # of which the others are of the same kind: once on the way up and once on the way down
 QUICK_WORKERS = [("filling", TILES + TILES // 2), ("peaks", TILES // 2)]

@@ -27,7 +27,7 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import partial_path, publish
 from orograph.tiles.store.sink import StoreSink
 

@@ -24,7 +24,7 @@ from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.errors import InputError, StorageFullError, StoreExistsError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import FileRaster, StoreRaster, open_raster
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import partial_path
 from orograph.tiles.store.sink import StoreSink
 

@@ -124,8 +124,8 @@ def test_a_raster_of_sources_in_another_crs_is_refused(crs: str) -> None:
     labels = friction(None).astype(np.int32).rio.write_crs(crs)
     with pytest.raises(og.InputError, match=r"sources: its CRS is .*reproject_match"):
         og.cost_distance(friction(), labels)
-    with pytest.raises(og.InputError, match=r"elevation: its CRS is .*reproject_match"):
-        og.cost_distance(friction(), AT, elevation=friction(crs), cost="walk")
+    with pytest.raises(og.InputError, match=r"friction: its CRS is .*reproject_match"):
+        og.walking_time(friction(), AT, friction=friction(crs))
 
 
 def test_a_raster_in_the_same_crs_written_otherwise_is_taken() -> None:

@@ -31,7 +31,7 @@ from orograph.tiles.raster.raster import (
     open_raster,
 )
 from orograph.tiles.store.create import Layout, Variable, create_store
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import publish
 from orograph.tiles.store.sink import StoreSink
 
@@ -803,3 +803,11 @@ def test_a_file_replaced_under_its_name_is_read_anew(tmp_path: Path) -> None:
 def test_unknown_objects_with_an_array_interface_are_not_copied_to_the_host_unasked() -> None:
     with pytest.raises(InputError, match="SimpleNamespace"):
         open_raster(SimpleNamespace(shape=(2, 2)))
+
+
+def test_a_comparison_does_not_take_the_nodata_of_what_it_compares() -> None:
+    counted = xr.DataArray(np.array([[3, -1], [7, 5]]), dims=("y", "x"), attrs={"_FillValue": -1})
+    compared = (counted > 4).assign_attrs(counted.attrs)  # as xarray does
+    raster = open_raster(compared)
+    assert raster.nodata is None
+    assert raster.read(Window(0, 0, 2, 2)).tolist() == [[0, 0], [1, 1]]

@@ -39,8 +39,14 @@ from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import use_allocator
 from orograph.tiles.raster.raster import StoreRaster
-from orograph.tiles.store.create import Layout, Variable, create_store, update_attributes
-from orograph.tiles.store.dataset import open_dataset
+from orograph.tiles.store.create import (
+    Layout,
+    TableWriter,
+    Variable,
+    create_store,
+    update_attributes,
+)
+from orograph.tiles.store.dataset import open as open_dataset
 from orograph.tiles.store.publish import check_target, partial_path, publish
 from orograph.tiles.store.sink import ArraySink, StoreSink
 
@@ -726,3 +732,51 @@ def test_a_store_of_another_format_is_refused(found: Any, step: str, tmp_path: P
     for read in (open_dataset, StoreRaster):
         with pytest.raises(InputError, match=rf"format {found}, this version .* reads 1; {step}"):
             read(path)
+
+
+def test_columns_written_in_turns_are_what_zarr_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orograph.tiles.store.create.TABLE_ROWS", 8)
+    path = create_store(tmp_path / "a", (4, 4), Layout(2, 4), [Variable("z", "f4")])
+    columns = {
+        "number": np.arange(21),
+        "other": np.arange(21)[::-1],
+        "box": np.arange(84).reshape(21, 4) * 3,
+        "flag": np.arange(21) % 2 == 0,
+        "none": np.empty(0),
+    }
+    dims = {name: ("row", "side")[: column.ndim] for name, column in columns.items()}
+    dims["none"] = ("no",)
+    writer = TableWriter(path, dims, {"other": {"units": "m"}})
+    for start in range(0, 21, 5):
+        for name, column in columns.items():
+            writer.append(name, column[start : start + 5])
+    for name in columns:
+        writer.close(name)
+    writer.finish()
+    for name, column in columns.items():
+        written = zarr.open_array(path / name)
+        expected = zarr.create_array(
+            tmp_path / "zarr" / name,
+            shape=column.shape,
+            chunks=(min(8, max(len(column), 1)), *column.shape[1:]),
+            dtype=column.dtype,
+            compressors=written.compressors,
+            fill_value=0,
+            dimension_names=dims[name],
+            attributes={"units": "m"} if name == "other" else {},
+            config={"write_empty_chunks": True},
+        )
+        expected[...] = column
+        assert written.metadata == expected.metadata
+        contents = [
+            {
+                str(f.relative_to(place)): f.read_bytes()
+                for f in place.rglob("c/**/*")
+                if f.is_file()
+            }
+            for place in (path / name, tmp_path / "zarr" / name)
+        ]
+        assert contents[0] == contents[1]
+        np.testing.assert_array_equal(written[...], column)

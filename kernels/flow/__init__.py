@@ -1,0 +1,1 @@
+"""Flow over a surface: directions, accumulation, watersheds."""

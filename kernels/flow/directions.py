@@ -1,0 +1,198 @@
+"""Directions of steepest descent (D8), and in flats the way to the nearest cell that drains.
+
+A cell's water takes the step of the steepest descent, of equal ones the first in the order of
+`STEPS`. Where no neighbour is lower, it leaves the grid, or flows into nodata, by the first step
+that leads there. Where there is no such step either, it takes the first step to a neighbour of the
+same height that is nearer, by a hop, to one that drains: so paths over a flat do not turn back, and
+none is a circle. What reaches no such cell is a pit.
+
+surface : (h + 2, w + 2), any real dtype; greatest where there is no cell.
+valid : (h + 2, w + 2) uint8; 1 where there is a cell.
+numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
+hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, greatest where nothing is known.
+
+Slopes are float64: the drop times the reciprocal of the length. Which neighbour is lower is told by
+the heights, never by a slope, which may underflow. Hops are integers, and each cell gets the least
+in the order of a queue, so that nothing depends on the order of work.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.kernels.compiled import compiled
+from orograph.kernels.flow.codes import LEAVES, MISSING, SINK, STEPS
+
+Array = NDArray[Any]
+
+_ROWS, _COLUMNS = np.array(STEPS).T.copy()
+
+
+@compiled
+def _descend(own, other, reciprocal, number, best, found):
+    """Take a step from the cells of a row where its slope is greater than the best."""
+    for x in range(own.size):
+        slope = (float(own[x]) - float(other[x])) * reciprocal
+        better = (other[x] < own[x]) & (slope > best[x])
+        best[x] = slope if better else best[x]
+        found[x] = number if better else found[x]
+
+
+@compiled
+def step_down(surface: Array, valid: Array, reciprocals: Array, numbers: Array) -> int:
+    """Write the steps of cells that drain by themselves; return how many others there are."""
+    height, width = numbers.shape
+    best = np.empty(width)
+    found = np.empty(width, np.int64)
+    flat = 0
+    for y in range(height):
+        best[:] = -1.0
+        found[:] = SINK
+        own = surface[y + 1, 1 : width + 1]
+        row = reciprocals[min(y, reciprocals.shape[0] - 1)]
+        for number in range(8):
+            x = 1 + _COLUMNS[number]
+            other = surface[y + 1 + _ROWS[number], x : x + width]
+            _descend(own, other, row[number], number, best, found)
+        for x in range(width):
+            number = found[x]
+            if valid[y + 1, x + 1] == 0:
+                number = MISSING
+            elif number == SINK:
+                for k in range(7, -1, -1):
+                    if valid[y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]] == 0:
+                        number = LEAVES + k
+                flat += number == SINK
+            numbers[y, x] = number
+    return flat
+
+
+@compiled
+def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) -> int:
+    """Write the hops of cells that drain, list the others; return how many lie beside the first.
+
+    Those come first in the list.
+    """
+    height, width = numbers.shape
+    far = np.iinfo(hops.dtype).max
+    count = 0
+    for y in range(height):
+        for x in range(width):
+            number = numbers[y, x]
+            hops[y + 1, x + 1] = far if number in (SINK, MISSING) else 0
+            if number == SINK:
+                undrained[count] = (y + 1) * (width + 2) + x + 1
+                count += 1
+    flat_hops, heights = hops.reshape(-1), surface.reshape(-1)
+    first = 0
+    for n in range(count):
+        i = undrained[n]
+        for k in range(8):
+            j = i + _ROWS[k] * (width + 2) + _COLUMNS[k]
+            if flat_hops[j] == 0 and heights[j] == heights[i]:
+                flat_hops[i] = 1
+                undrained[n] = undrained[first]
+                undrained[first] = i
+                first += 1
+                break
+    return first
+
+
+@compiled
+def _spread_from(heights, hops, i, height, width, queue, end):
+    """Carry the hops of a cell to its neighbours of the same height; append these to the queue."""
+    for k in range(8):
+        y, x = i // width + _ROWS[k], i % width + _COLUMNS[k]
+        if 0 < y < height - 1 and 0 < x < width - 1:
+            j = y * width + x
+            if hops[j] > hops[i] + 1 and heights[j] == heights[i]:
+                hops[j] = hops[i] + 1
+                queue[end] = j
+                end += 1
+    return end
+
+
+@compiled
+def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array) -> int:
+    """Carry hops from cells of the halo, the least first; return how many cells they improve."""
+    end = 0
+    for i in arrived:
+        end = _spread_from(
+            surface.reshape(-1), hops.reshape(-1), i, hops.shape[0], hops.shape[1], queue, end
+        )
+    return end
+
+
+@compiled
+def spread_hops(
+    surface: Array, hops: Array, seeds: Array, values: Array, queue: Array, bound: float
+) -> tuple[int, int, int, int]:
+    """Carry hops over flats, up to a bound; return how many cells are settled, and what is left.
+
+    Parameters
+    ----------
+    seeds, values
+        Cells whose hops are known, row-major in ``surface``, and these, ascending.
+    queue
+        Room for the cells that have no neighbour that drains.
+    bound
+        Hops beyond it are left.
+
+    Returns
+    -------
+    settled, first, start, end : int
+        Left are ``seeds[first:]`` and ``queue[start:end]``.
+    """
+    height, width = hops.shape
+    flat, heights = hops.reshape(-1), surface.reshape(-1)
+    first, start, end, settled = 0, 0, 0, 0
+    while first < seeds.size or start < end:
+        if start == end or (first < seeds.size and values[first] <= flat[queue[start]]):
+            i = seeds[first]
+            value = values[first]
+            if value > bound:
+                break
+            first += 1
+            if flat[i] < value:  # another path was shorter
+                continue
+        else:
+            i = queue[start]
+            value = flat[i]
+            if value > bound:
+                break
+            start += 1
+        settled += 1
+        end = _spread_from(heights, flat, i, height, width, queue, end)
+    return settled, first, start, end
+
+
+@compiled
+def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
+    """Write the steps of cells in flats from which a way leads to one that drains."""
+    height, width = numbers.shape
+    far = np.iinfo(hops.dtype).max
+    for y in range(height):
+        for x in range(width):
+            own = hops[y + 1, x + 1]
+            if numbers[y, x] == SINK and own < far:
+                for k in range(8):
+                    i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
+                    if hops[i, j] == own - 1 and surface[i, j] == surface[y + 1, x + 1]:
+                        numbers[y, x] = k
+                        break
+
+
+def compile_kernels(dtype: np.dtype[Any]) -> None:
+    """Compile, or load from the cache, the functions for tiles of this dtype."""
+    surface = np.ones((4, 4), dtype)
+    numbers = np.empty((2, 2), np.uint8)
+    hops = np.zeros(surface.shape, np.int32)
+    cells = np.empty(4, np.int64)
+    step_down(surface, np.ones(surface.shape, np.uint8), np.ones((1, 8)), numbers)
+    start_hops(surface, numbers, hops, cells)
+    enter_hops(surface, hops, cells[:0], cells)
+    spread_hops(surface, hops, cells[:0], cells[:0], cells, np.inf)
+    step_along_flats(surface, hops, numbers)

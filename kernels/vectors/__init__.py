@@ -1,0 +1,1 @@
+"""Vector instructions and functions of vectors, for kernels of several subjects."""

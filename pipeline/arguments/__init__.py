@@ -1,0 +1,1 @@
+"""Check the arguments of public functions."""

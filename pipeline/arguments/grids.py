@@ -1,0 +1,48 @@
+"""Check that rasters lie on the same grid."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import parse_crs, same_crs
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import Raster
+
+
+def check_same_grid(name: str, raster: Raster, first: Raster) -> None:
+    """Raise InputError unless a raster's grid is that of the first raster."""
+    check_same_place(name, raster.shape, raster.georeference, first.shape, first.georeference)
+
+
+def check_same_place(
+    name: str,
+    shape: tuple[int, int],
+    theirs: Georeference,
+    first_shape: tuple[int, int],
+    ours: Georeference,
+) -> None:
+    """Raise InputError if two grids differ in shape, coordinates or CRS."""
+    if shape != first_shape:
+        raise InputError(
+            f"{name}: {shape[0]} x {shape[1]} cells, but the first raster has "
+            f"{first_shape[0]} x {first_shape[1]}; bring them to one grid first"
+        )
+    if ours.crs_wkt and theirs.crs_wkt and ours.crs_wkt != theirs.crs_wkt:
+        own, first = parse_crs(theirs.crs_wkt, name), parse_crs(ours.crs_wkt, "first raster")
+        if not same_crs(own, first):
+            raise InputError(
+                f"{name}: its CRS is {own.name}, that of the first raster {first.name}; bring "
+                "them to one grid first (rio.reproject_match)"
+            )
+    for axis, a, b in (("y", ours.y, theirs.y), ("x", ours.x, theirs.x)):
+        if a is None or b is None:
+            continue
+        step = abs(float(a[-1] - a[0])) / max(a.size - 1, 1) or 1.0
+        off = np.abs(a - b)
+        if off.max() > 1e-3 * step:
+            at = int(off.argmax())
+            raise InputError(
+                f"{name}: its {axis} coordinate {at} is {b[at]:g}, that of the first raster "
+                f"{a[at]:g}; bring them to one grid first"
+            )

@@ -1,0 +1,634 @@
+"""Connected components of a raster of classes, numbered as if it had been scanned in one piece.
+
+A tile labels its own components and sends those that touch its border to its parent. A node merges
+the parts of its children across their seams (Rem's union-find, see
+`orograph.kernels.label.union_find`). A component that does not touch the border of a node is
+complete there.
+
+*Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
+tiles of a row. So each node counts, for each of its rows, the first cells of complete components;
+in the downward sweep it sends its children the number of the first of them in each row. The message
+also accounts for components that are complete only further up. All of this is O(border); no list of
+all components is made on the way.
+
+Source: Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of
+Bergen, 2018, for the pairwise merge of parent arrays; here up a tree, over borders alone.
+
+One idea, long: all functions of the sweep share one numbering, so they stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import QuadtreePass, join_tiles
+from orograph.engines.sweep_problems import Table
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.kernels.backends import may_use_numba
+from orograph.kernels.label import renumber
+from orograph.kernels.label import tile as label
+from orograph.kernels.label.labels import CellLabels, RunLabels
+from orograph.kernels.label.union_find import rem_components
+from orograph.kernels.stages import kernel
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.arguments import (
+    check_choice,
+    check_dtype,
+    check_integer,
+    check_outputs,
+    refuse_arguments,
+)
+from orograph.tiles.errors import InputError
+from orograph.tiles.format.codec import stored
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.grid.border import border_cells, join
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import LONGEST_SIDE, Window
+from orograph.tiles.memory import empty
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+
+LABELS = Variable(
+    "labels",
+    np.dtype(np.int64),
+    None,
+    {"long_name": "connected components, numbered by their first cell in row-major order"},
+)
+
+OUTPUTS = ("labels", "component_size", "component_box")
+DTYPES = ("int64", "int32")
+
+stored("components-run-labels")(RunLabels)
+stored("components-cell-labels")(CellLabels)
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+METHODS = ("auto", "rem", "hook-atomic", "hook-non-atomic", "compress")
+"""Of graphs alone."""
+
+
+@stored("components-parts")
+@dataclass(frozen=True)
+class Parts:
+    """Components, or parts of components, that touch a border, ordered by their first cells."""
+
+    first: Integers
+    """Row-major index in the grid of the first cell."""
+    ahead: Integers
+    """Number of complete components of the node that start in the same row, farther left."""
+    size: Integers
+    box: Integers
+    """(n, 4): top, left, bottom, right in the grid, the last two not included."""
+
+    def take(self, which: Any) -> Parts:
+        """Return the parts at some indices."""
+        return Parts(self.first[which], self.ahead[which], self.size[which], self.box[which])
+
+
+@stored("components-summary")
+@dataclass(frozen=True)
+class Summary:
+    """Border values of a node and the components that touch its border, for its parent."""
+
+    border_values: Array
+    border_parts: Integers
+    """Part of each border cell, -1 for background."""
+    parts: Parts
+    starts: Integers
+    """Number of complete components that have their first cell in each row of the node."""
+
+
+@stored("components-leaf-state")
+@dataclass(frozen=True)
+class LeafState:
+    """Saved state of a tile: its labels, and what is known of each of its components."""
+
+    labels: RunLabels | CellLabels
+    rows: Integers
+    """Number of components that begin above each row of the tile, and of all."""
+    kept: npt.NDArray[np.bool_]
+    """Those that are complete in the tile and large enough to be numbered."""
+    touching: Integers
+    """Those that were sent to the parent, ascending."""
+    size: Integers
+    """Of all components, if they were measured."""
+    box: Integers
+    """Of the same, in rows and columns of the grid."""
+
+
+@stored("components-merge-state")
+@dataclass(frozen=True)
+class MergeState:
+    """Saved state of a node: the components that it merged across its children's borders."""
+
+    groups: Parts
+    kept: npt.NDArray[np.bool_]
+    """Those that are complete here and large enough to be numbered."""
+    part: Integers
+    """Index of each group among the parts that were sent to the parent, or -1."""
+    members: tuple[Integers, ...]
+    """Groups of the parts of each child."""
+    member_firsts: tuple[Integers, ...]
+    starts: tuple[Integers, ...]
+    """``starts`` of each child."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Final component numbers that a node receives: by row, and of the parts it passed up."""
+
+    base: Integers
+    """Number of the first component that starts in each row of the node."""
+    labels: Integers
+    """Number of the component of each part that was sent to the parent; 0 if it was dropped."""
+    owned: npt.NDArray[np.bool_]
+    """Whether each part that was sent to the parent has the first cell of its component."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """Connected components as a problem of the quadtree sweep."""
+
+    nodata: float | int | None
+    connectivity: int
+    min_size: int
+    backend: str
+    output_names: tuple[str, ...] = OUTPUTS
+    dtype: str = "int64"
+
+    name = "components"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of labels."""
+        return (replace(LABELS, dtype=np.dtype(self.dtype)),)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Requested table columns, such as ``component_size``."""
+        return {name: dims for name, dims in COLUMNS.items() if name in self.output_names}
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
+        """Label the components of a tile; pass up those that touch its border."""
+        (classes,) = cells
+        window, grid_width = place.window, place.grid[1]
+        measure = self.min_size > 1 or not COLUMNS.keys().isdisjoint(self.output_names)
+        tile = kernel("find_components", self.backend)(
+            classes, self.nodata, self.connectivity, measure=measure
+        )
+        border = border_cells(*window.shape, place.sides)
+        on_border = tile.labels.at(border) - 1
+        flags = np.zeros(tile.first.size, np.bool_)
+        flags[on_border[on_border >= 0]] = True
+        touching = np.flatnonzero(flags)
+        kept = ~flags
+        if self.min_size > 1:
+            kept &= tile.size >= self.min_size
+            sums = np.concatenate([[0], np.cumsum(kept)])
+
+        def numbered(before: Integers) -> Integers:
+            """Return how many of the first ``before`` components of the tile are numbered."""
+            if self.min_size > 1:
+                return sums[before]
+            return before - np.searchsorted(touching, before)
+
+        y, x = np.divmod(tile.labels.first_cells(tile.first[touching]), window.width)
+        if window.y or window.x:
+            tile.box[...] += np.array([window.y, window.x, window.y, window.x])
+        parts = Parts(
+            (y + window.y) * grid_width + (x + window.x),
+            numbered(touching) - numbered(tile.rows[y]),
+            tile.size[touching] if measure else np.zeros(y.size, np.int64),
+            tile.box[touching] if measure else np.zeros((y.size, 4), np.int64),
+        )
+        summary = Summary(
+            classes.ravel()[border],
+            np.where(on_border >= 0, np.searchsorted(touching, on_border), -1),
+            parts,
+            np.diff(numbered(tile.rows)),
+        )
+        return summary, LeafState(tile.labels, tile.rows, kept, touching, tile.size, tile.box)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Merge the children's components across the borders between them."""
+        window, grid_width = place.window, place.grid[1]
+        places = [child for child, _ in children]
+        borders = join(place, places, [s.border_values for _, s in children], self.connectivity)
+        offsets = np.cumsum([0, *(s.parts.first.size for _, s in children)])
+        values, a, b = borders.values, borders.a, borders.b
+        at = np.full(values.size, -1, np.int64)
+        for (_, s), position, offset in zip(children, borders.positions, offsets, strict=False):
+            at[position] = np.where(s.border_parts >= 0, s.border_parts + offset, -1)
+
+        joined = (at[a] >= 0) & (at[b] >= 0) & (values[a] == values[b])
+        roots = rem_components(int(offsets[-1]), at[a[joined]], at[b[joined]])
+
+        # groups in the order of their first cells
+        starts = _stack(places, [s.starts for _, s in children], window)
+        parts = _concatenate([s.parts for _, s in children])
+        ahead = parts.ahead + self._left_of(places, children)
+        group_first = np.full(roots.size, np.iinfo(np.int64).max)
+        np.minimum.at(group_first, roots, parts.first)
+        order = np.unique(group_first[roots])
+        group = np.searchsorted(order, group_first[roots])
+        owner = np.flatnonzero(parts.first == order[group])
+        groups = _gather(parts, group, owner, order, ahead)
+
+        on_border = at[borders.border]
+        touching = np.zeros(order.size, np.bool_)
+        touching[group[on_border[on_border >= 0]]] = True
+        kept = ~touching
+        if self.min_size > 1:
+            kept &= groups.size >= self.min_size
+        complete = groups.first[kept]
+        groups = Parts(
+            groups.first,
+            groups.ahead + _ahead(groups.first, complete, window, grid_width),
+            groups.size,
+            groups.box,
+        )
+        part = np.where(touching, np.cumsum(touching) - 1, -1)
+        summary = Summary(
+            values[borders.border],
+            _part_of(on_border, part[group]),
+            groups.take(touching),
+            starts + _starts(complete, window, grid_width),
+        )
+        saved = MergeState(
+            groups,
+            kept,
+            part,
+            tuple(np.split(group, offsets[1:-1])),
+            tuple(s.parts.first for _, s in children),
+            tuple(s.starts for _, s in children),
+        )
+        return summary, saved
+
+    def _left_of(
+        self, places: Sequence[Place], children: Sequence[tuple[Place, Summary]]
+    ) -> Integers:
+        """Return how many complete components of the left sibling start in each part's row."""
+        counts = []
+        for place, summary in children:
+            left = _left_sibling(place, places)
+            if left is None:
+                counts.append(np.zeros(summary.parts.first.size, np.int64))
+                continue
+            rows = summary.parts.first // place.grid[1] - place.window.y
+            counts.append(children[left][1].starts[rows])
+        return np.concatenate(counts)
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Dataset attributes that the arguments determine, before the run."""
+        return {"connectivity": self.connectivity, "min_size": self.min_size}
+
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
+        """Return the number of the first component in each grid row, and the result attributes."""
+        before = np.cumsum(summary.starts) - summary.starts
+        count = int(summary.starts.sum())
+        check_labels_fit(count, self.dtype)
+        attributes = {**self.known_attributes, "component_count": count}
+        return Message(before + 1, np.empty(0, np.int64), np.empty(0, np.bool_)), attributes
+
+    def down(
+        self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
+        """Return for each child the numbers of the parts it passed up, and of its rows."""
+        width = place.grid[1]
+        labels, owned, sent = _numbers(
+            saved.groups, saved.kept, saved.part, message, place.window, width
+        )
+        firsts = np.sort(np.concatenate([saved.groups.first[saved.kept], sent]))
+        messages = []
+        for i, child in enumerate(children):
+            rows = slice(child.window.y - place.window.y, None)
+            base = message.base[rows][: child.window.height]
+            left = _left_sibling(child, children)
+            if left is not None:
+                sibling = children[left].window
+                y, x = np.divmod(firsts, width)
+                there = (y >= sibling.y) & (y < sibling.y + sibling.height)
+                there &= (x >= sibling.x) & (x < sibling.x + sibling.width)
+                base = base + saved.starts[left] + _starts(firsts[there], sibling, width)
+            members = saved.members[i]
+            mine = owned[members] & (saved.member_firsts[i] == saved.groups.first[members])
+            messages.append(Message(base, labels[members], mine))
+        return messages
+
+    def finish(self, place: Place, saved: Any, message: Message) -> dict[str, Array]:
+        """Return the final labels of a tile."""
+        blocks = {v.name: empty(place.window.shape, v.dtype) for v in self.outputs}
+        self.finish_into(place, saved, message, blocks)
+        return blocks
+
+    def finish_into(
+        self, place: Place, saved: Any, message: Message, blocks: Mapping[str, Array]
+    ) -> None:
+        """Write the final labels of a tile."""
+        for labels in blocks.values():
+            saved.labels.write(numbers(saved, message), labels)
+
+    def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
+        """Return label, size and box of the components that lie within a tile."""
+        rows = numbers(saved, message)[1:], saved.size, saved.box
+        label, size, box = rows if saved.kept.all() else [column[saved.kept] for column in rows]
+        return {"label": label, "component_size": size, "component_box": box}
+
+    def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
+        """Return label, size and box of the components completed by merging at a node."""
+        parts, kept = saved.groups, saved.kept
+        labels, _, _ = _numbers(parts, kept, saved.part, message, place.window, place.grid[1])
+        return {
+            "label": labels[kept],
+            "component_size": parts.size[kept],
+            "component_box": parts.box[kept],
+        }
+
+    def join_rows(
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """Return a table column of components that start in a range of rows, by label.
+
+        Labels have no gaps: each is an index into the column.
+        """
+        joined: Array | None = None
+        shared = False
+        for table in tables:
+            here = table if rows is None else _beginning_in(rows, table)
+            places = here["label"] - (1 + before)
+            if joined is not None and not places.size:
+                continue
+            shape = int(places.max(initial=-1)) + 1, *here[column].shape[1:]
+            if joined is None and shape[0] == places.size and (places[1:] > places[:-1]).all():
+                joined, shared = here[column], True  # a grid of one tile has no other rows
+                continue
+            if joined is None:
+                joined = np.empty(shape, here[column].dtype)
+            elif shape > joined.shape:
+                joined, shared = (joined.copy() if shared else joined), False
+                joined.resize(shape, refcheck=False)
+            joined[places] = here[column]
+        assert joined is not None
+        return joined
+
+
+COLUMNS = {
+    "component_size": ("component",),
+    "component_box": ("component", "box_side"),
+}
+
+
+def compile_kernels(dtype: np.dtype[Any], labels: str = "int64") -> None:
+    """Compile the kernels for cells and labels of these dtypes, or load them from the cache."""
+    label.compile_kernels(dtype, labels)
+    renumber.compile_kernels(labels)
+
+
+def check_labels_fit(count: int, dtype: str) -> None:
+    """Raise InputError if there are more components than a dtype of labels can number."""
+    most = np.iinfo(dtype).max
+    if count > most:
+        raise InputError(
+            f"dtype: {dtype} holds labels up to {most}, and there are {count} components; use "
+            "'int64', or a larger min_size"
+        )
+
+
+def numbers(saved: LeafState, message: Message) -> Integers:
+    """Return the final number of each of a tile's own labels."""
+    table = np.empty(saved.kept.size + 1, np.int64)
+    # those that Dask brings may be read-only: compile for one type
+    base, labels, owned = map(np.array, (message.base, message.labels, message.owned))
+    renumber.number_rows(saved.rows, saved.kept, saved.touching, base, labels, owned, table)
+    return table
+
+
+def _numbers(
+    parts: Parts,
+    kept: npt.NDArray[np.bool_],
+    part: Integers,
+    message: Message,
+    window: Window,
+    grid_width: int,
+) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
+    """Return each part's number, whether it has its component's first cell, and first cells.
+
+    The last are the first cells, in this window, of components that are complete only further up:
+    they count in their rows like all others.
+    """
+    sent_up = part >= 0
+    labels = np.zeros(part.size, np.int64)
+    owned = kept.copy()
+    labels[sent_up] = message.labels[part[sent_up]]
+    owned[sent_up] = message.owned[part[sent_up]]
+    sent = np.sort(parts.first[sent_up & owned & (labels > 0)])
+    first = parts.first[kept]
+    rows = first // grid_width - window.y
+    between = _ahead(first, sent, window, grid_width)
+    labels[kept] = message.base[rows] + parts.ahead[kept] + between
+    return labels, owned, sent
+
+
+def _ahead(first: Integers, others: Integers, window: Window, grid_width: int) -> Integers:
+    """Return for each first cell how many of ``others`` lie to its left in the same window row."""
+    others = np.sort(others)
+    row_start = first // grid_width * grid_width + window.x
+    return np.searchsorted(others, first) - np.searchsorted(others, row_start)
+
+
+def _starts(first: Integers, window: Window, grid_width: int) -> Integers:
+    return np.bincount(first // grid_width - window.y, minlength=window.height).astype(np.int64)
+
+
+def _part_of(on_border: Integers, part: Integers) -> Integers:
+    """Map components of border cells to parts; background (-1) is unchanged."""
+    return np.concatenate([part, [-1]])[on_border]
+
+
+def _beginning_in(rows: range, table: Table) -> Table:
+    """Return the rows of a table whose components start in a range of grid rows."""
+    top = table["component_box"][:, 0]
+    here = (rows.start <= top) & (top < rows.stop)
+    return table if here.all() else {name: column[here] for name, column in table.items()}
+
+
+def _left_sibling(place: Place, places: Sequence[Place]) -> int | None:
+    for i, other in enumerate(places):
+        if other.window.y == place.window.y and other.window.x < place.window.x:
+            return i
+    return None
+
+
+def _stack(places: Sequence[Place], starts: Sequence[Integers], window: Window) -> Integers:
+    total = np.zeros(window.height, np.int64)
+    for place, own in zip(places, starts, strict=True):
+        y = place.window.y - window.y
+        total[y : y + place.window.height] += own
+    return total
+
+
+def _concatenate(parts: Sequence[Parts]) -> Parts:
+    return Parts(
+        np.concatenate([p.first for p in parts]),
+        np.concatenate([p.ahead for p in parts]),
+        np.concatenate([p.size for p in parts]),
+        np.concatenate([p.box for p in parts]),
+    )
+
+
+def _gather(
+    parts: Parts, group: Integers, owner: Integers, order: Integers, ahead: Integers
+) -> Parts:
+    """Combine the sizes, boxes and first cells of the parts of each group."""
+    size = np.zeros(order.size, np.int64)
+    np.add.at(size, group, parts.size)
+    box = np.empty((order.size, 4), np.int64)
+    box[:, :2], box[:, 2:] = np.iinfo(np.int64).max, -1
+    np.minimum.at(box[:, :2], group, parts.box[:, :2])
+    np.maximum.at(box[:, 2:], group, parts.box[:, 2:])
+    mine = np.empty(order.size, np.int64)
+    mine[group[owner]] = ahead[owner]
+    return Parts(order, mine, size, box)
+
+
+@operation(
+    "orograph.components.estimate:estimate_components",
+    "orograph.graphs.estimate:estimate_components",
+)
+def connected_components(
+    classes: Any,
+    *,
+    connectivity: int = 8,
+    min_size: int = 1,
+    method: str = "auto",
+    outputs: str | Sequence[str] = ("labels",),
+    dtype: str = "int64",
+    nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Label the connected components of a raster of classes, at any size.
+
+    Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
+    scan of the whole raster: 1, 2, ... in row-major order of each component's first cell.
+
+    Parameters
+    ----------
+    classes : raster or Graph
+        Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
+        are background. What may be given is as for `minimum_spanning_forest`.
+    connectivity : {8, 4}
+        8 or 4 neighbours.
+    min_size : int
+        Components of fewer cells become background and have no number.
+    method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
+        Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
+        edges.
+    outputs : sequence of {"labels", "component_size", "component_box"}
+        What the result holds: labels, and of the table sizes and boxes, which take more time and
+        memory.
+    dtype : {"int64", "int32"}
+        Of the labels. int32 takes half of the memory, and is refused if there are 2**31 components
+        or more, before any label is written.
+    nodata : float or int, optional
+        The value of nodata cells, in place of what the raster itself says.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``labels``, shape (y, x), 0 for background. If ``outputs`` asks for them, a table with one
+        row for each component, in the order of the labels: ``component_size`` (cells) and
+        ``component_box`` (top, left, bottom, right in rows and columns of the raster, the last two
+        not included). Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), int64,
+        numbered by the first vertex of each component, and always ``component_size``.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    References
+    ----------
+    Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of Bergen,
+    2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> water = np.array([[1, 0, 0], [0, 0, 1], [0, 1, 1]], bool)
+    >>> lakes = og.connected_components(water, outputs=("labels", "component_size"))
+    >>> lakes["labels"].values
+    array([[1, 0, 0],
+           [0, 0, 2],
+           [0, 2, 2]])
+    >>> lakes["component_size"].values
+    array([1, 3])
+    """
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    min_size = check_integer("min_size", min_size, 1, LONGEST_SIDE**2, "cells")
+    wanted = check_outputs(outputs, OUTPUTS)
+    if LABELS.name not in wanted:
+        raise InputError(f"outputs: {wanted}; every result has labels, name 'labels' too")
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    method = check_choice("method", method, METHODS)
+    spec = RunSpec(**options)
+    if isinstance(classes, Graph):
+        from orograph.graphs.components import components_job
+
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": spec.tile,
+            "shard": spec.shard,
+        }
+        refuse_arguments(
+            "a graph",
+            of_rasters,
+            connectivity=connectivity != 8,
+            min_size=min_size != 1,
+            outputs=wanted != ("labels",),
+            dtype=dtype != "int64",
+        )
+        return components_job(classes, method, spec)
+    refuse_arguments("a raster", {}, method=method != "auto")
+    raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
+    chosen = choose_backend("find_components", (raster,), spec)
+    problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)
+    parameters = {
+        "connectivity": connectivity,
+        "min_size": min_size,
+        "nodata": repr(raster.nodata),
+        "outputs": sorted(wanted),
+        "dtype": dtype,
+    }
+    warm_up = partial(compile_kernels, raster.dtype, dtype) if may_use_numba(chosen) else None
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        QuadtreePass, problem, (raster,), parameters, warm_up, spec, join_tiles=larger
+    )

@@ -1,0 +1,154 @@
+"""Make a table of connected components: class, cells, area, centroid and box."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.grids import check_same_grid
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.dataset import as_dataset
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas as pd
+    import xarray as xr
+
+READ_SIDE = 1024
+
+Reals = npt.NDArray[np.float64]
+
+
+def component_table(
+    result: xr.Dataset | str | os.PathLike[str], classes: Any = None
+) -> pd.DataFrame:
+    """Return a table of components with a row for each: class, cells, area, centroid and box.
+
+    Parameters
+    ----------
+    result : Dataset or path
+        What `connected_components` has returned, or the path of its store. All its labels are read,
+        some at a time.
+    classes : raster, optional
+        The raster that was labelled: then ``class`` is in the table.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The index is ``label``. ``class`` (its dtype as of the raster), ``cells``, ``area``, ``x``
+        and ``y`` (the mean of the cells' centres), ``top``, ``left``, ``bottom``, ``right`` (rows
+        and columns, the last two not included). Areas are square metres where the CRS says how
+        long a unit or a degree is (on WGS 84), else squares of the unit of coordinates;
+        ``attrs["area_unit"]`` says which. About 100 bytes a component in memory.
+
+    Raises
+    ------
+    InputError
+        If it is not a result of `connected_components`, or the classes are of another grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> cover = np.array([[3, 0, 0], [0, 0, 7], [0, 7, 7]])
+    >>> og.component_table(og.connected_components(cover), cover)[["class", "cells", "x"]]
+           class  cells         x
+    label
+    1          3      1  0.000000
+    2          7      3  1.666667
+    """
+    import pandas as pd
+
+    dataset: Any = as_dataset(result, "connected_components")
+    if "labels" not in dataset.data_vars or dataset["labels"].dtype.kind != "i":
+        raise InputError(
+            "result: it has no labels; give what connected_components has returned with 'labels' "
+            "among its outputs"
+        )
+    numbered, count = dataset["labels"], dataset.attrs.get("component_count")
+    if count is None:  # of a lazy result, or lost on the way
+        numbered = numbered.compute()
+        count = max(int(numbered.max()), 0)
+    labels = open_raster(numbered)
+    place, (height, width) = labels.georeference, labels.shape
+    given = None if classes is None else open_raster(classes, argument="classes")
+    if given is not None:
+        check_same_grid("classes", given, labels)
+    count = int(count)
+    cells = np.zeros(count + 1, np.int64)
+    starts = np.full((2, count + 1), max(height, width))
+    stops = np.zeros((2, count + 1), np.int64)
+    area_of_row, unit = cell_areas(place, height)
+    sums = np.zeros((3, count + 1))
+    kind = None if given is None else np.zeros(count + 1, given.dtype)
+    side = labels.tile or READ_SIDE
+    for y in range(0, height, side):
+        for x in range(0, width, side):
+            window = Window(y, x, side, side).clip(labels.shape)
+            numbers, first, where = np.unique(
+                labels.read(window), return_index=True, return_inverse=True
+            )
+            where = where.ravel()
+            row, column = (np.ravel(i) for i in np.indices(window.shape))
+            row, column = row + y, column + x
+            cells[numbers] += np.bincount(where)
+            for total, values in zip(sums, (row, column, area_of_row[row])):
+                total[numbers] += np.bincount(where, values)
+            for start, stop, values in zip(starts, stops, (row, column)):
+                least, most = np.full(numbers.size, values[-1]), np.zeros(numbers.size, np.int64)
+                np.minimum.at(least, where, values)
+                np.maximum.at(most, where, values)
+                start[numbers] = np.minimum(start[numbers], least)
+                stop[numbers] = np.maximum(stop[numbers], most + 1)
+            if given is not None and kind is not None:
+                kind[numbers] = given.read(window).ravel()[first]
+    mean_row, mean_column = sums[:2, 1:] / cells[1:]
+    x_axis = np.arange(width) if place.x is None else place.x
+    y_axis = np.arange(height) if place.y is None else place.y
+    columns: dict[str, Any] = {} if kind is None else {"class": kind[1:]}
+    columns |= {
+        "cells": cells[1:],
+        "area": sums[2, 1:],
+        "x": np.interp(mean_column, np.arange(width), x_axis),
+        "y": np.interp(mean_row, np.arange(height), y_axis),
+    }
+    box = *starts[:, 1:], *stops[:, 1:]
+    columns |= dict(zip(("top", "left", "bottom", "right"), box))
+    table = pd.DataFrame(columns, pd.RangeIndex(1, count + 1, name="label"))
+    table.attrs["area_unit"] = unit
+    return table
+
+
+def cell_areas(place: Georeference, height: int, argument: str = "result") -> tuple[Reals, str]:
+    """Return the area of a cell in each row of a grid, and the unit of the areas."""
+    size = place.cell_size
+    if place.y is None:
+        return np.ones(height), "cells"
+    if size is None:
+        raise InputError(
+            f"{argument}: its coordinates are not evenly spaced, so that cells have no one size; "
+            "drop them (.drop_vars) to count cells"
+        )
+    dy, dx = size
+    crs = None if place.crs_wkt is None else parse_crs(place.crs_wkt, argument)
+    if crs is None:
+        return np.full(height, dy * dx), "squares of the unit of coordinates"
+    if not crs.is_geographic:
+        metres = crs.axis_info[0].unit_conversion_factor if crs.axis_info else 1.0
+        return np.full(height, dy * dx * metres**2), "m²"
+    from pyproj import Geod
+
+    globe = Geod(ellps="WGS84")
+    areas = [
+        abs(globe.polygon_area_perimeter([0, dx, dx, 0], [y - dy / 2, y - dy / 2, y + dy / 2,
+                                                          y + dy / 2])[0])
+        for y in place.y.clip(-90 + dy / 2, 90 - dy / 2).tolist()
+    ]  # fmt: skip
+    return np.array(areas), "m²"

@@ -1,1 +1,0 @@
-"""Shortest paths between all pairs of vertices, through dense matrices."""

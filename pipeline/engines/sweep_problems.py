@@ -1,0 +1,152 @@
+"""Interfaces of the problems that the quadtree sweep solves, and of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+import numpy.typing as npt
+
+from orograph.execution.run import Progress, ResultTable
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from orograph.engines.quadtree_pass import QuadtreePass
+
+Array = npt.NDArray[Any]
+Table = dict[str, Array]
+
+
+class Problem(Protocol):
+    """A problem on a grid whose tiles can be summarised by their border.
+
+    Summaries, saved states and messages are of any type, but not None. Summaries, saved states and
+    rows of a table are kept in checkpoints: they consist of what `orograph.tiles.format.codec`
+    stores. Summaries and messages must be small, O(border). All functions are pure: the same
+    arguments give the same result, to the bit.
+    """
+
+    @property
+    def name(self) -> str:
+        """Prefix of the names of tasks: lower-case words with hyphens."""
+
+    @property
+    def backend(self) -> str:
+        """Backend that computes the tiles: ``"numba"`` or ``"cuda"``."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Rasters that the run writes: names, dtypes, fill values."""
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Any, Any]:
+        """Return the summary and the saved state of a tile, given its cells in each raster."""
+
+    def merge(self, place: Place, children: Sequence[tuple[Place, Any]]) -> tuple[Any, Any]:
+        """Merge siblings: return the summary and the saved state of their parent at ``place``."""
+
+    def root(self, summary: Any) -> tuple[Any, dict[str, Any]]:
+        """Turn the root's summary into the root's message and the result attributes."""
+
+    def down(
+        self, place: Place, saved: Any, message: Any, children: Sequence[Place]
+    ) -> Sequence[Any]:
+        """Return the messages to the ``children`` of a node, given the message to it."""
+
+    def finish(self, place: Place, saved: Any, message: Any) -> dict[str, Array]:
+        """Return the output cells of a tile: an array for each of ``outputs``, by name."""
+
+
+@runtime_checkable
+class Tabulated(Protocol):
+    """A problem that also produces a table: some rows in each tile, some in each node above.
+
+    One whose columns are none produces no table.
+
+    Each row of the table belongs to a row of the grid, and the table is in the order of these.
+    """
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Dimensions of each column by its name, the dimension of the rows first."""
+
+    def rows_of_tile(self, place: Place, saved: Any, message: Any) -> Table:
+        """Return the rows of a tile, given the arguments of ``finish``."""
+
+    def rows_of_node(self, place: Place, saved: Any, message: Any) -> Table:
+        """Return the rows of a node above the tiles, given the arguments of ``down``."""
+
+    def join_rows(
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """Select and order the part of a column that belongs to a range of grid rows.
+
+        ``before`` rows of the table belong to the rows above. ``tables`` is consumed one at a time.
+        """
+
+
+@runtime_checkable
+class FinishingInPlace(Protocol):
+    """A problem that can write its output directly into given arrays, avoiding a copy."""
+
+    def finish_into(self, place: Place, saved: Any, message: Any, blocks: dict[str, Array]) -> None:
+        """Write the arrays that ``finish`` would return into ``blocks``."""
+
+
+@runtime_checkable
+class Rereading(Protocol):
+    """A problem that reads its input rasters again in the downward sweep."""
+
+    def reread(self, place: Place, saved: Any, *cells: Array) -> Any:
+        """Return the saved state of a tile together with its cells.
+
+        ``finish``, and ``rows_of_tile`` where there is one, are given it in place of the saved
+        state.
+        """
+
+
+class TableMaker:
+    """Builds the table of a problem after the sweep; subclasses override its steps.
+
+    By default rows are saved as they are, and the columns are those of the problem.
+
+    Parameters
+    ----------
+    run
+        The sweep.
+    """
+
+    kinds: ClassVar[tuple[str, ...]] = ("rows",)
+    """Kinds of the entries in which the rows of a node are saved."""
+
+    def __init__(self, run: QuadtreePass) -> None:
+        self.run = run
+
+    def entries(self, tables: list[Table]) -> dict[str, list[Table]]:
+        """Return the checkpoint entries, by kind, in which a node's table rows are saved."""
+        return {"rows": tables}
+
+    def follow(
+        self, attributes: dict[str, Any], client: Client | None, cancelled: Event
+    ) -> dict[str, Any]:
+        """Do the work that remains after the sweep, and return the result attributes."""
+        return attributes
+
+    def table(self) -> ResultTable:
+        """Return the columns of the table."""
+        return self.run.columns()
+
+    def progress(self, tasks: Progress) -> Progress:
+        """Return the progress of the whole run, given that of the sweep."""
+        return tasks
+
+
+@runtime_checkable
+class MakingTable(Protocol):
+    """A problem whose table is built by a `TableMaker` after the sweep."""
+
+    def table_maker(self, run: QuadtreePass) -> TableMaker:
+        """Return the `TableMaker` for a run."""

@@ -1,0 +1,1 @@
+"""Flow over the terrain: directions, accumulation, watersheds."""

@@ -1,0 +1,239 @@
+"""Flow accumulation as a problem of the quadtree sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
+from orograph.flow.reading import circle_error
+from orograph.kernels.flow.accumulate import accumulate, first_unfit, from_fixed, to_fixed
+from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
+from orograph.kernels.flow.route import route
+from orograph.tiles.errors import InputError
+from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.border import border_cells
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+NO_CELL = -1
+
+
+@stored("flow-amounts")
+@dataclass(frozen=True)
+class Amounts:
+    """Amounts of water as fixed-point numbers: whole units and fractions of 2**-62."""
+
+    high: Integers
+    low: Integers
+    """Empty if all amounts are whole."""
+
+    def take(self, which: Any) -> Amounts:
+        """Return the amounts at some indices."""
+        return Amounts(self.high[which], self.low[which] if self.low.size else self.low)
+
+    @classmethod
+    def joined(cls, count: int, places: Sequence[Integers], parts: Sequence[Amounts]) -> Amounts:
+        """Scatter several arrays of amounts to their places in one of ``count``, 0 elsewhere."""
+        fractions = any(part.low.size for part in parts)
+        joined = cls(np.zeros(count, np.int64), np.zeros(count if fractions else 0, np.int64))
+        for at, part in zip(places, parts, strict=True):
+            joined.high[at] = part.high
+            if part.low.size:
+                joined.low[at] = part.low
+        return joined
+
+
+@stored("flow-accumulation")
+@dataclass(frozen=True)
+class Summary:
+    """Flow paths of a node, and the amount of its own water that leaves at each border cell."""
+
+    paths: Paths
+    amounts: Amounts
+
+
+@stored("flow-accumulation-state")
+@dataclass(frozen=True)
+class MergeState:
+    """Flow paths between a node's children, and the amounts that leave the children."""
+
+    junction: Junction
+    amounts: Amounts
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """Accumulation of cell counts or areas as a problem of the quadtree sweep."""
+
+    encoding: str
+    row_areas: npt.NDArray[np.float64] | None
+    """Area of a cell of each row; None: cells are counted."""
+    unit: str
+    backend: str = "numba"
+
+    name = "flow-accumulation"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of accumulated amounts."""
+        attrs = {"long_name": "flow accumulation", "units": self.unit}
+        if self.whole:
+            return (Variable("accumulation", np.dtype(np.int64), NO_CELL, attrs),)
+        return (Variable("accumulation", np.dtype(np.float64), np.nan, attrs),)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all amounts are whole numbers, so that fractions are not stored."""
+        return self.row_areas is None
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return an empty list: only directions are read."""
+        return []
+
+    def falls(self, place: Place, others: Sequence[Array], room: Integers) -> Amounts:
+        """Return the amount each cell of a tile contributes, using ``room`` as memory for it."""
+        if self.whole:
+            room[:] = self.falling(place, others)
+            return Amounts(room, np.empty(0, np.int64))
+        high = np.empty(room.size, np.int64)
+        to_fixed(self.falling(place, others), high, room)
+        return Amounts(high, room)
+
+    def falling(self, place: Place, others: Sequence[Array]) -> Any:
+        """Return each cell's contribution as one number for all, or as an array."""
+        if self.row_areas is None:
+            return 1
+        rows = self.row_areas[place.window.y : place.window.y + place.window.height]
+        return np.repeat(rows, place.window.width)
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
+        """Accumulate within a tile; return amounts and paths at its border, and its directions."""
+        numbers, *others = cells
+        tile = leave_at_border(numbers)
+        border = border_cells(*place.window.shape, place.sides)
+        if not border.size:  # a grid of one tile
+            nothing = np.empty(0, np.int64)
+            return Summary(paths_of_tile(place, numbers, tile), Amounts(nothing, nothing)), tile
+        falls = self.falls(place, others, np.empty(tile.size, np.int64))
+        amounts = self._accumulate(place, tile, falls)
+        return Summary(paths_of_tile(place, numbers, tile), amounts.take(border)), tile
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Route the amounts leaving a node's children to the border of the node."""
+        places, summaries = [child for child, _ in children], [s for _, s in children]
+        junction, paths = join_paths(place, places, [s.paths for s in summaries])
+        count = junction.exits.size
+        amounts = Amounts.joined(count, junction.members, [s.amounts for s in summaries])
+        saved = MergeState(junction, amounts)
+        leaving, _ = self._route(saved, np.empty(0, np.int64), amounts.take(slice(0)))
+        return Summary(paths, leaving.take(junction.border)), saved
+
+    def root(self, summary: Summary) -> tuple[Amounts, dict[str, Any]]:
+        """Return empty amounts: no water enters the grid from outside."""
+        return summary.amounts.take(slice(0)), {}
+
+    def down(
+        self, place: Place, saved: MergeState, message: Amounts, children: Sequence[Place]
+    ) -> list[Amounts]:
+        """Return the amounts of water that enter each child at its border cells."""
+        _, entering = self._route(saved, saved.junction.border, message)
+        return [entering.take(member) for member in saved.junction.members]
+
+    def _route(
+        self, saved: MergeState, border: Integers, message: Amounts
+    ) -> tuple[Amounts, Amounts]:
+        """Return the amounts leaving and entering the children, given those entering the node."""
+        junction = saved.junction
+        leaving = Amounts(saved.amounts.high.copy(), saved.amounts.low.copy())
+        entering = Amounts.joined(junction.exits.size, [border], [message])
+        if leaving.low.size and not entering.low.size:
+            entering = Amounts(entering.high, np.zeros_like(leaving.low))
+        route(
+            *(junction.order, junction.exits, junction.onward),
+            *(leaving.high, leaving.low, entering.high, entering.low),
+        )
+        return leaving, entering
+
+    def _accumulate(self, place: Place, tile: Codes, amounts: Amounts) -> Amounts:
+        """Accumulate amounts along a tile's directions, in place; refuse cyclic directions."""
+        circle = accumulate(tile, amounts.high, amounts.low)
+        if circle >= 0:
+            row, column = divmod(circle, place.window.width)
+            raise circle_error(place.window.y + row, place.window.x + column)
+        return amounts
+
+    def finish(self, place: Place, saved: Any, message: Amounts) -> dict[str, Array]:
+        """Return the accumulated amount at each cell of a tile."""
+        blocks = {v.name: np.empty(place.window.shape, v.dtype) for v in self.outputs}
+        self.finish_into(place, saved, message, blocks)
+        return blocks
+
+    def finish_into(
+        self, place: Place, saved: Any, message: Amounts, blocks: Mapping[str, Array]
+    ) -> None:
+        """Write the accumulated amount at each cell of a tile."""
+        tile, others = saved if isinstance(saved, tuple) else (saved, ())
+        ((name, block),) = blocks.items()
+        if not block.flags.c_contiguous:
+            block[...] = self.finish(place, saved, message)[name]
+            return
+        amounts = self.falls(place, others, block.reshape(-1).view(np.int64))
+        border = border_cells(*place.window.shape, place.sides)
+        # those that Dask brings may be read-only: compile for one type
+        into = amounts.high, amounts.low, np.array(message.high), np.array(message.low)
+        route(np.empty(0, np.int64), border, border, *into)
+        self._accumulate(place, tile, amounts)
+        if not self.whole:  # in the memory of the last word
+            from_fixed(tile.reshape(-1), amounts.high, amounts.low, block.reshape(-1))
+        elif (missing := tile == MISSING).any():
+            block[missing] = NO_CELL
+
+
+@dataclass(frozen=True)
+class WeightedAccumulation(Accumulation):
+    """Accumulation of a weights raster, which is read again in the downward sweep."""
+
+    weights_dtype: str = "float64"
+    weights_nodata: float | int | None = None
+    most: int = 2**62
+    """Greatest weight of a cell, so that no sum overflows."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all weights are whole numbers."""
+        return np.dtype(self.weights_dtype).kind in "iu"
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return the weights of a window, 0 where the directions are nodata."""
+        (weights,) = others
+        kind, nodata = weights.dtype.type, self.weights_nodata
+        most = kind(min(self.most, np.iinfo(kind).max) if self.whole else self.most)
+        unfit = first_unfit(
+            *(numbers, weights, kind(0 if nodata is None else nodata), nodata is not None, most)
+        )
+        if unfit >= 0:
+            y, x = divmod(unfit, window.width)
+            raise InputError(
+                f"weights: {weights[y, x]} at row {window.y + y}, column {window.x + x}; where "
+                f"there is a direction a weight must be 0 to {self.most:.4g}, and not nodata: put "
+                "0 where nothing falls"
+            )
+        return [weights]
+
+    def falling(self, place: Place, others: Sequence[Array]) -> Any:
+        """Return the weight of each cell of a tile."""
+        return others[0].reshape(-1)
+
+    def reread(self, place: Place, saved: Codes, *cells: Array) -> tuple[Codes, Sequence[Array]]:
+        """Return the saved directions of a tile and its weights, read again."""
+        return saved, cells[1:]

@@ -1,0 +1,216 @@
+"""D8 flow directions as a problem of the frontier engine, which resolves flats across tiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.frontier.bucket_width import BucketWidth
+from orograph.engines.frontier.links import LinkBorder
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.kernels.flow.codes import ENCODINGS, SINK, STEPS, Codes
+from orograph.kernels.flow.directions import (
+    enter_hops,
+    spread_hops,
+    start_hops,
+    step_along_flats,
+    step_down,
+)
+from orograph.kernels.relax.border import facing, inner_of
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class State:
+    """A tile with a halo of one cell: heights, directions, and distances to a drain on flats."""
+
+    surface: Array
+    numbers: Codes
+    hops: Array
+    undrained: Integers
+    """Cells of which no neighbour is lower, row-major with the halo."""
+    pending: Integers
+    """Cells whose hops have not been carried on."""
+    facing: list[npt.NDArray[np.bool_]]
+    """For each neighbour, which border cells are as high as a cell of it beside them."""
+
+
+@dataclass(frozen=True)
+class Directions(FrontierDefaults):
+    """D8 flow directions as a problem of the frontier engine."""
+
+    shape: tuple[int, int]
+    nodata: float | int | None
+    reciprocals: npt.NDArray[np.float64]
+    """Of the lengths of `STEPS` in each row, or in all."""
+    encoding: str
+    backend: str = "numba"
+
+    name = "flow-direction"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of direction codes."""
+        code = ENCODINGS[self.encoding]
+        attrs = {
+            "long_name": f"direction of flow, {self.encoding} codes",
+            "flow_encoding": self.encoding,
+        }
+        return (Variable("direction", np.dtype(code.dtype), code.nodata, attrs),)
+
+    def bucket_width(self, tile: int) -> BucketWidth:
+        """Return the initial width of buckets, a tile: few hops cross a border in one."""
+        return BucketWidth(tile**2, self.cells_a_visit, float(tile))
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float]:
+        """Return all tiles, since each may have flats."""
+        rows, columns = (-(-n // tile) for n in self.shape)
+        return dict.fromkeys(np.ndindex(rows, columns), 0.0)
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+        """Return a tile with the steepest descent directions, and flats next to drains started."""
+        (heights,) = cells
+        window = place.window
+        height, width = window.shape
+        dtype = heights.dtype
+        top = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+        surface = np.full((height + 2, width + 2), top, dtype)
+        valid = np.zeros(surface.shape, np.uint8)
+        y, x = frame.y - window.y + 1, frame.x - window.x + 1
+        inside = slice(y, y + frame.height), slice(x, x + frame.width)
+        there = valid_cells(heights, self.nodata)
+        surface[inside], valid[inside] = heights, there
+        surface[valid == 0] = top
+        reciprocals = self.reciprocals
+        if len(reciprocals) > 1:
+            reciprocals = reciprocals[window.y : window.y + height]
+        numbers = np.empty((height, width), np.uint8)
+        flats = step_down(surface, valid, reciprocals, numbers)
+        # hops are fewer than cells
+        small = self.shape[0] * self.shape[1] < 2**31 - 1
+        hops = np.full(surface.shape, _far(np.int32 if small else np.int64))
+        undrained = np.empty(flats, np.int64)
+        first = start_hops(surface, numbers, hops, undrained)
+        same = _facing_same_height(surface, valid)
+        return State(surface, numbers, hops, undrained, undrained[:first].copy(), same)
+
+    def visit(
+        self,
+        state: State,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
+        """Spread the distances to a drain over flats, up to ``bound``; return what changed."""
+        queue = np.empty(state.undrained.size, np.int64)
+        if (arrived := _take_in(state.hops, halo)).size:
+            count = enter_hops(state.surface, state.hops, arrived, queue)
+            state.pending = np.concatenate([state.pending, queue[:count]])
+        hops, settled = state.hops.reshape(-1), 0
+        if state.pending.size and bound >= 0:
+            state.pending = state.pending[np.argsort(hops[state.pending], kind="stable")]
+            values = hops[state.pending].astype(np.int64)
+            settled, first, start, end = spread_hops(
+                state.surface, state.hops, state.pending, values, queue, bound
+            )
+            state.pending = np.concatenate([state.pending[first:], queue[start:end]])
+        far = _far(hops.dtype)
+        border: Border = []
+        outward = []
+        for own, same, known in zip(
+            facing(inner_of(state.hops, 1), 1), state.facing, sent, strict=True
+        ):
+            before = far if known is None else known
+            new = same & (own < before)
+            some = bool(new.any())
+            outward.append(float(own[new].min()) + 1 if some else math.inf)
+            border.append(np.where(new, own, before) if some else None)
+        least = float(hops[state.pending].min()) if state.pending.size else math.inf
+        left = int(np.count_nonzero(hops[state.undrained] == far))
+        return Visit(least, outward, border, settled, state.numbers.size - left)
+
+    def pack(self, state: State) -> Any:
+        """Return the distances to a drain; all else is computed again."""
+        return state.hops, state.pending
+
+    def unpack(self, state: State, packed: Any) -> None:
+        """Restore the distances to a drain."""
+        state.hops[:], pending = packed
+        state.pending = np.union1d(state.pending, pending)
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the direction codes of a converged tile."""
+        step_along_flats(state.surface, state.hops, state.numbers)
+        (variable,) = self.outputs
+        counts: dict[str, float] = {"sinks": int(np.count_nonzero(state.numbers == SINK))}
+        return {variable.name: ENCODINGS[self.encoding].table()[state.numbers]}, counts
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return the number of cells where water ends within the grid."""
+        return {"sink_count": int(counts["sinks"])}
+
+
+def reciprocals_of(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return 1 / length of each of the eight steps, for each row or one row for all."""
+    reciprocals: npt.NDArray[np.float64] = 1 / lengths_of_steps(lengths)
+    return reciprocals
+
+
+def lengths_of_steps(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the lengths of `STEPS`, shape (rows or 1, 8), of `step_lengths`."""
+    below = np.roll(lengths, -1, axis=1)
+    kind = {(0, 1): 0, (1, 0): 1, (1, 1): 2}
+    columns = [(below if dy > 0 else lengths)[kind[abs(dy), abs(dx)]] for dy, dx in STEPS]
+    steps: npt.NDArray[np.float64] = np.stack(columns, axis=1)
+    return steps if len(steps) == 1 else steps[:-2]
+
+
+def _far(dtype: npt.DTypeLike) -> Any:
+    """Return the value that marks cells whose distance to a drain is unknown."""
+    return np.dtype(dtype).type(np.iinfo(dtype).max)
+
+
+def _halo_places(shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
+    """Return the slices of a padded tile's halo that face each neighbour."""
+    rows = {-1: slice(0, 1), 0: slice(1, shape[0] - 1), 1: slice(shape[0] - 1, None)}
+    columns = {-1: slice(0, 1), 0: slice(1, shape[1] - 1), 1: slice(shape[1] - 1, None)}
+    return [(rows[dy], columns[dx]) for dy, dx in NEIGHBOURS]
+
+
+def _take_in(hops: Array, halo: Border) -> Integers:
+    """Lower the halo to the neighbours' distances; return the improved cells, least first."""
+    improved = np.zeros(hops.shape, np.bool_) if any(p is not None for p in halo) else None
+    if improved is None:
+        return np.empty(0, np.int64)
+    for place, arrived in zip(_halo_places(hops.shape), halo, strict=True):
+        if arrived is not None:
+            improved[place] = arrived < hops[place]
+            np.minimum(hops[place], arrived, out=hops[place])
+    cells = np.flatnonzero(improved)
+    return cells[np.argsort(hops.reshape(-1)[cells], kind="stable")]
+
+
+def _facing_same_height(surface: Array, valid: Array) -> list[npt.NDArray[np.bool_]]:
+    """Return for each neighbour a mask of border cells with an equally high cell across."""
+    found = []
+    for place, own in zip(_halo_places(surface.shape), facing(inner_of(surface, 1), 1)):
+        beyond, there = surface[place], valid[place] == 1
+        same = (own == beyond) & there
+        for a, b in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            along = (np.s_[:, a], np.s_[:, b]) if own.shape[0] == 1 else (np.s_[a], np.s_[b])
+            same[along[0]] |= (own[along[0]] == beyond[along[1]]) & there[along[1]]
+        found.append(same)
+    return found

@@ -1,0 +1,116 @@
+"""The operation `flow_accumulation`: amounts of water that drain through each cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+from orograph.arguments.grids import check_same_grid
+from orograph.components.table import cell_areas
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.accumulation import Accumulation, WeightedAccumulation
+from orograph.flow.reading import FlowSweep, encoding_of
+from orograph.kernels.flow.route import compile_kernels
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.raster.raster import Raster, open_raster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+MOST = 2**62
+
+
+@operation("orograph.flow.estimate:estimate_accumulation")
+def flow_accumulation(
+    direction: Any,
+    *,
+    weights: Any = None,
+    encoding: str | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return how many cells, or how much weight, drain through each cell, at any size.
+
+    Parameters
+    ----------
+    direction : raster
+        Directions of flow, shape (y, x), as `flow_direction` returns them, or of another program.
+    weights : raster or "area", optional
+        What falls on each cell, 0 or more: a raster of the same grid, or the area of the cell. By
+        default each cell counts as 1.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        The codes of the directions, see `flow_direction`. Not needed if that has made them.
+    nodata : float or int, optional
+        The value of cells without a direction, in place of what the raster itself says. The nodata
+        code of the encoding counts in any case.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``accumulation``, with the cell itself: int64, -1 on nodata, of cells and of whole weights;
+        float64, NaN on nodata, of areas and of other weights. Areas are in m² where the CRS says
+        how long a unit is; on geographic grids they are those of WGS 84. Coordinates and CRS are
+        the directions'.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, a code is not one of the encoding, directions lead in a circle,
+        or a weight is negative, nodata or so large that sums could overflow.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Exact: weights that are not whole are rounded to multiples of 2**-62, added as integers, and
+    rounded once more at the end. So any tiling gives the same bits.
+
+    References
+    ----------
+    R. Barnes, "Parallel non-divergent flow accumulation for trillion cell digital elevation models
+    on desktops or clusters", doi:10.1016/j.envsoft.2017.02.022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]])
+    >>> og.flow_accumulation(og.flow_direction(valley))["accumulation"].values
+    array([[ 1,  1,  1,  1],
+           [ 1,  6,  9, 12],
+           [ 1,  1,  1,  1]])
+    """
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    code = encoding_of(raster, encoding)
+    spec = RunSpec(**options)
+    rasters: tuple[Raster, ...] = (raster,)
+    areas, unit = None, "cells"
+    if isinstance(weights, str) and weights == "area":
+        areas, unit = cell_areas(raster.georeference, raster.shape[0], "direction")
+    elif weights is not None:
+        given = open_raster(weights, argument="weights")
+        check_same_grid("weights", given, raster)
+        rasters = (raster, given)
+        unit = str(given.attrs.get("units", "1"))
+    backend = choose_backend("accumulate", rasters, spec)
+    problem = Accumulation(code, areas, unit, backend)
+    if len(rasters) > 1:
+        most = MOST // (raster.shape[0] * raster.shape[1])
+        problem = WeightedAccumulation(
+            code, None, unit, backend, str(given.dtype), given.nodata, most
+        )
+    parameters = {
+        "encoding": code,
+        "nodata": repr([r.nodata for r in rasters]),
+        "areas": repr(None if areas is None else areas.tolist()),
+    }
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
+    )

@@ -1,0 +1,144 @@
+"""The operation `flow_direction`: D8 directions in which water flows."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.directions import Directions, reciprocals_of
+from orograph.flow.filled import FillThenFlow, flow_engine
+from orograph.kernels.flow.codes import ENCODINGS
+from orograph.kernels.flow.directions import compile_kernels
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.terrain.run import compile_kernels as compile_filling
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.raster.raster import open_raster
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+
+@operation("orograph.flow.estimate:estimate_direction")
+def flow_direction(
+    elevation: Any,
+    *,
+    depressions: str = "fill",
+    flats: str = "nearest",
+    encoding: str = "taudem",
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return the direction in which the water of each cell flows (D8), at any size.
+
+    It flows to the neighbour of the steepest descent. Where no neighbour is lower it leaves the
+    grid, or flows into nodata, if the cell lies beside one of these; in a flat it flows towards the
+    nearest cell of the flat that drains.
+
+    Parameters
+    ----------
+    elevation : raster
+        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    depressions : {"fill", "keep"}
+        Fill depressions first, so that all water leaves the grid or flows into nodata, or keep
+        them, so that water ends in pits too.
+    flats : {"nearest"}
+        The way over a flat: the fewest steps to a cell that drains.
+    encoding : {"taudem", "esri", "grass", "ldd"}
+        The codes of the directions, see Notes.
+    cell_size : float or (float, float), optional
+        Side of a cell, or its (y, x) sides, in place of what the coordinates say. On geographic
+        grids steps have the lengths of geodesics.
+    nodata : float or int, optional
+        The value of cells without a height, in place of what the raster itself says. NaN and
+        infinite cells have none either.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``direction``, uint8 (int8 for "grass"), and the attribute ``sink_count``, the number of
+        cells where water ends within the grid. Coordinates and CRS are the elevation's.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, or the coordinates do not tell the size of cells.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Codes of the directions, of cells whose water leaves the grid or flows into nodata, of pits and
+    of nodata:
+
+    ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
+    encoding  E    NE   N    NW   W    SW   S    SE   leaving                  pit  nodata
+    ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
+    taudem    1    2    3    4    5    6    7    8    the code of that step    0    255
+    esri      1    128  64   32   16   8    4    2    the code of that step    0    255
+    grass     8    1    2    3    4    5    6    7    the code, negative        0    -128
+    ldd       6    9    8    7    4    1    2    3    5                        5    255
+    ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
+
+    The slope is the drop times the reciprocal of the length, in float64. Of equal slopes, of steps
+    that leave the grid, and of neighbours in a flat that are as near to one that drains, the first
+    in the order E, NE, N, NW, W, SW, S, SE counts. No path is a circle. Any tiling gives the same
+    result. Each height is read twice; the filled surface is kept in memory, or beside the result
+    until that is finished.
+
+    References
+    ----------
+    J. F. O'Callaghan, D. M. Mark, "The extraction of drainage networks from digital elevation
+    data", doi:10.1016/S0734-189X(84)80011-0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [9, 2, 5, 4], [9, 9, 9, 9]])
+    >>> og.flow_direction(valley, depressions="keep")["direction"].values
+    array([[8, 7, 6, 7],
+           [1, 0, 5, 1],
+           [2, 3, 4, 3]], dtype=uint8)
+    """
+    check_choice("depressions", depressions, ("fill", "keep"))
+    check_choice("flats", flats, ("nearest",))
+    check_choice("encoding", encoding, tuple(ENCODINGS))
+    raster = open_raster(elevation, nodata=nodata, argument="elevation")
+    spec = RunSpec(**options)
+    lengths = step_lengths(raster.georeference, raster.shape, cell_size)
+    problem = Directions(
+        raster.shape,
+        raster.nodata,
+        reciprocals_of(lengths),
+        encoding,
+        choose_backend("flow_directions", (raster,), spec),
+    )
+    parameters = {
+        "nodata": repr(raster.nodata),
+        "lengths": repr(lengths.tolist()),
+        "depressions": depressions,
+        "encoding": encoding,
+    }
+    fill = depressions == "fill"
+    compiled = partial(_compile_kernels, raster.dtype, fill)
+    return raster_job(
+        FillThenFlow if fill else flow_engine, problem, (raster,), parameters, compiled, spec
+    )
+
+
+def _compile_kernels(dtype: np.dtype[Any], fill: bool) -> None:
+    """Compile the kernels for tiles of this dtype, or load them from the cache."""
+    if fill:
+        compile_filling(dtype)
+    compile_kernels(dtype)

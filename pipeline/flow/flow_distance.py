@@ -1,0 +1,271 @@
+"""Lengths of the ways of water to its end or to a stream, at any size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.grids import check_same_grid
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.directions import lengths_of_steps
+from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
+from orograph.flow.reading import FlowSweep, circle_error, encoding_of, stream_cells
+from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
+from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.border import border_cells
+from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+BITS = 20
+"""Binary digits of a length after the point."""
+ROOM = 62
+"""Binary digits of the longest path."""
+
+
+@stored("flow-lengths")
+@dataclass(frozen=True)
+class Summary:
+    """Summary of a node: the paths from its border cells, and how long they are."""
+
+    paths: Paths
+    lengths: Integers
+    """To the end of the path, or to the first cell beyond the node; -1 if it reaches nothing."""
+
+
+@stored("flow-lengths-state")
+@dataclass(frozen=True)
+class MergeState:
+    """Paths between a node's children, and their lengths."""
+
+    junction: Junction
+    lengths: Integers
+
+    def beyond(self, leaving: Integers) -> Integers:
+        """Return the length of what leaves the children, given that of what leaves the node."""
+        junction = self.junction
+        beyond = np.full(junction.exits.size, NONE)
+        beyond[junction.border] = leaving
+        join_lengths(junction.order, junction.exits, junction.onward, self.lengths.copy(), beyond)
+        return beyond
+
+
+@dataclass(frozen=True)
+class FlowLengths:
+    """Lengths of the paths of water as a problem of the quadtree sweep."""
+
+    encoding: str
+    lengths: Integers
+    """Of the steps of each row, or of all rows, in units of 2**-bits; shape (rows or 1, 8)."""
+    bits: int
+    unit: str
+    """Of the lengths; empty: not known."""
+    to_nodata: float | int | None = None
+    backend: str = "numba"
+
+    name = "flow-distance"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Distances along the flow."""
+        attrs = {"long_name": "distance along the flow"}
+        if self.unit:
+            attrs["units"] = self.unit
+        return (Variable("distance", np.dtype(np.float64), np.nan, attrs),)
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return the cells of streams, if there is such a raster."""
+        return [stream_cells("to", given, self.to_nodata, numbers, window) for given in others]
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Codes]:
+        """Return the lengths of the paths from the border of a tile; save where paths end."""
+        numbers, *streams = cells
+        if streams:  # water that ends in none of them reaches nothing
+            numbers = np.where(numbers == SINK, np.uint8(MISSING), numbers)
+            numbers[streams[0]] = SINK
+        tile = leave_at_border(numbers)
+        border = border_cells(*place.window.shape, place.sides)
+        paths = paths_of_tile(place, numbers, tile)
+        if not border.size:  # a grid of one tile
+            return Summary(paths, border), numbers
+        found = self._measure(place, numbers, tile, np.zeros(border.size, np.int64))
+        return Summary(paths, found[border]), numbers
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Return the lengths of the paths from the node's border cells."""
+        places, summaries = [child for child, _ in children], [s for _, s in children]
+        junction, paths = join_paths(place, places, [s.paths for s in summaries])
+        lengths = np.full(junction.exits.size, NONE)
+        for member, summary in zip(junction.members, summaries, strict=True):
+            lengths[member] = summary.lengths
+        saved = MergeState(junction, lengths)
+        beyond = saved.beyond(np.zeros(junction.border.size, np.int64))
+        exits = junction.exits
+        after = np.where(exits < 0, 0, beyond[exits])
+        lengths = np.where(after == NONE, NONE, lengths + after)[junction.border]
+        return Summary(paths, lengths), saved
+
+    def root(self, summary: Summary) -> tuple[Integers, dict[str, Any]]:
+        """Return nothing: no path leaves the grid."""
+        return np.empty(0, np.int64), {}
+
+    def down(
+        self, place: Place, saved: MergeState, message: Integers, children: Sequence[Place]
+    ) -> list[Integers]:
+        """Return for each child the lengths of what leaves it at each of its border cells."""
+        beyond = saved.beyond(message)
+        return [beyond[member] for member in saved.junction.members]
+
+    def finish(self, place: Place, saved: Codes, message: Integers) -> dict[str, Array]:
+        """Return the distances of a tile."""
+        found = self._measure(place, saved, leave_at_border(saved), message)
+        distance = found.astype(np.float64)
+        np.ldexp(distance, -self.bits, out=distance)
+        distance[found == NONE] = np.nan
+        return {"distance": distance.reshape(place.window.shape)}
+
+    def _measure(self, place: Place, numbers: Codes, tile: Codes, beyond: Integers) -> Integers:
+        """Return the lengths of all paths, given those beyond each border cell; refuse circles."""
+        window = place.window
+        lengths = self.lengths
+        if len(lengths) > 1:
+            lengths = np.ascontiguousarray(lengths[window.y : window.y + window.height])
+        found = np.empty(tile.size, np.int64)
+        border = border_cells(*window.shape, place.sides)
+        leaves = (tile.reshape(-1)[border] == OUT) & (beyond != NONE)
+        found[border] = beyond
+        out = border[leaves]
+        rows = out // window.width if len(lengths) > 1 else 0
+        found[out] += lengths[rows, numbers.reshape(-1)[out]]
+        circle = measure_paths(tile, lengths, found)
+        if circle >= 0:
+            row, column = divmod(circle, window.width)
+            raise circle_error(window.y + row, window.x + column)
+        return found
+
+
+@operation("orograph.flow.estimate:estimate_distance")
+def flow_distance(
+    direction: Any,
+    to: Any = None,
+    *,
+    encoding: str | None = None,
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return how far the water of each cell flows to its end or to a stream, at any size.
+
+    Parameters
+    ----------
+    direction : raster
+        Directions of flow, as for `flow_accumulation`.
+    to : raster, optional
+        The cells of streams: those that are not 0 or nodata, such as where `flow_accumulation` is
+        large. By default water is followed to its last cell, where it leaves the grid, flows into
+        nodata or ends.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        As for `flow_accumulation`.
+    cell_size : float or (float, float), optional
+        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+    nodata : float or int, optional
+        As for `flow_accumulation`.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``distance``, float64: the lengths of the steps from the cell to the last cell of its water,
+        or to the first stream cell that it reaches; 0 at these, NaN where water reaches no stream,
+        and on nodata. In the unit of the coordinates, such as metres; on geographic grids in
+        metres, along geodesics; without coordinates in cells. Coordinates and CRS are the
+        directions'.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, the coordinates do not tell the size of cells, a stream cell has
+        no direction, a code is not one of the encoding, or directions lead in a circle.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    The length of each step is rounded to a multiple of 2**-20, of a lower power of two where no
+    step is as long as 1, and of a higher one where the way through all cells would need it to be
+    an integer of 64 bits. Their sums are exact, so any tiling gives the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]])
+    >>> flow = og.flow_direction(valley)
+    >>> og.flow_distance(flow)["distance"].values.round(2)
+    array([[3.41, 3.  , 2.  , 1.  ],
+           [3.  , 2.  , 1.  , 0.  ],
+           [3.41, 3.  , 2.  , 1.  ]])
+    >>> streams = og.flow_accumulation(flow)["accumulation"] >= 7
+    >>> og.flow_distance(flow, streams)["distance"].values.round(2)
+    array([[2.41, 2.  , 1.  , 1.  ],
+           [2.  , 1.  , 0.  , 0.  ],
+           [2.41, 2.  , 1.  , 1.  ]])
+    """
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    code = encoding_of(raster, encoding)
+    spec = RunSpec(**options)
+    rasters: tuple[Raster, ...] = (raster,)
+    if to is not None:
+        marked = open_raster(to, argument="to")
+        check_same_grid("to", marked, raster)
+        rasters = (raster, marked)
+    place = raster.georeference
+    steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size))
+    lengths, bits = _whole_lengths(steps, raster.shape[0] * raster.shape[1])
+    unit = ""
+    if cell_size is None and (place.y is None or place.is_geographic):
+        unit = "cells" if place.y is None else "m"
+    backend = choose_backend("measure_paths", rasters, spec)
+    problem = FlowLengths(code, lengths, bits, unit, rasters[-1].nodata, backend)
+    parameters = {
+        "encoding": code,
+        "nodata": repr([r.nodata for r in rasters]),
+        "lengths": repr(steps.tolist()),
+    }
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
+    )
+
+
+def _whole_lengths(steps: npt.NDArray[np.float64], cells: int) -> tuple[Integers, int]:
+    """Return the lengths of steps as integers, and the power of two that makes one unit of them.
+
+    A way through all cells fits into `ROOM` binary digits.
+    """
+    _, exponent = math.frexp(float(steps.max()))
+    bits = min(BITS + max(0, 1 - exponent), ROOM - exponent - cells.bit_length())
+    return np.rint(np.ldexp(steps, bits)).astype(np.int64), bits

@@ -1,0 +1,179 @@
+"""The operation `height_above_drainage`: heights of cells above the stream they drain into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.grids import check_same_grid
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.reading import FlowSweep, encoding_of, stream_cells
+from orograph.flow.watershed_sweep import LeafState, Message, Watersheds
+from orograph.kernels.flow.codes import Codes
+from orograph.kernels.flow.ends import compile_kernels, replace_labels
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+HEIGHT = Variable(
+    "height",
+    np.dtype(np.float64),
+    np.nan,
+    {"long_name": "height above the stream into which the cell drains"},
+)
+
+
+@dataclass(frozen=True)
+class Drainage(Watersheds):
+    """Heights above drainage as a problem of the quadtree sweep.
+
+    The label of a stream cell are the bits of its height as a float, so that of a cell which drains
+    into no stream is NaN.
+    """
+
+    elevation_nodata: float | int | None = None
+    streams_nodata: float | int | None = None
+
+    name = "height-above-drainage"
+    outputs: ClassVar[tuple[Variable, ...]] = (HEIGHT,)
+    numbered = False
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """No columns: the result has no table."""
+        return {}
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return a mask of stream cells and the heights as floats; refuse undrained streams."""
+        elevation, given = others
+        streams = stream_cells("streams", given, self.streams_nodata, numbers, window)
+        valid = valid_cells(elevation, self.elevation_nodata)
+        return [streams, np.where(valid, elevation, np.nan).astype(np.float64)]
+
+    def stops(self, window: Window, others: Sequence[Array]) -> tuple[Integers, Integers, Integers]:
+        """Return the stream cells of a tile, where paths end, labelled by their heights' bits."""
+        streams, heights = others
+        cells = np.flatnonzero(streams)
+        return cells, cells, heights.reshape(-1)[cells].view(np.int64)
+
+    def reread(
+        self, place: Place, saved: LeafState, *cells: Array
+    ) -> tuple[LeafState, npt.NDArray[np.float64]]:
+        """Return the saved state of a tile together with its heights, read again."""
+        return saved, cells[2]
+
+    def finish(self, place: Place, saved: Any, message: Message) -> dict[str, Array]:
+        """Return the height of each cell of a tile above the stream it drains into."""
+        blocks = {HEIGHT.name: np.empty(place.window.shape)}
+        self.finish_into(place, saved, message, blocks)
+        return blocks
+
+    def finish_into(
+        self, place: Place, saved: Any, message: Message, blocks: Mapping[str, Array]
+    ) -> None:
+        """Write the height of each cell of a tile above the stream it drains into."""
+        state, heights = saved
+        found = blocks[HEIGHT.name]
+        table = self._table(place, state, message)
+        replace_labels(state.labels, table, found.view(np.int64))
+        np.subtract(heights, found, out=found)
+
+
+@operation("orograph.flow.estimate:estimate_drainage")
+def height_above_drainage(
+    elevation: Any,
+    direction: Any,
+    streams: Any,
+    *,
+    encoding: str | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return how high each cell lies above the stream into which it drains, at any size.
+
+    Parameters
+    ----------
+    elevation : raster
+        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    direction : raster
+        Directions of flow on the same grid, as for `flow_accumulation`.
+    streams : raster
+        The cells of streams: those that are not 0 or nodata, such as where `flow_accumulation` is
+        large.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        As for `flow_accumulation`.
+    nodata : float or int, optional
+        The value of cells without a height, in place of what the raster itself says.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``height``, float64: the height of the cell less that of the first stream cell that its
+        water reaches; 0 on streams, NaN where water reaches none, and without a height. It may be
+        negative in depressions that the directions were filled for. Coordinates and CRS are the
+        directions'.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, a stream cell has no direction, a code is not one of the
+        encoding, or directions lead in a circle.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Any tiling gives the same result.
+
+    References
+    ----------
+    A. D. Nobre et al., "Height Above the Nearest Drainage, a hydrologically relevant new terrain
+    model", doi:10.1016/j.jhydrol.2011.03.051.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]])
+    >>> flow = og.flow_direction(valley)
+    >>> streams = og.flow_accumulation(flow)["accumulation"] >= 5
+    >>> og.height_above_drainage(valley, flow, streams)["height"].values
+    array([[4., 4., 5., 7.],
+           [3., 0., 0., 0.],
+           [4., 4., 5., 7.]])
+    """
+    heights = open_raster(elevation, nodata=nodata, argument="elevation")
+    raster = open_raster(direction, argument="direction")
+    code = encoding_of(raster, encoding)
+    marked = open_raster(streams, argument="streams")
+    spec = RunSpec(**options)
+    for name, other in (("elevation", heights), ("streams", marked)):
+        check_same_grid(name, other, raster)
+    rasters = (raster, heights, marked)
+    backend = choose_backend("label_ends", rasters, spec)
+    problem = Drainage(code, None, None, None, backend, heights.nodata, marked.nodata)
+    parameters = {"encoding": code, "nodata": repr([r.nodata for r in rasters])}
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
+    )

@@ -1,0 +1,98 @@
+"""Read flow directions in a sweep: decode them, and name the first invalid code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.tile_states import first_refusal
+from orograph.kernels.flow.codes import ENCODINGS, MISSING, UNKNOWN, Codes, decode
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.raster import Raster
+
+Array = npt.NDArray[Any]
+
+
+class FlowProblem(Protocol):
+    """A quadtree sweep problem whose first raster holds flow directions."""
+
+    encoding: str
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Check the other rasters' cells and convert them for the problem."""
+
+
+@dataclass(frozen=True)
+class FlowSweep(QuadtreePass):
+    """Quadtree sweep over flow directions, which are decoded as they are read."""
+
+    def _cells(self, place: Place) -> Iterator[Array]:
+        shape = self.context.quadtree.shape
+        try:
+            return iter(self.read(place.window))
+        except InputError as error:
+            raise first_refusal(self.read, shape, place.window) or error from None
+
+    def read(self, window: Window) -> list[Array]:
+        """Return the decoded directions of a window and the prepared cells of other rasters."""
+        directions, *others = self.rasters
+        frame = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        frame = frame.clip(directions.shape)
+        problem = cast("FlowProblem", self.problem)
+        codes = directions.read(frame)
+        numbers, known = decode(codes, ENCODINGS[problem.encoding], directions.nodata)
+        inside = window.within(frame)
+        numbers = np.ascontiguousarray(numbers[inside])
+        if not known and (numbers == UNKNOWN).any():
+            y, x = (int(n[0]) for n in np.nonzero(numbers == UNKNOWN))
+            raise InputError(
+                f"direction: {codes[inside][y, x]} at row {window.y + y}, column {window.x + x} is "
+                f"not a code of {problem.encoding!r}; pass the encoding that the codes have, one "
+                f"of {', '.join(ENCODINGS)}"
+            )
+        return [numbers, *problem.prepare(numbers, [r.read(window) for r in others], window)]
+
+
+def encoding_of(raster: Raster, encoding: str | None) -> str:
+    """Return the encoding of a raster of directions: as given, else from its attributes."""
+    if encoding is not None:
+        return str(check_choice("encoding", encoding, tuple(ENCODINGS)))
+    stated = raster.attrs.get("flow_encoding")
+    if stated not in ENCODINGS:
+        raise InputError(
+            "encoding: the directions do not say theirs, as those of flow_direction do; pass "
+            f"encoding=, one of {', '.join(ENCODINGS)}"
+        )
+    return str(stated)
+
+
+def stream_cells(
+    argument: str, given: Array, nodata: float | int | None, numbers: Codes, window: Window
+) -> npt.NDArray[np.bool_]:
+    """Return the cells of streams in a window; refuse those without a direction."""
+    streams: npt.NDArray[np.bool_] = (given != 0) & valid_cells(given, nodata)
+    lost = streams & (numbers == MISSING)
+    if lost.any():
+        y, x = (int(n[0]) for n in np.nonzero(lost))
+        raise InputError(
+            f"{argument}: the cell at row {window.y + y}, column {window.x + x} is one, and has "
+            "no direction, so it does not drain; make it 0"
+        )
+    return streams
+
+
+def circle_error(row: int, column: int) -> InputError:
+    """Return the error for directions that lead back to the cell they start from."""
+    return InputError(
+        f"direction: the water of row {row}, column {column} comes back to it, so it never ends; "
+        "make the directions anew, as og.flow_direction does, without circles"
+    )

@@ -1,0 +1,338 @@
+"""Watersheds as a problem of the quadtree sweep: label each cell by where its flow path ends.
+
+*Numbering.* Without outlets ends are numbered in row-major order. So each node counts the ends in
+each of its rows; an end is known in its tile by its row and by how many ends are left of it there,
+and in the downward sweep each node is told the number of the first end in each of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.execution.run import ResultTable
+from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
+from orograph.flow.reading import circle_error
+from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
+from orograph.kernels.flow.ends import label_ends, replace_labels
+from orograph.terrain.basin_tree import cells_in, places_of
+from orograph.tiles.errors import InputError
+from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.border import border_cells
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+NONE = -1
+
+WATERSHED = Variable("watershed", np.dtype(np.int64), NONE, {"long_name": "label of the watershed"})
+
+
+@stored("flow-watersheds")
+@dataclass(frozen=True)
+class Summary:
+    """Flow paths of a node's border cells, and the outlets at which they end inside the node."""
+
+    paths: Paths
+    ends: Integers
+    """Of each border cell whose path ends inside: the label of its outlet, or its end's place.
+
+    The place is its row in the grid times the grid's width, and how many ends are left of it in
+    that row of the node; -1 if there is none.
+    """
+    starts: Integers
+    """Number of ends in each row, if they are numbered."""
+
+
+@stored("flow-watersheds-leaf")
+@dataclass(frozen=True)
+class LeafState:
+    """Saved state of a tile: its labels, and the path ends that they stand for."""
+
+    labels: npt.NDArray[np.int32]
+    """Number of each cell's end, from 1."""
+    ends: Integers
+    """As in the summary, of each end; -1 of those where water leaves the tile."""
+    leaving: Integers
+    """Place among the border cells of those, -1 of all others."""
+    outlets: Integers
+    """Numbers of the outlets in the tile."""
+    below: Integers
+    """The cells after them; `STAYS`, or ``~place`` of a border cell where water leaves the tile."""
+
+
+STAYS = np.iinfo(np.int64).max
+
+
+@stored("flow-watersheds-merge")
+@dataclass(frozen=True)
+class MergeState:
+    """Saved state of a node: paths between its children, and path ends in each of them."""
+
+    junction: Junction
+    ends: Integers
+    starts: tuple[Integers, ...]
+    """Of each child."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Labels of the water that leaves a node at each border cell, and numbers of its path ends."""
+
+    labels: Integers
+    base: Integers
+    """Number of the first end in each row, if they are numbered."""
+
+
+@dataclass(frozen=True)
+class Watersheds:
+    """Watersheds as a problem of the quadtree sweep."""
+
+    encoding: str
+    outlet_rows: Integers | None
+    """Rows of the outlets; None: each end has its watershed."""
+    outlet_columns: Integers | None
+    labels: Integers | None
+    backend: str = "numba"
+
+    name = "watersheds"
+    outputs: ClassVar[tuple[Variable, ...]] = (WATERSHED,)
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns of the table of outlets; none if no outlets were given."""
+        return {} if self.labels is None else {"number": ("outlet",), "parent": ("outlet",)}
+
+    def table_maker(self, run: QuadtreePass) -> OutletTable | None:
+        """Return the maker of the table of outlets, None if no outlets were given."""
+        return OutletTable(run, self) if self.columns else None
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Raise InputError if an outlet lies on a cell without a direction."""
+        here, cells = self._outlets_in(window)
+        dry = numbers.reshape(-1)[cells] == MISSING
+        if dry.any():
+            first = int(here[dry].min())
+            y, x = divmod(int(cells[here == first][0]), window.width)
+            raise InputError(
+                f"outlets: point {first} at row {window.y + y}, column {window.x + x} lies on "
+                "nodata of the directions; move it, or pass snap= and accumulation="
+            )
+        return []
+
+    @property
+    def numbered(self) -> bool:
+        """Whether each path end has its own watershed, labelled by its number."""
+        return self.labels is None
+
+    def stops(self, window: Window, others: Sequence[Array]) -> tuple[Integers, Integers, Integers]:
+        """Return the cells of a tile that are outlets, their numbers and their labels."""
+        here, cells = self._outlets_in(window)
+        return cells, here, here if self.labels is None else self.labels[here]
+
+    def _outlets_in(self, window: Window) -> tuple[Integers, Integers]:
+        """Return the numbers and the cells of the outlets in a window."""
+        if self.outlet_rows is None or self.outlet_columns is None:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        return cells_in(window, self.outlet_rows, self.outlet_columns)
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
+        """Follow all flow paths within a tile; return its border paths and its labels."""
+        numbers, *others = cells
+        window = place.window
+        outlets, here, own = self.stops(window, others)
+        tile = leave_at_border(numbers)
+        below = _cells_below(tile, outlets, place) if self.columns else here[:0]
+        tile.reshape(-1)[outlets] = SINK
+        labels, at, circle = label_ends(tile)
+        if circle >= 0:
+            row, column = divmod(circle, window.width)
+            raise circle_error(window.y + row, window.x + column)
+        border = border_cells(*window.shape, place.sides)
+        leaves = tile.reshape(-1)[at] == OUT
+        ends, starts = np.full(at.size, NONE), np.empty(0, np.int64)
+        if self.numbered:
+            inside = at[~leaves].astype(np.int64)
+            row = inside // window.width
+            starts = np.bincount(row, minlength=window.height)
+            rank = np.arange(inside.size) - (np.cumsum(starts) - starts)[row]
+            ends[~leaves] = (row + window.y) * place.grid[1] + rank
+        else:
+            ends[np.searchsorted(at, outlets)] = own
+        of_border = labels.reshape(-1)[border] - 1
+        last = np.where(of_border >= 0, at[of_border] if at.size else 0, border)
+        paths = paths_of_tile(place, numbers, tile, last)
+        known = np.where(of_border >= 0, np.append(ends, NONE)[of_border], NONE)
+        leaving = np.where(leaves, np.searchsorted(border, at), -1)
+        listed = here if self.columns else here[:0]
+        return Summary(paths, known, starts), LeafState(labels, ends, leaving, listed, below)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Follow flow paths across the children's borders to find where they end."""
+        places, summaries = [child for child, _ in children], [s for _, s in children]
+        junction, paths = join_paths(place, places, [s.paths for s in summaries])
+        ends = np.full(junction.exits.size, NONE)
+        shifted = ends.copy()
+        starts = np.zeros(place.window.height if self.numbered else 0, np.int64)
+        for child, member, summary in zip(places, junction.members, summaries, strict=True):
+            ends[member] = shifted[member] = summary.ends
+            if self.numbered:
+                own = _rows_of(child, place)
+                left = _left_of(child, places)
+                if left is not None:
+                    known = member[summary.ends >= 0]
+                    row = ends[known] // place.grid[1] - child.window.y
+                    shifted[known] += summaries[left].starts[row]
+                starts[own] += summary.starts
+        _, label = junction.follow(shifted, np.full(junction.border.size, NONE))
+        exits = junction.exits
+        label = np.where(exits < 0, shifted, label[exits])[junction.border]
+        saved = MergeState(junction, ends, tuple(s.starts for s in summaries))
+        return Summary(paths, label, starts), saved
+
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
+        """Return the number of the first path end in each row of the grid."""
+        starts = summary.starts
+        attributes = {} if not self.numbered else {"watershed_count": int(starts.sum())}
+        return Message(np.empty(0, np.int64), np.cumsum(starts) - starts + 1), attributes
+
+    def down(
+        self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
+        """Return for each child the labels of the water leaving it, and its numbering."""
+        junction, ends = saved.junction, saved.ends.copy()
+        bases = []
+        for number, child in enumerate(children):
+            base = message.base
+            if self.numbered:
+                base = base[_rows_of(child, place)]
+                left = _left_of(child, children)
+                base = base if left is None else base + saved.starts[left]
+                member = junction.members[number]
+                ends[member] = _numbers(ends[member], base, child)
+            bases.append(base)
+        _, label = junction.follow(ends, message.labels)
+        return [
+            Message(label[member], base)
+            for member, base in zip(junction.members, bases, strict=True)
+        ]
+
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
+        """Return the watershed label of each cell of a tile."""
+        blocks = {WATERSHED.name: np.empty(saved.labels.shape, np.int64)}
+        self.finish_into(place, saved, message, blocks)
+        return blocks
+
+    def finish_into(
+        self, place: Place, saved: LeafState, message: Message, blocks: Mapping[str, Array]
+    ) -> None:
+        """Write the watershed label of each cell of a tile."""
+        table = self._table(place, saved, message)
+        replace_labels(saved.labels, table, blocks[WATERSHED.name])
+
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
+        """Return each outlet of a tile with the label of the next watershed downstream."""
+        table = self._table(place, saved, message)
+        below, stays = saved.below, saved.below == STAYS
+        inside = ~stays & (below >= 0)
+        parent = np.full(below.size, NONE)
+        parent[inside] = table[saved.labels.reshape(-1)[below[inside]]]
+        beyond = ~stays & (below < 0)
+        parent[beyond] = message.labels[~below[beyond]]
+        return {"number": saved.outlets, "parent": parent}
+
+    def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
+        """Return no rows: all outlets lie in tiles."""
+        return {name: np.empty(0, np.int64) for name in self.columns}
+
+    def join_rows(
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """Return one column of the outlets whose cells lie in a range of grid rows."""
+        assert self.outlet_rows is not None
+        joined = []
+        for table in tables:
+            row = self.outlet_rows[table["number"]]
+            here = slice(None) if rows is None else (row >= rows.start) & (row < rows.stop)
+            joined.append(table[column][here])
+        return np.concatenate(joined)
+
+    def _table(self, place: Place, saved: LeafState, message: Message) -> Integers:
+        """Return the watershed label of each path end of a tile, after an entry for nodata."""
+        ends = saved.ends
+        if self.numbered:
+            ends = _numbers(ends, message.base, place)
+        leaves = saved.leaving >= 0
+        ends = np.where(leaves, np.append(message.labels, NONE)[saved.leaving], ends)
+        return np.append(NONE, ends)
+
+
+class OutletTable(TableMaker):
+    """Makes the table of outlets, in the order in which they were given."""
+
+    def __init__(self, run: QuadtreePass, problem: Watersheds) -> None:
+        super().__init__(run)
+        self.problem = problem
+
+    def table(self) -> ResultTable:
+        """Return the label and coordinates of each outlet, and the next watershed downstream."""
+        problem, raster = self.problem, self.run.rasters[0]
+        assert problem.outlet_rows is not None
+        assert problem.outlet_columns is not None
+        assert problem.labels is not None
+        pieces = {
+            name: np.concatenate(list(column)) for name, (_, column) in self.run.columns().items()
+        }
+        cells = problem.outlet_rows * raster.shape[1] + problem.outlet_columns
+        places = places_of(cells, raster)
+        columns = {
+            "label": problem.labels,
+            "parent": pieces["parent"][np.argsort(pieces["number"])],
+            "outlet_y": places[:, 1],
+            "outlet_x": places[:, 0],
+        }
+        return {name: (("outlet",), [values]) for name, values in columns.items()}
+
+
+def _cells_below(tile: Codes, cells: Integers, place: Place) -> Integers:
+    """Return the cell downstream of each given cell, encoded as in `LeafState.below`."""
+    numbers = tile.reshape(-1)[cells]
+    below = np.full(cells.size, STAYS)
+    flows, leaves = numbers < SINK, numbers == OUT
+    dy, dx = np.array(STEPS)[numbers[flows]].T
+    below[flows] = cells[flows] + dy * tile.shape[1] + dx
+    border = border_cells(*place.window.shape, place.sides)
+    below[leaves] = ~np.searchsorted(border, cells[leaves])
+    return below
+
+
+def _numbers(ends: Integers, base: Integers, place: Place) -> Integers:
+    """Return the numbers of path ends from their positions and the first number in each row."""
+    row, rank = np.divmod(np.maximum(ends, 0), place.grid[1])
+    row = np.where(ends >= 0, row - place.window.y, 0)
+    numbers: Integers = np.where(ends >= 0, base[row] + rank, NONE)
+    return numbers
+
+
+def _rows_of(child: Place, place: Place) -> slice:
+    """Return the slice of a node's rows that a child covers."""
+    first = child.window.y - place.window.y
+    return slice(first, first + child.window.height)
+
+
+def _left_of(place: Place, siblings: Sequence[Place]) -> int | None:
+    """Return the index of the sibling to the left of a child, or None."""
+    for index, other in enumerate(siblings):
+        if other.window.y == place.window.y and other.window.x < place.window.x:
+            return index
+    return None

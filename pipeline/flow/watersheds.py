@@ -1,0 +1,187 @@
+"""The operation `watersheds`: the outlet into which each cell drains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.grids import check_same_grid
+from orograph.arguments.sources import labelled_points, snap_cells
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.reading import FlowSweep, encoding_of
+from orograph.flow.watershed_sweep import Watersheds
+from orograph.kernels.flow.ends import compile_kernels
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.arguments import shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.points import cells_of
+from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.vector.layer import read_layer
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+Integers = npt.NDArray[np.int64]
+
+
+@operation("orograph.flow.estimate:estimate_watersheds")
+def watersheds(
+    direction: Any,
+    outlets: Any = None,
+    *,
+    label: str | None = None,
+    snap: bool | int = False,
+    accumulation: Any = None,
+    encoding: str | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return the watershed of each cell: the label of the first outlet that its water passes.
+
+    Parameters
+    ----------
+    direction : raster
+        Directions of flow, as for `flow_accumulation`.
+    outlets : points or vector layer of points, optional
+        The outlets: points (x, y), or whatever has geometries. By default each cell where water
+        leaves the grid, flows into nodata or ends is one.
+    label : str, optional
+        The column of the vector layer that holds the labels of the outlets; by default they are
+        their numbers, from 0.
+    snap : bool or int
+        Move each outlet to the cell of the largest ``accumulation`` near: True within 10 rows and
+        columns, or a number of them. Of equal ones the nearest, and of these the first.
+    accumulation : raster, optional
+        As `flow_accumulation` returns it; for ``snap``.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        As for `flow_accumulation`.
+    nodata : float or int, optional
+        As for `flow_accumulation`.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``watershed``, int64: the label of the outlet; -1 (``_FillValue``) where water passes none,
+        and on nodata. Without outlets watersheds are numbered from 1, in the row-major order of
+        the cells where water ends, and ``watershed_count`` is an attribute. With outlets there is a
+        table of them: ``label``; ``parent``, the label of the outlet that the water passes next, or
+        -1; ``outlet_x`` and ``outlet_y``.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, outlets lie outside the grid, on nodata or two on one cell, a
+        code is not one of the encoding, or directions lead in a circle.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Outlets may lie above one another: each has the cells whose water does not pass another first.
+    Any tiling gives the same result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]])
+    >>> found = og.watersheds(og.flow_direction(valley), [(1, 1), (3, 1)])
+    >>> found["watershed"].values
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [0, 0, 1, 1]])
+    >>> found["parent"].values
+    array([ 1, -1])
+    """
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    code = encoding_of(raster, encoding)
+    spec = RunSpec(**options)
+    reach = snap_cells(snap)
+    if outlets is None and label is not None:
+        raise InputError(f"label: {shown(label)}; it is a column of outlets; leave it out")
+    if outlets is None and reach:
+        raise InputError(f"snap: {shown(snap)}; it moves outlets; pass outlets=, or leave it out")
+    if reach and accumulation is None:
+        raise InputError(
+            f"snap: {shown(snap)}; outlets are moved to the largest accumulation: pass "
+            "accumulation= too"
+        )
+    if accumulation is not None and not reach:
+        raise InputError("accumulation: used with snap= alone; pass that too, or leave it out")
+    rows = columns = labels = None
+    if outlets is not None:
+        rows, columns, labels = _read_outlets(outlets, raster, label)
+        if accumulation is not None:
+            amounts = open_raster(accumulation, argument="accumulation")
+            check_same_grid("accumulation", amounts, raster)
+            rows, columns = _snap(rows, columns, amounts, reach)
+        _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
+    problem = Watersheds(code, rows, columns, labels, choose_backend("label_ends", (raster,), spec))
+    parameters = {
+        "encoding": code,
+        "nodata": repr(raster.nodata),
+        "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)]),
+    }
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        FlowSweep, problem, (raster,), parameters, compile_kernels, spec, join_tiles=larger
+    )
+
+
+def _read_outlets(
+    outlets: Any, raster: Raster, label: str | None
+) -> tuple[Integers, Integers, Integers]:
+    """Return the cells and labels of outlets."""
+    layer = read_layer(outlets, "outlets")
+    if layer is None and label is not None:
+        raise InputError(f"label: {shown(label)}; it is a column of a vector layer; leave it out")
+    if layer is not None and layer.has_extent():
+        raise InputError("outlets: lines or areas; give points, such as the ends of the lines")
+    points, _, labels = labelled_points(outlets, layer, raster, label, "outlets")
+    rows, columns = cells_of(points, raster.georeference, raster.shape, "outlets")
+    return rows, columns, labels
+
+
+def _snap(
+    rows: Integers, columns: Integers, amounts: Raster, reach: int
+) -> tuple[Integers, Integers]:
+    """Move each outlet to the cell of largest accumulation near it; return rows and columns."""
+    moved = []
+    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        near = Window(row - reach, column - reach, 2 * reach + 1, 2 * reach + 1).clip(amounts.shape)
+        cells = amounts.read(near)
+        valid = valid_cells(cells, amounts.nodata)
+        if not valid.any():
+            raise InputError(
+                f"outlets: no accumulation within {reach} cells of row {row}, column {column}; "
+                "move the point, or pass a larger snap="
+            )
+        y, x = np.nonzero(valid & (cells == cells[valid].max()))
+        first = int(np.argmin((y + near.y - row) ** 2 + (x + near.x - column) ** 2))
+        moved.append((near.y + int(y[first]), near.x + int(x[first])))
+    found = np.array(moved, np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _refuse_same_cells(cells: Integers, width: int) -> None:
+    """Raise InputError if two outlets lie on one cell."""
+    order = np.argsort(cells, kind="stable")
+    same = np.flatnonzero(np.diff(cells[order]) == 0)
+    if same.size:
+        first, second = order[same[0]], order[same[0] + 1]
+        row, column = divmod(int(cells[first]), width)
+        raise InputError(
+            f"outlets: points {first} and {second} lie on one cell, row {row}, column {column}; "
+            "leave one of them out"
+        )

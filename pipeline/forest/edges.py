@@ -1,0 +1,93 @@
+"""Convert the edges of a forest to lines on the map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.grid.border import DIRECTION_STEPS
+from orograph.tiles.grid.window import Window, parse_window
+from orograph.tiles.raster.points import coordinates_of
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    import os
+
+    import xarray as xr
+
+MOST_CELLS = 2**24
+
+
+def forest_lines(
+    forest: xr.Dataset | xr.DataArray | str | os.PathLike[str],
+    window: Window | tuple[int, int, int, int] | None = None,
+) -> VectorLayer:
+    """Return the edges of a forest as lines from cell centre to cell centre.
+
+    Parameters
+    ----------
+    forest : Dataset, DataArray or path
+        What `minimum_spanning_forest` has returned, its variable ``edges``, or the path of its
+        store. Only the window is read.
+    window : (int, int, int, int), optional
+        The cells whose edges are wanted: first row, first column, rows and columns. By default all,
+        if they are at most 2**24.
+
+    Returns
+    -------
+    VectorLayer
+        A line for each edge between two cells of the window, in the CRS of the forest, in row-major
+        order of its first cell, whose place is in the columns ``row`` and ``column``.
+
+    Raises
+    ------
+    InputError
+        If there are no edges, or the window lies outside the grid or is too large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> forest = og.minimum_spanning_forest(np.array([[1, 5, 2], [9, 9, 2]]))
+    >>> lines = og.forest_lines(forest, window=(0, 0, 1, 3))
+    >>> [line.wkt for line in lines.geometry]
+    ['LINESTRING (0 0, 1 0)', 'LINESTRING (1 0, 2 0)']
+    """
+    try:
+        from shapely import linestrings
+    except ImportError as error:
+        raise OrographError(
+            "forest_lines: it needs shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+    alone = hasattr(forest, "dims") and not hasattr(forest, "data_vars")
+    raster = open_raster(forest, variable=None if alone else "edges", argument="forest")
+    if raster.dtype != np.uint8:
+        raise InputError(
+            f"forest: its edges are {raster.dtype}; give what minimum_spanning_forest has returned"
+        )
+    part = parse_window(window, raster.shape)
+    if part.size > MOST_CELLS:
+        raise InputError(
+            f"window: {part.height} x {part.width} cells; at most {MOST_CELLS} become lines at "
+            "once: give a window (first row, first column, rows, columns)"
+        )
+    edges = raster.read(part)
+    firsts, seconds = [], []
+    for direction, (dy, dx) in enumerate(DIRECTION_STEPS):
+        cells = np.argwhere(edges >> direction & 1)
+        other = cells + np.array([dy, dx])
+        inside = ((other >= 0) & (other < part.shape)).all(axis=1)
+        firsts.append(cells[inside])
+        seconds.append(other[inside])
+    start, end = np.concatenate(firsts), np.concatenate(seconds)
+    order = np.lexsort((start[:, 1], start[:, 0]))
+    corner = np.array([part.y, part.x])
+    start, end = start[order] + corner, end[order] + corner
+    place = raster.georeference
+    ends = [coordinates_of(cells[:, 0], cells[:, 1], place) for cells in (start, end)]
+    both = np.stack(ends, axis=1)
+    columns = {"row": start[:, 0], "column": start[:, 1]}
+    return VectorLayer(np.asarray(linestrings(both), object), columns, place.map_crs)

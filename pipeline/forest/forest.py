@@ -1,0 +1,428 @@
+"""The operation `minimum_spanning_forest`, as a problem of the quadtree sweep.
+
+Every tile decides the edges that it can decide alone and sends the others to its parent, contracted
+to its border cells (`orograph.kernels.forest.tile`). Every node above does the same with the edges
+of its children and the seams between them (`orograph.kernels.forest.contract`). The root has no
+border and decides all. Messages of the downward sweep are booleans: which edges of a node are in
+the forest, and which seam edges start at its border cells.
+
+Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using
+the GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3; with another contraction, see
+``docs/decisions/002-contraction.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.kernels.backends import may_use_numba
+from orograph.kernels.forest import tile as forest
+from orograph.kernels.forest.contract import IN, UP, contract
+from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
+from orograph.kernels.forest.order import edge_keys, key_weights
+from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
+from orograph.kernels.stages import kernel
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.tiles.format.codec import stored
+from orograph.tiles.graph.graph import Graph
+from orograph.tiles.grid.border import border_cells, join, join_borders
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.memory import empty
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+
+EDGES = Variable(
+    "edges",
+    np.dtype(np.uint8),
+    None,
+    {
+        "long_name": "edges of the minimum spanning forest from this cell",
+        "flag_masks": [1, 2, 4, 8],
+        "flag_meanings": "east south_west south south_east",
+    },
+)
+
+Array = npt.NDArray[Any]
+
+
+@stored("forest-edges")
+@dataclass(frozen=True)
+class Edges:
+    """Edges between border cells, each standing for one edge of the grid.
+
+    ``a`` and ``b`` are positions among the node's border cells; ``major``, ``minor`` and
+    ``identity`` place the edge in the total order of all edges of the grid.
+    """
+
+    a: npt.NDArray[np.int64]
+    b: npt.NDArray[np.int64]
+    major: npt.NDArray[np.uint64]
+    minor: npt.NDArray[np.uint64]
+    identity: npt.NDArray[np.int64]
+
+
+@stored("forest-summary")
+@dataclass(frozen=True)
+class Summary:
+    """Border values of a node, its undecided edges, and its totals, for its parent."""
+
+    border_values: Array
+    edges: Edges
+    vertex_count: int
+    edge_count: int
+    total: int
+
+
+@stored("forest-leaf-state")
+@dataclass(frozen=True)
+class LeafState:
+    """Saved state of a tile: its forest edges so far, and its undecided edges."""
+
+    mask: npt.NDArray[np.uint8]
+    """Decided edges, two cells a byte, see `orograph.kernels.forest.nibbles`."""
+    first: npt.NDArray[np.int32]
+    direction: npt.NDArray[np.uint8]
+
+
+@stored("forest-merge-state")
+@dataclass(frozen=True)
+class MergeState:
+    """Saved state of a node: which edges of its children and between them are in the forest."""
+
+    decided_in: npt.NDArray[np.bool_]
+    passed_up: npt.NDArray[np.int64]
+    edges_per_child: tuple[int, ...]
+    seam_first: npt.NDArray[np.int64]
+    seam_direction: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Message:
+    """Masks of a node's undecided edges, and of its border-crossing edges, in the forest."""
+
+    kept: npt.NDArray[np.bool_]
+    seams: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Minimum spanning forest as a problem of the quadtree sweep."""
+
+    dtype: np.dtype[Any]
+    nodata: float | int | None
+    weight: str
+    connectivity: int
+    backend: str
+
+    name = "forest"
+    outputs = (EDGES,)
+
+    def leaf(self, place: Place, cells: Array) -> tuple[Summary, LeafState]:
+        """Decide the edges within a tile; pass up undecided ones, contracted to its border."""
+        sides = place.sides
+        tile = kernel("tile_forest", self.backend)(
+            cells,
+            self.nodata,
+            (sides.north, sides.south, sides.west, sides.east),
+            self.weight,
+            self.connectivity,
+        )
+        border = border_cells(*place.window.shape, sides)
+        width = place.window.width
+        steps = np.array([1, width - 1, width, width + 1])
+        flat = cells.ravel()
+        first = tile.first.astype(np.int64)
+        major, minor = edge_keys(self.weight, flat[first], flat[first + steps[tile.direction]])
+        edges = Edges(
+            np.searchsorted(border, tile.a),
+            np.searchsorted(border, tile.b),
+            major,
+            minor,
+            _identities(first, tile.direction, place.window, place.grid),
+        )
+        count = _count_bits(tile.mask)
+        summary = Summary(flat[border], edges, tile.vertex_count, count, tile.total)
+        return summary, LeafState(pack_nibbles(tile.mask), tile.first, tile.direction)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Summary]]
+    ) -> tuple[Summary, MergeState]:
+        """Decide the children's edges and those between them; pass up undecided ones."""
+        borders = join(
+            place,
+            [child for child, _ in children],
+            [summary.border_values for _, summary in children],
+            self.connectivity,
+        )
+        cells, values = borders.cells, borders.values
+        valid = valid_cells(values, self.nodata)
+        real = valid[borders.a] & valid[borders.b]
+        a, b, seam_direction = borders.a[real], borders.b[real], borders.direction[real]
+        major, minor = edge_keys(self.weight, values[a], values[b])
+        identity = _identities(cells[a], seam_direction, place.window, place.grid)
+        seam = Edges(a, b, major, minor, identity)
+
+        brought = [s.edges for _, s in children]
+        parts = [
+            Edges(p[e.a], p[e.b], e.major, e.minor, e.identity)
+            for e, p in zip(brought, borders.positions, strict=True)
+        ]
+        edges = _concatenate([*parts, seam])
+        order = np.lexsort((edges.identity, edges.minor, edges.major))
+
+        border_number = np.full(cells.size, -1, np.int64)
+        border_number[borders.border] = np.arange(borders.border.size)
+        fate, ends = contract(edges.a, edges.b, order, border_number)
+        up = np.flatnonzero(fate == UP)
+        decided = fate == IN
+
+        weights = key_weights(self.weight, edges.major[decided], self.dtype)
+        summary = Summary(
+            values[borders.border],
+            Edges(ends[up, 0], ends[up, 1], edges.major[up], edges.minor[up], edges.identity[up]),
+            sum(s.vertex_count for _, s in children),
+            sum(s.edge_count for _, s in children) + int(decided.sum()),
+            sum(s.total for _, s in children) + exact_sum(weights),
+        )
+        saved = MergeState(decided, up, tuple(e.a.size for e in brought), a, seam_direction)
+        return summary, saved
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Dataset attributes that the arguments determine, before the run."""
+        return {"weight": self.weight, "connectivity": self.connectivity}
+
+    def root(self, summary: Summary) -> tuple[Message, dict[str, Any]]:
+        """Return an empty message, as all edges are decided, and the result attributes."""
+        attributes = {
+            **self.known_attributes,
+            "total_weight": exact_float(summary.total),
+            "vertex_count": summary.vertex_count,
+            "edge_count": summary.edge_count,
+            "tree_count": summary.vertex_count - summary.edge_count,
+        }
+        return Message(np.empty(0, np.bool_), np.empty(0, np.uint8)), attributes
+
+    def down(
+        self, place: Place, saved: MergeState, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
+        """Return for each child which of its edges are in the forest."""
+        kept = saved.decided_in.copy()
+        kept[saved.passed_up] = message.kept
+        cells, positions = join_borders(place.window, children)
+        border = border_cells(*place.window.shape, place.sides)
+        seams = np.zeros(cells.size, np.uint8)
+        seams[np.searchsorted(cells, border)] = message.seams
+
+        *of_children, of_seams = np.split(kept, np.cumsum(saved.edges_per_child))
+        bits = (1 << saved.seam_direction).astype(np.uint8)
+        np.bitwise_or.at(seams, saved.seam_first[of_seams], bits[of_seams])
+        return [
+            Message(kept_of_child, seams[position])
+            for kept_of_child, position in zip(of_children, positions, strict=True)
+        ]
+
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
+        """Return the forest edges of a tile as bits of each cell."""
+        mask = empty(place.window.shape, EDGES.dtype)
+        unpack_nibbles(saved.mask, mask)
+        flat = mask.ravel()
+        first, direction = saved.first[message.kept], saved.direction[message.kept]
+        np.bitwise_or.at(flat, first, (1 << direction).astype(np.uint8))
+        flat[border_cells(*place.window.shape, place.sides)] |= message.seams
+        return {EDGES.name: mask}
+
+
+def compile_kernels(dtype: np.dtype[Any], weight: str, connectivity: int) -> None:
+    """Compile the kernels for tiles of this dtype, or load them from the cache."""
+    forest.compile_kernels(dtype, weight, connectivity)
+
+
+def _count_bits(mask: npt.NDArray[np.uint8]) -> int:
+    """Return the number of bits set in a mask."""
+    cells = mask.ravel()
+    words = cells[: cells.size // 8 * 8].view(np.uint64)
+    rest = cells[8 * words.size :]
+    return sum(int(np.bitwise_count(part).sum(dtype=np.int64)) for part in (words, rest))
+
+
+def _identities(
+    first: npt.NDArray[np.int64],
+    direction: npt.NDArray[np.uint8],
+    window: Window,
+    grid: tuple[int, int],
+) -> npt.NDArray[np.int64]:
+    """Return the number of each edge in the grid: 4 * first cell + direction."""
+    y, x = np.divmod(first, window.width)
+    identities: npt.NDArray[np.int64] = ((y + window.y) * grid[1] + (x + window.x)) * 4 + direction
+    return identities
+
+
+def _concatenate(parts: Sequence[Edges]) -> Edges:
+    return Edges(
+        np.concatenate([p.a for p in parts]),
+        np.concatenate([p.b for p in parts]),
+        np.concatenate([p.major for p in parts]),
+        np.concatenate([p.minor for p in parts]),
+        np.concatenate([p.identity for p in parts]),
+    )
+
+
+@operation("orograph.forest.forest:estimate_forest", "orograph.graphs.estimate:estimate_forest")
+def minimum_spanning_forest(
+    elevation: Any,
+    *,
+    weight: str = "max",
+    connectivity: int = 8,
+    nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return the minimum spanning forest of an elevation grid, exactly, at any size.
+
+    The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
+    edges. The forest connects whatever the grid connects with edges of the least total weight.
+    Between every two connected cells it has a path whose highest cell is as low as possible.
+
+    Parameters
+    ----------
+    elevation : raster or Graph
+        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, an
+        array of NumPy, of CuPy (a result in memory is CuPy's then), or of any library that speaks
+        DLPack, the path of a store made by `ingest`, or the path of any raster file.
+    weight : {"max", "absolute_difference", "mean"}
+        ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
+        them. ``"mean"``: their mean height.
+    connectivity : {8, 4}
+        8 or 4 neighbours.
+    nodata : float or int, optional
+        The value of cells without a height, in place of what the raster itself says. NaN and
+        infinite cells are never vertices.
+    band, variable : int and str, optional
+        Which raster, if the source holds several: the number of its band, from 1, or its name.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``edges``, uint8, shape (y, x): bit 0 is the edge to the east neighbour, bit 1 south-west,
+        bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
+        row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
+        (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
+        ``edge_count``, ``tree_count``. Of a `Graph` ``in_forest`` (edge), bool, in the order of its
+        source; its edges are ordered by weight, then by their number.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid; nothing has been started then.
+    StoreExistsError
+        If ``out`` exists and ``overwrite`` is False, or another writer is at work on it.
+    RunError
+        If the run could not finish: the cluster failed, an input was replaced meanwhile, or another
+        writer took its place.
+    BackendError
+        If the backend is not to be had here.
+
+    Notes
+    -----
+    The forest is *the* minimum spanning forest under a total order of the edges: by weight, for
+    ``"max"`` then by the lower cell, and last by the row-major index of the first end and the
+    direction. So it is the same, bit for bit, for every tile size, number of workers and backend.
+    Each cell is read once and each output cell written once; tasks hold a few tiles and what
+    lies on the borders.
+
+    References
+    ----------
+    N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using the
+    GPU", MSc thesis, TU Eindhoven, 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> forest = og.minimum_spanning_forest(np.array([[1, 9, 2], [1, 9, 2], [3, 3, 3]]))
+    >>> forest.attrs["total_weight"], forest.attrs["tree_count"]
+    (33.0, 1)
+    >>> forest["edges"].values
+    array([[13,  0,  4],
+           [12,  0,  6],
+           [ 0,  0,  0]], dtype=uint8)
+    """
+    weight = check_choice("weight", weight, tuple(WEIGHTS))
+    connectivity = check_choice("connectivity", connectivity, (4, 8))
+    spec = RunSpec(**options)
+    if isinstance(elevation, Graph):
+        from orograph.graphs.forest import forest_job
+
+        of_rasters = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": spec.tile,
+            "shard": spec.shard,
+        }
+        refuse_arguments(
+            "a graph",
+            of_rasters,
+            weight=weight != "max",
+            connectivity=connectivity != 8,
+        )
+        return forest_job(elevation, spec)
+    raster = open_raster(
+        elevation, nodata=nodata, band=band, variable=variable, argument="elevation"
+    )
+    chosen = choose_backend("tile_forest", (raster,), spec, lacking_on_gpu(weight))
+    problem = Forest(raster.dtype, raster.nodata, weight, connectivity, chosen)
+    parameters = {"weight": weight, "connectivity": connectivity, "nodata": repr(raster.nodata)}
+    kernels = partial(compile_kernels, raster.dtype, weight, connectivity)
+    warm_up = kernels if may_use_numba(chosen) else None
+    job = raster_job(QuadtreePass, problem, (raster,), parameters, warm_up, spec)
+    return job
+
+
+def estimate_forest(grid: Grid, *, workers: int) -> Plan:
+    """Return the plan of `minimum_spanning_forest`."""
+    tasks = grid.tasks_of_sweep
+    border = 4 * (grid.shape[0] + grid.shape[1])
+    return Plan(
+        operation="minimum_spanning_forest",
+        shape=grid.shape,
+        tile=grid.layout.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=tasks,
+        memory_per_worker=WORKER_BYTES
+        + grid.tile_cells * (2 * grid.dtype.itemsize + 24)
+        + grid.shard_cells * 3
+        + border * 160,
+        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
+        bytes_read=grid.cells * grid.dtype.itemsize,
+        bytes_written=grid.cells,
+        bytes_checkpoints=grid.cells // 2 + 60 * grid.shards * 4 * grid.layout.shard,
+        workers=workers,
+        bytes_on_disk=None,
+    )

@@ -1,0 +1,88 @@
+"""Estimate tasks, memory and disk of `all_pairs`; see `Operation.plan`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from orograph.graphs.dense_paths.all_pairs import DIJKSTRA, few_edges, usual_tile
+from orograph.graphs.dense_paths.blocked import METHODS
+from orograph.graphs.dense_paths.edge_matrix import DTYPES, open_edges
+from orograph.graphs.dense_paths.graphs import labelled
+from orograph.operations.plan import CLIENT_BYTES, TASK_BYTES, WORKER_BYTES, Plan, RasterSpec
+from orograph.tiles.arguments import check_choice, check_dtype, check_flag
+from orograph.tiles.errors import InputError
+from orograph.tiles.store.create import Layout
+
+TILES_TO_BEGIN = 8  # in the memory of the client, while it cuts the graph; measured
+
+
+def estimate_all_pairs(
+    graph: Any,
+    *,
+    workers: int,
+    dtype: npt.DTypeLike = "float64",
+    tile: int | None = None,
+    method: str = "auto",
+    predecessors: bool = False,
+) -> Plan:
+    """Return an upper bound on the resources of `all_pairs`, with ``out`` or on a cluster.
+
+    Edges of a dense matrix are not counted: for them ``"auto"`` stands for Floyd-Warshall.
+    """
+    method = check_choice("method", method, ("auto", *METHODS, DIJKSTRA))
+    predecessors = check_flag("predecessors", predecessors)
+    name = check_dtype("dtype", dtype, DTYPES)
+    itemsize = np.dtype(name).itemsize
+    if isinstance(graph, RasterSpec):
+        n, columns = graph.shape
+        if n != columns:
+            raise InputError(
+                f"shape: {graph.shape}; a row and a column for every vertex: give a square"
+            )
+        edges = n * n
+        stored = held = edges * itemsize
+    else:
+        matrix = open_edges(labelled(graph)[0], name, 0)
+        n, values = matrix.n, matrix.values
+        edges = int(values.nnz) if sparse.issparse(values) else n * n
+        stored = edges * (values.dtype.itemsize + 4 * sparse.issparse(values))
+        held = stored if isinstance(values, np.ndarray) or sparse.issparse(values) else 0
+    if method == "auto":
+        method = DIJKSTRA if few_edges(edges, n) else "floyd-warshall"
+    side = min(Layout(tile, tile).tile if tile is not None else usual_tile(n, method), n)
+    count = -(-n // side)
+    rounds = {"floyd-warshall": count, "squaring": max(1, (n - 1).bit_length())}.get(method, 0)
+    each = itemsize + 4 * predecessors
+    # three tiles, and one that is read or written; predecessors are written by whole rows of tiles,
+    # and once more in one piece each where they have to be mended
+    work = 4 * side * side * each
+    if predecessors:
+        work = max(work, side * n * (each + itemsize + 4))
+    checkpoints = n * n * (2 * each + itemsize * predecessors)
+    if method == DIJKSTRA:
+        # edges as they were read and as a graph; SciPy counts in float64
+        checkpoints = edges * 12 + 4 * n
+        work = 2 * checkpoints + side * n * (8 + 1 + each)
+    return Plan(
+        operation="all_pairs",
+        shape=(n, n),
+        tile=side,
+        shard=side,
+        tiles=count * count,
+        # and one that sums up each squaring
+        tasks=rounds * (count * count + (method == "squaring")) + count,
+        memory_per_worker=WORKER_BYTES + work,
+        memory_client=CLIENT_BYTES
+        + count * (count if rounds else 1) * TASK_BYTES
+        + held
+        + TILES_TO_BEGIN * side * side * each,
+        bytes_read=stored,
+        bytes_written=n * n * each,
+        bytes_checkpoints=checkpoints,
+        workers=workers,
+        bytes_on_disk=None,
+    )

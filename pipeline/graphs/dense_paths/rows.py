@@ -1,0 +1,70 @@
+"""Some rows of the all-pairs matrix, by one search from each source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunSpec
+from orograph.graphs.columns import Columns
+from orograph.graphs.dense_paths.edge_matrix import open_edges
+from orograph.graphs.job import GraphJob, graph_job
+from orograph.graphs.shortest_paths import METHODS, STAGES, PathSearch, choose_method, limit_of
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import make_graph
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RowsOfPairs:
+    """Arguments of `all_pairs` for the rows of some sources."""
+
+    graph: Any
+    labels: Array | None
+    dtype: str
+    no_edge: float
+    traced: bool
+    method: str
+    negative_cycles: str
+
+    def job(self, sources: Any, spec: RunSpec) -> GraphJob:
+        """Return the job that searches from each source."""
+        if self.negative_cycles != "raise":
+            raise InputError("negative_cycles: 'mask' is for all rows; leave sources= away")
+        check_choice("method", self.method, METHODS)
+        if self.dtype == "float32":
+            raise InputError("dtype: 'float32' is for all rows; use 'float64' with sources=")
+        edges = open_edges(self.graph, self.dtype, self.no_edge).as_sparse().tocoo()
+        n = edges.shape[0]
+        ids = np.arange(n) if self.labels is None else self.labels
+        weight = edges.data.astype(self.dtype)
+        tail, head = edges.row.astype(np.int64), edges.col.astype(np.int64)
+        graph = make_graph(tail, head, weight, ids, directed=True)
+        starts = graph.vertices(sources, "sources")
+        method = choose_method(graph, self.method, spec)
+        chosen = choose_backend(STAGES[method], (), spec)
+        search = PathSearch(graph, method, "active", limit_of(graph, np.inf), self.traced)
+
+        def solve(backend: str) -> tuple[dict[str, Any], Columns]:
+            attributes, columns = search.from_all(starts, backend)
+            _, ids = columns.pop("vertex")
+            columns = {name: (_target(dims), values) for name, (dims, values) in columns.items()}
+            columns["distance"] = columns.pop("cost")
+            columns["target"] = ("target",), ids
+            if self.traced:
+                dims, before = columns["predecessor"]
+                columns["predecessor"] = dims, before.astype(np.int32)
+            return {**attributes, "vertices": n, "edges": edges.nnz}, columns
+
+        parameters = {"sources": starts.tolist(), "predecessors": self.traced, "method": method}
+        return graph_job(graph, "rows-of-pairs", parameters, chosen, spec, solve)
+
+
+def _target(dims: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple("target" if name == "vertex" else name for name in dims)

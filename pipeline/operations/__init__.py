@@ -1,0 +1,1 @@
+"""Operations, their jobs and plans, and the sessions that run them."""

@@ -1,0 +1,331 @@
+"""Jobs: an operation with its checked arguments, and how its result is collected.
+
+`orograph.operations.session` runs any `Job`, in memory or through a workspace on disk.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import xarray as xr
+
+from orograph.execution.context import RunContext
+from orograph.execution.options import RunSpec, run_layout
+from orograph.execution.run import Engine, ResultTable
+from orograph.execution.settings import setting
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.unchanged import Version, version_of
+from orograph.tiles.storage import Storage
+from orograph.tiles.store.create import ColumnsInTurns, Layout, Variable, create_store
+from orograph.tiles.store.dataset import open as open_dataset
+from orograph.tiles.store.sink import ArraySink
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Job(ABC, Generic[T]):
+    """One operation with its checked arguments; ``T`` is what it returns."""
+
+    rasters: tuple[Raster, ...]
+    """The inputs."""
+    shape: tuple[int, int]
+    """Rows and columns of the grid that is worked on."""
+    layout: Layout
+    backend: str
+    """``"numba"``, ``"cuda"``, or ``"auto"`` where the first worker that comes will tell."""
+    spec: RunSpec = field(default_factory=RunSpec, kw_only=True)
+    """The options of its run."""
+
+    stored: ClassVar[bool] = True
+    """Whether the result is a store; otherwise it is what the engine knows at the end."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return a JSON dict of all that determines the result; equal dicts mean equal results."""
+
+    @cached_property
+    def first_versions(self) -> list[Version | None]:
+        """The versions of the inputs when the run began."""
+        return [version_of(raster) for raster in self.rasters]
+
+    def versions(self) -> list[Version | None]:
+        """Return the current version of each input raster, to detect changes during the run."""
+        known = zip(self.rasters, self.first_versions, strict=True)
+        return [version_of(raster, first) for raster, first in known]
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Compile the kernels once, before several threads or workers would each compile them."""
+
+    @abstractmethod
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return the engine that does the work, reading rasters that all tasks can open."""
+
+    def column_attributes(self, name: str) -> dict[str, Any]:
+        """Return the attributes of one column of the result's table, such as its units."""
+        return {}
+
+    def sink(self) -> ArraySink:
+        """Return the in-memory sink that receives the output arrays."""
+        return ArraySink({})
+
+    def collect(self, engine: Any, sink: ArraySink, attributes: dict[str, Any]) -> T:
+        """Build the result of an in-memory run, or of a run that writes no store."""
+        raise NotImplementedError
+
+    def create_result(self, result: Storage, token: str) -> None:
+        """Create the empty store that the run will fill."""
+
+    def open(self, out: Storage) -> T:
+        """Open the finished store and return it as the result."""
+        raise NotImplementedError
+
+    def load(self, result: T) -> T:
+        """Read an opened result fully into memory, because its store is about to be removed."""
+        raise NotImplementedError
+
+    def like_input(self, result: T) -> T:
+        """Move the rasters of an in-memory result to the GPU if the input was on a GPU."""
+        return result
+
+
+@dataclass(frozen=True)
+class DatasetJob(Job[xr.Dataset]):
+    """A job whose result is a dataset of rasters, and of a table if the engine has one."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> tuple[Variable, ...]:
+        """The rasters of the result."""
+
+    @property
+    @abstractmethod
+    def georeference(self) -> Georeference:
+        """Dimension names, coordinates and CRS of the output rasters."""
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Dataset attributes that do not depend on the computed values, such as Conventions."""
+        return {}
+
+    def sink(self) -> ArraySink:
+        """Return a sink with an empty array for each output raster."""
+        return ArraySink({v.name: np.empty(self.shape, v.dtype) for v in self.outputs})
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Dataset attributes that follow from the arguments, available before the run."""
+        return {}
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the result also has table columns, whose length only the run determines."""
+        return False
+
+    def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Build a dataset of the output arrays and the engine's table."""
+        return self.dataset(sink.arrays, whole_columns(engine.table()), attributes)
+
+    def dataset(
+        self, arrays: Mapping[str, Any], columns: Mapping[str, Any], attributes: Mapping[str, Any]
+    ) -> xr.Dataset:
+        """Build the result dataset from an array for each raster, table columns and attributes."""
+        place = self.georeference
+        dims = (place.y_name, place.x_name)
+        # xarray keeps attributes in arithmetic, but no encoding: by it `plot` tells a result from
+        # what was computed of it, whose units are others
+        variables = {
+            v.name: (dims, arrays[v.name], _stated(v), {"dtype": np.dtype(v.dtype)})
+            for v in self.outputs
+        }
+        return xr.Dataset(
+            {**variables, **columns}, coords=place.coords(), attrs={**self.header, **attributes}
+        )
+
+    def like_input(self, result: xr.Dataset) -> xr.Dataset:
+        """Convert the rasters of an in-memory result to CuPy if the first input is a CuPy array."""
+        if not any(getattr(raster, "on_gpu", False) for raster in self.rasters[:1]):
+            return result
+        import cupy
+
+        rasters = {v.name: result[v.name] for v in self.outputs}
+        return result.assign(
+            {name: raster.copy(data=cupy.asarray(raster.data)) for name, raster in rasters.items()}
+        )
+
+    def create_result(self, result: Storage, token: str) -> None:
+        """Create the empty Zarr store of the dataset."""
+        create_store(
+            result, self.shape, self.layout, self.outputs, self.georeference, self.header, token
+        )
+
+    def open(self, out: Storage) -> xr.Dataset:
+        """Open the finished Zarr store lazily as a dataset."""
+        return open_dataset(out)
+
+    def load(self, result: xr.Dataset) -> xr.Dataset:
+        """Read the whole dataset into memory and close its store."""
+        result = result.load()
+        result.close()
+        # the store, which is about to be removed
+        for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
+            encoding.pop("source", None)
+        for variable in self.outputs:  # as in `dataset`
+            result.variables[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
+        return result
+
+
+@dataclass(frozen=True)
+class RasterJob(DatasetJob):
+    """Job of a problem on rasters and the engine that solves it; made by `raster_job`."""
+
+    make_engine: Callable[..., Engine]
+    problem: Any
+    parameters: Mapping[str, Any]
+    compile_kernels: Callable[[], None] | None
+    join_tiles: Callable[[RunContext], RunContext] | None = None
+    """Makes larger tiles of those of the layout, where that is quicker."""
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Output rasters of the problem: names, dtypes and attributes."""
+        outputs: tuple[Variable, ...] = self.problem.outputs
+        return outputs
+
+    @property
+    def known_attributes(self) -> dict[str, Any]:
+        """Dataset attributes that the problem can state before the run."""
+        return dict(getattr(self.problem, "known_attributes", {}))
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the problem also produces table columns."""
+        return self.coordinates is not None or bool(getattr(self.problem, "columns", None))
+
+    @property
+    def coordinates(self) -> tuple[str, ...] | None:
+        """Table columns to set as coordinates; None if the result is mainly rasters."""
+        coordinates: tuple[str, ...] | None = getattr(self.problem, "coordinates", None)
+        return coordinates
+
+    @property
+    def georeference(self) -> Georeference:
+        """Georeference of the first input raster; empty if no raster is written."""
+        return self.rasters[0].georeference if self.outputs else Georeference()
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """The CF conventions, and the CRS for a table; input attributes are not copied."""
+        crs = self.rasters[0].georeference.crs_wkt
+        of_table = {} if self.coordinates is None or crs is None else {"crs_wkt": crs}
+        return {"Conventions": "CF-1.10", **of_table}
+
+    def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
+        """Build a dataset of the output arrays and the table, with coordinates set."""
+        return super().collect(engine, sink, attributes).set_coords(self.coordinates or ())
+
+    def open(self, out: Storage) -> xr.Dataset:
+        """Open the finished Zarr store lazily, with coordinates set."""
+        return super().open(out).set_coords(self.coordinates or ())
+
+    def identity(self) -> dict[str, Any]:
+        """Return the problem's name, its parameters, and the fingerprints of the inputs."""
+        return {
+            "operation": self.problem.name,
+            **self.parameters,
+            "input": [
+                version.fingerprint if version else raster.fingerprint()
+                for raster, version in zip(self.rasters, self.first_versions, strict=True)
+            ],
+            "tile": self.layout.tile,
+            "shard": self.layout.shard,
+        }
+
+    def warm_up(self) -> None:
+        """Compile the kernels of the problem."""
+        if self.compile_kernels is not None:
+            self.compile_kernels()
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Engine:
+        """Return the engine of the problem, set to the given backend."""
+        problem = self.problem
+        if problem.backend != backend:
+            problem = replace(problem, backend=backend)
+        if self.join_tiles is not None:
+            context = self.join_tiles(context)
+        return self.make_engine(problem=problem, rasters=rasters, context=context)
+
+
+def layout_of(raster: Raster, spec: RunSpec, least_tile: int = 1) -> Layout:
+    """Return the tile and shard sides of a run on a raster; tiles have at least ``least_tile``."""
+    tile = spec.tile if spec.tile is not None else raster.tile or setting("tile")
+    return run_layout(raster.shape, max(Layout(tile, tile).tile, least_tile), spec.shard)
+
+
+def raster_job(
+    engine: Callable[..., Engine],
+    problem: Any,
+    rasters: tuple[Raster, ...],
+    parameters: Mapping[str, Any],
+    compile_kernels: Callable[[], None] | None,
+    spec: RunSpec,
+    least_tile: int = 1,
+    join_tiles: Callable[[RunContext], RunContext] | None = None,
+) -> RasterJob:
+    """Return the job of a problem on rasters.
+
+    Parameters
+    ----------
+    engine
+        Called with ``problem``, ``rasters`` and ``context``.
+    problem
+        Has a ``name``, a ``backend`` and ``outputs``.
+    rasters
+        What it reads; the result has the grid of the first.
+    parameters
+        What beside the rasters decides the result, in JSON types.
+    compile_kernels
+        Compiles the kernels, so that workers find them in the cache; None: no Numba kernels.
+    spec
+        Its ``tile`` and ``shard`` say how the grid is cut.
+    least_tile
+        Cells a side that a tile must have, so that no edge goes beyond its neighbours.
+    join_tiles
+        Makes larger tiles, where that is quicker.
+    """
+    return RasterJob(
+        rasters,
+        rasters[0].shape,
+        layout_of(rasters[0], spec, least_tile),
+        problem.backend,
+        engine,
+        problem,
+        parameters,
+        compile_kernels,
+        join_tiles,
+        spec=spec,
+    )
+
+
+def _stated(variable: Variable) -> dict[str, Any]:
+    """Return the attributes of an output variable, including ``_FillValue`` as in a stored one."""
+    fill = {} if variable.fill_value is None else {"_FillValue": variable.fill_value}
+    return {**variable.attrs, **fill}
+
+
+def whole_columns(table: ResultTable) -> dict[str, tuple[tuple[str, ...], npt.NDArray[Any]]]:
+    """Return the columns of a table, each concatenated into one array."""
+    columns = table.gather() if isinstance(table, ColumnsInTurns) else table
+    found = {}
+    for name, (dims, column) in columns.items():
+        pieces = list(column)
+        found[name] = dims, pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return found

@@ -1,0 +1,243 @@
+"""The `Operation` class, which wraps each public function of the package.
+
+A public function checks its arguments and describes the work as a `Job`. `operation` makes it an
+`Operation`, which can be called for the result, submitted as a `Run`, computed lazily, and planned.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from orograph.execution.options import OPTION_HELP, RunSpec
+from orograph.operations.launch import launch, launch_later
+from orograph.tiles.errors import InputError
+
+if TYPE_CHECKING:
+    from orograph.execution.run import Run
+    from orograph.operations.job import Job
+    from orograph.operations.plan import Plan
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LAZY = """Return the result as Dask arrays, all of which one run makes when they are computed.
+
+Attributes that are counted during the run are missing. With ``out`` it is a
+`dask.delayed.Delayed` whose ``compute()`` writes the result and opens it. A table, and a result
+of a graph that is not a matrix, needs ``out``.
+"""
+PLAN = """Return the tasks, memory and disk that the run will take; nothing is started.
+
+Give the operation's own arguments, of which only the first is needed. A `RasterSpec` stands for a
+raster that does not exist yet. ``workers=0`` plans for threads of this process.
+"""
+
+
+class Operation(Generic[P, T]):
+    """A public function that can be called, submitted, computed lazily and planned.
+
+    Parameters
+    ----------
+    describe : callable
+        Checks its arguments and returns the job; it starts nothing. Its last parameter,
+        ``**options: Unpack[RunOptions]``, says which options of a run it takes.
+    estimate, estimate_graph : str, optional
+        The functions that plan the run on a raster and on a `Graph`: ``"module:function"``.
+    given : tuple
+        The first arguments, if they are given already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> run = og.connected_components.submit(np.eye(3))
+    >>> run.result().attrs["component_count"]
+    1
+    """
+
+    __name__: str
+    __qualname__: str
+
+    def __init__(
+        self,
+        describe: Callable[P, Job[T]],
+        estimate: str | None = None,
+        estimate_graph: str | None = None,
+        given: tuple[Any, ...] = (),
+    ) -> None:
+        functools.update_wrapper(self, describe)
+        self.describe, self.given = describe, given
+        self.estimates = estimate, estimate_graph
+        signature = inspect.signature(describe)
+        own = list(signature.parameters.values())
+        options: list[inspect.Parameter] = []
+        if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+            options = _options_of(own.pop(), describe)
+        self.own = own
+        """The parameters without the options of a run."""
+        self.options = tuple(option.name for option in options)
+        self.__signature__ = signature.replace(
+            parameters=[*own[len(given) :], *options],
+            return_annotation=str(signature.return_annotation)[len("Job[") : -1],
+        )
+        self.__doc__ = _with_options(describe.__doc__ or "", self.options)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the operation, wait, and return its result."""
+        return self._run(self.__name__, args, kwargs).result()
+
+    @property
+    def takes_raster(self) -> bool:
+        """Whether its first argument may be a raster: such runs have an option for tiles."""
+        return "tile" in self.options
+
+    @property
+    def submit(self) -> Callable[P, Run[T]]:
+        """Start the operation in the background and return its `Run`."""
+
+        def submit(*args: P.args, **kwargs: P.kwargs) -> Run[T]:
+            return self._run(f"{self.__name__}.submit", args, kwargs)
+
+        doc = "Start the operation in the background and return its `Run`."
+        return self._verb(submit, doc, "Run[{}]", self.__signature__.parameters.values())
+
+    @property
+    def lazy(self) -> Callable[P, Any]:
+        """Return a result that Dask computes later."""
+
+        def lazy(*args: P.args, **kwargs: P.kwargs) -> Any:
+            if kwargs.get("client") is not None:
+                raise InputError(
+                    "client: not for .lazy, as Dask chooses the workers when the result is "
+                    "computed; leave it out, or use .submit"
+                )
+            return launch_later(self._job(f"{self.__name__}.lazy", args, kwargs))
+
+        parameters = self.__signature__.parameters.values()
+        return self._verb(lazy, LAZY, "{}", [p for p in parameters if p.name != "client"])
+
+    @property
+    def plan(self) -> Callable[..., Plan]:
+        """Return the tasks, memory and disk that the run will take."""
+        from orograph.operations.plan import OF_GRIDS, make_plan, parameters_of_plan
+
+        parameters = parameters_of_plan(self)
+
+        def plan(*args: Any, **kwargs: Any) -> Plan:
+            for name in kwargs.keys() & (set(self.options) - set(OF_GRIDS)):
+                raise InputError(
+                    f"{name}: not for .plan, which starts nothing; leave it out, or use .submit"
+                )
+            names = [parameter.name for parameter in parameters]
+            _refuse_unknown(f"{self.__name__}.plan", kwargs, names)
+            return make_plan(self, (*self.given, *args), kwargs)
+
+        return self._verb(plan, PLAN, "Plan", parameters)
+
+    def _job(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Job[T]:
+        """Return the job for the arguments of a call; ``name`` appears in error messages."""
+        _refuse_unknown(name, kwargs, self.__signature__.parameters)
+        return self.describe(*self.given, *args, **kwargs)
+
+    def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[T]:
+        """Start the job for the arguments of a call and return its run."""
+        return launch(self._job(name, args, kwargs))
+
+    def _verb(
+        self,
+        function: Callable[..., Any],
+        doc: str,
+        returns: str,
+        parameters: Iterable[inspect.Parameter],
+    ) -> Callable[..., Any]:
+        """Give a function such as ``submit`` the operation's name, signature and docstring."""
+        annotation = returns.format(self.__signature__.return_annotation)
+        signature = inspect.Signature(list(parameters), return_annotation=annotation)
+        function.__module__, function.__doc__ = self.__module__, doc
+        function.__qualname__ = f"{self.__qualname__}.{function.__name__}"
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        return function
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Operation[..., T]:
+        """Return the operation, as a method if it is taken from an instance."""
+        return self if instance is None else self.bind(instance)
+
+    def bind(self, first: Any) -> Operation[..., T]:
+        """Return a copy of the operation whose first argument is fixed, as a bound method has."""
+        return Operation(self.describe, *self.estimates, given=(*self.given, first))
+
+    def __reduce__(self) -> Any:
+        return _operation_of, (self.__module__, self.__qualname__, self.given)
+
+    def __repr__(self) -> str:
+        return f"<operation orograph.{self.__qualname__}>"
+
+
+def operation(
+    estimate: str | None = None, estimate_graph: str | None = None
+) -> Callable[[Callable[P, Job[T]]], Operation[P, T]]:
+    """Return a decorator that turns a function returning a `Job` into an `Operation`."""
+
+    def decorate(describe: Callable[P, Job[T]]) -> Operation[P, T]:
+        return Operation(describe, estimate, estimate_graph)
+
+    return decorate
+
+
+def public_operations() -> dict[str, Operation[..., Any]]:
+    """Return all operations that the package exports, by name."""
+    package = import_module("orograph")
+    public = {name: getattr(package, name) for name in package.__all__}
+    return {name: value for name, value in public.items() if isinstance(value, Operation)}
+
+
+def _operation_of(module: str, name: str, given: tuple[Any, ...]) -> Operation[..., Any]:
+    """Import an operation by module and qualified name; used for unpickling."""
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    for first in given:
+        found = found.bind(first)
+    operation: Operation[..., Any] = found
+    return operation
+
+
+def _options_of(keywords: inspect.Parameter, describe: Any) -> list[inspect.Parameter]:
+    """Return a keyword parameter for each run option in ``**options: Unpack[...]``."""
+    (name,) = re.findall(r"^Unpack\[(\w+)\]$", str(keywords.annotation))
+    taken = describe.__globals__[name].__annotations__
+    return [
+        inspect.Parameter(
+            option.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=option.default,
+            annotation=taken[option.name].__forward_arg__,
+        )
+        for option in fields(RunSpec)
+        if option.name in taken
+    ]
+
+
+def _with_options(doc: str, options: tuple[str, ...]) -> str:
+    """Replace the ``**options`` entry of a docstring by the entries of all run options."""
+    entries = "".join(OPTION_HELP[option] for option in options)
+    return re.sub(
+        r"^\*\*options\n(?:    .*\n)*", lambda _: entries, inspect.cleandoc(doc), flags=re.M
+    )
+
+
+def _refuse_unknown(name: str, kwargs: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise TypeError for an unknown keyword argument, suggesting the closest known name."""
+    names = list(known)
+    for keyword in kwargs:
+        if keyword not in names:
+            near = difflib.get_close_matches(keyword, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names)}"
+            raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}; {hint}")

@@ -1,0 +1,353 @@
+"""Sessions: execute a job from its last checks to its result, in memory or on disk.
+
+Everything that can be known to be wrong is found before any task exists and before anything is
+written: by the operation, which checks its arguments, and when its session is made.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from abc import ABC, abstractmethod
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dask.base import tokenize
+
+from orograph import __version__
+from orograph.execution import jobs
+from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
+from orograph.execution.clusters import (
+    LateClient,
+    memory_of_machine,
+    memory_of_worker,
+    threads_of_workers,
+)
+from orograph.execution.context import RunContext
+from orograph.execution.options import shard_level, task_level, too_many_shards, where_to_work
+from orograph.execution.run import Engine
+from orograph.execution.settings import setting, thread_count
+from orograph.execution.workers import Witness, ask_workers, check_workers, leave_witness
+from orograph.kernels.backends import get_backend, may_use_numba
+from orograph.operations.first_worker import decide_backend
+from orograph.operations.geotiff import FileTarget, check_place
+from orograph.operations.job import Job
+from orograph.operations.workspace import Workspace
+from orograph.tiles.convert.ingest import ingest
+from orograph.tiles.convert.overlap import refuse_overlap
+from orograph.tiles.errors import Cancelled, InputError, RunError
+from orograph.tiles.grid.quadtree import Quadtree
+from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
+from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
+from orograph.tiles.raster.version import UNVERSIONED
+from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
+from orograph.tiles.store.verify import verify
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+
+
+class Session(ABC, Generic[T]):
+    """Execution of one job, holding its leases and temporary folders until `close`.
+
+    To make it, all that can be checked before the work has been checked.
+
+    Attributes
+    ----------
+    cancelled
+        The event by which the work learns that it is to stop.
+    client
+        The client of the cluster that does the work; None for threads of this process.
+    engine
+        The engine that is at work; None before there is one.
+    """
+
+    def __init__(self, job: Job[T]) -> None:
+        self.job = job
+        self.cancelled = Event()
+        self.client: Client | None = None
+        self.engine: Engine | None = None
+
+    @abstractmethod
+    def work(self) -> T:
+        """Execute the job and return its result; subclasses implement this."""
+
+    def close(self) -> None:
+        """Release leases and remove temporary folders."""
+
+    def result(self) -> T:
+        """Execute the job, release all resources, and return the result."""
+        try:
+            found = self.work()
+        finally:
+            self.close()
+        return found if self.job.spec.out is not None else self.job.like_input(found)
+
+
+class MemorySession(Session[T]):
+    """Execution by threads of this process, from rasters in memory to a result in memory."""
+
+    def __init__(self, job: Job[T]) -> None:
+        super().__init__(job)
+        tree = Quadtree(job.shape, job.layout.tile)
+        gpus, gpu_memory = _gpus(job.backend, None)
+        self.sink = job.sink()
+        context = RunContext(
+            tree,
+            task_level(tree) if job.spec.shard is None else shard_level(job.layout),
+            MemoryCheckpoints(),
+            self.sink,
+            tokenize("memory", time.time_ns()),
+            thread_count(),
+            self.cancelled,
+            gpus=gpus,
+            gpu_memory=gpu_memory,
+        )
+        self.engine = job.engine(job.rasters, context, job.backend)
+
+    def work(self) -> T:
+        """Run the engine and build the result from the arrays it filled."""
+        engine = self.engine
+        assert engine is not None
+        self.job.warm_up()
+        return self.job.collect(engine, self.sink, engine.run(None, engine, self.cancelled))
+
+
+class StoredSession(Session[T]):
+    """Execution through a workspace on disk, by threads or by a cluster.
+
+    Attributes
+    ----------
+    target
+        The GeoTIFF that is to be written; None where the result is a store.
+    space
+        Where the run works.
+    """
+
+    def __init__(self, job: Job[T], target: FileTarget | None) -> None:
+        super().__init__(job)
+        self.target = target
+        self._held = ExitStack()
+        try:
+            self._file_lease = None if target is None else self._take_file(target)
+            self.space = self._make_space()
+            found = where_to_work(job.rasters, job.spec)
+            self.client = found.start() if isinstance(found, LateClient) else found
+            if self.client is not None and job.rasters:
+                excess = too_many_shards(job.shape, job.layout.shard, memory_of_machine())
+                if excess:
+                    warnings.warn(excess, RuntimeWarning, stacklevel=2)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_file(self, target: FileTarget) -> Lease:
+        """Acquire and return the lease of the GeoTIFF to write."""
+        self._refuse_overlap(target.path)
+        lease = self._take(target.path)
+        check_place(target, self.job.spec)  # another may have written it meanwhile
+        return lease
+
+    def _make_space(self) -> Workspace:
+        """Create the workspace of the run, with a lease if ``out`` is given."""
+        job, spec = self.job, self.job.spec
+        identity, lease = {}, None
+        if spec.out is None:
+            out: Location = self._make_scratch()
+        else:
+            out = spec.out if self.target is None else self.target.store
+            # not for a folder that no other run can find: fingerprints may take reading all cells
+            identity = {**job.identity(), "orograph": __version__}
+            if spec.resume:
+                _refuse_unversioned(job.rasters)
+        self._refuse_overlap(out)
+        self._before = job.first_versions
+        if spec.out is not None:
+            lease = self._take(out)
+        return Workspace(out, identity, overwrite=spec.overwrite, resume=spec.resume, lease=lease)
+
+    def _make_scratch(self) -> Path:
+        """Create a temporary folder, removed by `close`, and return a path in it for the result."""
+        scratch = self._held.enter_context(
+            tempfile.TemporaryDirectory(
+                prefix="orograph-", dir=setting("scratch"), ignore_cleanup_errors=True
+            )
+        )
+        # renamed first: tasks of a cluster that end after the run find nowhere to write
+        self._held.callback(open_storage(scratch).delete_all)
+        return Path(scratch) / "result.zarr"
+
+    def _refuse_overlap(self, out: Location) -> None:
+        for raster in self.job.rasters:
+            refuse_overlap(raster, out)
+
+    def _take(self, place: Location) -> Lease:
+        """Acquire the lease of a location and hold it until `close`."""
+        lease = Lease(place, self.job.spec.takeover).acquire(self.cancelled)
+        self._held.callback(lease.release)
+        return lease
+
+    def close(self) -> None:
+        """Release the leases and remove the temporary folder."""
+        self._held.close()
+
+    def work(self) -> T:
+        """Run the engine, move the result to its final name, and open it."""
+        with ExitStack() as stack:
+            if self._file_lease is not None:
+                stack.enter_context(self._file_lease.errors())
+            try:
+                return self._work()
+            except Exception as error:
+                self._explain(error)
+                raise
+
+    def _work(self) -> T:
+        job, space = self.job, self.space
+        if space.finished:
+            # it was published, and killed before it could tidy up
+            space.clear()
+            return job.open(space.out)
+        job.warm_up()
+        checkpoints = space.open(job.create_result)
+        if not job.stored:
+            nothing = ArraySink({})
+            engine, attributes = self._run_engine(checkpoints, nothing)
+            self._refuse_changed()
+            return job.collect(engine, nothing, attributes)
+        engine, attributes = self._run_engine(checkpoints, StoreSink(space.result))
+        if attributes:
+            update_attributes(space.result, None, attributes)
+        table = engine.table()
+        names = table.dimensions if isinstance(table, ColumnsInTurns) else table
+        add_table(space.result, table, {name: job.column_attributes(name) for name in names})
+        self._refuse_changed()
+        if self.target is not None and self._file_lease is not None:
+            written: Any = self.target.write(space.result, self._file_lease)
+            space.clear()
+            return written  # type: ignore[no-any-return]
+        space.publish()
+        result = job.open(space.out)
+        return result if job.spec.out is not None else job.load(result)
+
+    def _run_engine(
+        self, checkpoints: CheckpointStore, sink: Sink
+    ) -> tuple[Engine, dict[str, Any]]:
+        """Run the engine to its end and return it with the attributes of the result."""
+        job, client, space = self.job, self.client, self.space
+        backend, witness = job.backend, None
+        if client is not None:
+            if backend == "auto":
+                backend = decide_backend(client, self.cancelled)
+            witness = self._call_workers(client)
+        gpus, gpu_memory = _gpus(backend, client)
+        context = RunContext(
+            Quadtree(job.shape, job.layout.tile),
+            shard_level(job.layout),
+            checkpoints,
+            sink,
+            # names of tasks are never used twice: a result that the cluster still holds from an
+            # earlier run would stand for work that this one has to do
+            tokenize(space.token, time.time_ns()),
+            0 if client else thread_count(),
+            None if client else self.cancelled,
+            gpus=gpus,
+            gpu_memory=gpu_memory,
+            cluster_threads=threads_of_workers(client) if client else 0,
+            worker_memory=memory_of_worker(client) if client else 0,
+        )
+        self.engine = engine = job.engine(self._reachable(), context, backend)
+        try:
+            with jobs.shared(engine, client, witness) as handle:
+                return engine, engine.run(client, handle, self.cancelled)
+        except InputError:
+            with suppress(RunError):  # whoever has taken the place of this run has its folder too
+                space.check()
+                space.clear()  # no run with this input can be finished, so none can go on from here
+            raise
+
+    def _call_workers(self, client: Client) -> Witness:
+        """Check that all workers see the run's folder; return the evidence late workers check."""
+        witness = leave_witness(self.space.work, self.space.token)
+        try:
+            check_workers(client, witness)
+        except RunError:
+            if not self.space.resumed:
+                self.space.clear()
+            raise
+        return witness
+
+    def _reachable(self) -> tuple[Raster, ...]:
+        """Return the input rasters; in-memory ones are stored on disk for the cluster."""
+        reachable: list[Raster] = []
+        layout = self.job.layout
+        for number, raster in enumerate(self.job.rasters):
+            if self.client is not None and isinstance(raster, ArrayRaster):
+                copy = self.space.work.child(f"input-{number}.zarr")
+                if not _is_whole(copy):
+                    copy.delete_all()
+                    # whoever began it is gone: this run holds the folder
+                    ingest(raster, copy, tile=layout.tile, shard=layout.shard, takeover=True)
+                raster = StoreRaster(copy)
+            reachable.append(raster)
+        return tuple(reachable)
+
+    def _refuse_changed(self) -> None:
+        """Raise RunError if an input file has changed since the run began."""
+        refuse_changed(self._before, self.job.versions())
+
+    def _explain(self, error: Exception) -> None:
+        """Raise RunError if a failure was caused by someone changing the folder or the inputs."""
+        try:
+            self.space.check(error)
+        except RunError as lost:
+            raise lost from error
+        if isinstance(error, Cancelled):
+            return
+        try:
+            with suppress_unreadable():
+                refuse_changed(self.job.first_versions, self.job.versions(), error)
+        except RunError:
+            self.space.clear()  # it holds parts of both inputs
+            raise
+
+
+def _refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
+    for raster in rasters:
+        if raster.fingerprint().startswith(UNVERSIONED):
+            raise InputError(
+                f"resume: neither an ETag nor a time is known of the input {raster}, so nothing "
+                "tells whether it is still the same; pass overwrite=True to start anew, or ingest "
+                "it first"
+            )
+
+
+def _is_whole(copy: Storage) -> bool:
+    """Return whether the stored copy of an input is complete and matches its checksums."""
+    try:
+        return verify(copy).ok
+    except InputError:
+        return False
+
+
+def _gpus(backend: str, client: Client | None) -> tuple[int, int]:
+    """Return the number of GPUs of a run, and the bytes that its tiles may use on each."""
+    if may_use_numba(backend):
+        return 0, 0
+    if client is None:
+        return 1, _memory_of_gpu(backend)
+    found = ask_workers(client, _memory_of_gpu, backend).values()
+    return max(len(found), 1), min(found, default=0)
+
+
+def _memory_of_gpu(backend: str) -> int:
+    """Return the bytes that tiles may use on this process's GPU."""
+    return get_backend(backend).tile_memory_limit() or 0

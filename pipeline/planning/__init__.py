@@ -1,1 +1,0 @@
-"""Estimates of what a run takes, before it starts."""

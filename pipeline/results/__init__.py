@@ -1,0 +1,1 @@
+"""Values that operations return, and how notebooks show them."""

@@ -1,0 +1,172 @@
+"""Least-cost paths as values, and their conversion to vector formats."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.results import html
+from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.vector.layer import VectorLayer
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LeastCostPath:
+    """A least-cost path from a point back to its nearest source.
+
+    Two paths are equal if they pass the same cells at the same places, at the same cost.
+
+    Attributes
+    ----------
+    cells
+        Rows and columns it passes, from the point to the source, shape (n, 2).
+    coordinates
+        Map coordinates (x, y) of their centres, shape (n, 2).
+    cost
+        Cost at the point, an int where costs are integers.
+    crs
+        Coordinate reference system of the coordinates in well-known text, None if there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
+    >>> og.least_cost_path(result, [(2, 0)])[0]
+    <orograph.LeastCostPath: cost 2, 3 cells, length 2, from (2, 0) to (0, 0)>
+    >>> path = og.least_cost_path(result, [(2, 0)])[0]
+    >>> path.cost, path.cells.tolist()
+    (2.0, [[0, 2], [0, 1], [0, 0]])
+    """
+
+    cells: npt.NDArray[np.int64]
+    coordinates: npt.NDArray[np.float64]
+    cost: float
+    crs: str | None = field(default_factory=lambda: None)
+
+    @cached_property
+    def length(self) -> float:
+        """Length of the path in units of the CRS, or in metres if that is geographic.
+
+        Of a grid without coordinates, in cells.
+        """
+        if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
+            from pyproj import Geod
+
+            return float(Geod(ellps="WGS84").line_length(*self.coordinates.T))
+        return float(np.hypot(*np.diff(self.coordinates, axis=0).T).sum())
+
+    @property
+    def geometry(self) -> Any:
+        """The path as a shapely LineString (a Point if it is one cell), if shapely is installed."""
+        from shapely import LineString, Point
+
+        if len(self.coordinates) == 1:
+            return Point(self.coordinates[0])
+        return LineString(self.coordinates)
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The path as a GeoJSON feature, in its own CRS."""
+        points = [tuple(point) for point in self.coordinates.tolist()]
+        body: dict[str, Any] = {"type": "LineString", "coordinates": points}
+        if len(points) == 1:
+            body = {"type": "Point", "coordinates": points[0]}
+        properties = {"cost": self.cost, "length": self.length}
+        return {"type": "Feature", "geometry": body, "properties": properties}
+
+    def to_geodataframe(self) -> Any:
+        """Return the path as a ``geopandas.GeoDataFrame`` of one row: cost, length, geometry."""
+        return LeastCostPaths([self]).to_geodataframe()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LeastCostPath):
+            return NotImplemented
+        return (
+            (self.cost, self.crs) == (other.cost, other.crs)
+            and np.array_equal(self.cells, other.cells)
+            and np.array_equal(self.coordinates, other.coordinates)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.cost, self.cells.tobytes(), self.coordinates.tobytes()))
+
+    def __repr__(self) -> str:
+        start, end = self._ends
+        if not self.coordinates.size:
+            count = len(self.cells)
+            return f"<orograph.LeastCostPath: {count} vertices of a graph, from {start} to {end}>"
+        return (
+            f"<orograph.LeastCostPath: cost {self.cost:g}, {len(self.cells)} cells, length "
+            f"{self.length:g}, from ({start}) to ({end})>"
+        )
+
+    def _repr_html_(self) -> str:
+        start, end = self._ends
+        if not self.coordinates.size:
+            rows = {"vertices": len(self.cells), "from": start, "to": end}
+            return html.table("Path in a graph", rows)
+        crs = "none" if self.crs is None else parse_crs(self.crs, "path").name
+        rows = {
+            "cost": f"{self.cost:g}",
+            "length": f"{self.length:g}",
+            "cells": len(self.cells),
+            "from": start,
+            "to": end,
+            "CRS": crs,
+        }
+        return html.table("Least-cost path", rows, html.sketch(self.coordinates))
+
+    @property
+    def _ends(self) -> tuple[str, str]:
+        """First and last point of the path; of a graph without coordinates, its vertices."""
+        if not self.coordinates.size:
+            first, last = self.cells[[0, -1]].tolist()
+            return repr(first), repr(last)
+        (x, y), (end_x, end_y) = self.coordinates[[0, -1]].tolist()
+        return f"{x:.10g}, {y:.10g}", f"{end_x:.10g}, {end_y:.10g}"
+
+
+class LeastCostPaths(list[LeastCostPath]):
+    """A list of paths that can also be used as a vector layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> result = og.cost_distance(np.ones((1, 3)), [(0, 0)], outputs=("cost", "back_direction"))
+    >>> paths = og.least_cost_path(result, [(2, 0), (1, 0)])
+    >>> len(paths), paths.layer.columns["cost"].tolist()
+    (2, [2.0, 1.0])
+    """
+
+    @property
+    def layer(self) -> VectorLayer:
+        """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``."""
+        columns = {
+            "path": np.arange(len(self)),
+            "cost": np.array([path.cost for path in self]),
+            "length": np.array([path.length for path in self]),
+        }
+        geometry = np.empty(len(self), object)
+        geometry[:] = [path.geometry for path in self]
+        return VectorLayer(geometry, columns, self[0].crs if self else None)
+
+    @property
+    def __geo_interface__(self) -> dict[str, Any]:
+        """The paths as a GeoJSON FeatureCollection, in their own CRS."""
+        return self.layer.__geo_interface__
+
+    def to_geodataframe(self) -> Any:
+        """Return the paths as a ``geopandas.GeoDataFrame``, a row each."""
+        return self.layer.to_geodataframe()
+
+    def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the paths to a vector file; see `VectorLayer.to_file`."""
+        return self.layer.to_file(path, overwrite=overwrite)

@@ -1,0 +1,134 @@
+"""Flow by plain loops over the whole grid: slow, and nothing of orograph's in it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import numpy as np
+
+STEPS = ((0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1), (1, 0), (1, 1))
+CODES = {
+    "taudem": ((1, 2, 3, 4, 5, 6, 7, 8), 0, 255),
+    "esri": ((1, 128, 64, 32, 16, 8, 4, 2), 0, 255),
+    "grass": ((8, 1, 2, 3, 4, 5, 6, 7), 0, -128),
+    "ldd": ((6, 9, 8, 7, 4, 1, 2, 3), 5, 255),
+}
+Cell = tuple[int, int]
+
+
+def directions(
+    surface: np.ndarray, valid: np.ndarray, size: tuple[float, float] = (1.0, 1.0)
+) -> tuple[np.ndarray, np.ndarray]:
+    """The step of each cell, 8 where there is none, and the cells that leave the grid by it.
+
+    Those that flow into nodata are among these. ``size`` is (y, x).
+    """
+    step = np.full(surface.shape, 8)
+    leaves = np.zeros(surface.shape, bool)
+    lengths = [math.hypot(dy * size[0], dx * size[1]) for dy, dx in STEPS]
+    cells = [tuple(cell) for cell in np.argwhere(valid).tolist()]
+
+    def beside(cell: Cell, k: int) -> Cell | None:
+        y, x = cell[0] + STEPS[k][0], cell[1] + STEPS[k][1]
+        inside = 0 <= y < surface.shape[0] and 0 <= x < surface.shape[1]
+        return (y, x) if inside and valid[y, x] else None
+
+    for cell in cells:
+        slopes = []
+        for k in range(8):
+            other = beside(cell, k)
+            if other is None or not surface[other] < surface[cell]:
+                slopes.append(-1.0)
+            else:
+                drop = float(surface[cell]) - float(surface[other])
+                slopes.append(drop * (1 / lengths[k]))
+        if max(slopes) >= 0:
+            step[cell] = slopes.index(max(slopes))
+        else:
+            outward = [k for k in range(8) if beside(cell, k) is None]
+            if outward:
+                step[cell], leaves[cell] = outward[0], True
+    hops = {cell: 0 for cell in cells if step[cell] < 8}
+    queue = deque(hops)
+    while queue:
+        cell = queue.popleft()
+        for k in range(8):
+            other = beside(cell, k)
+            if other is not None and other not in hops and surface[other] == surface[cell]:
+                hops[other] = hops[cell] + 1
+                queue.append(other)
+    for cell, count in hops.items():
+        if count:
+            for k in range(8):
+                other = beside(cell, k)
+                same = other is not None and surface[other] == surface[cell]
+                if same and hops[other] == count - 1:
+                    step[cell] = k
+                    break
+    return step, leaves
+
+
+def encode(step: np.ndarray, leaves: np.ndarray, valid: np.ndarray, encoding: str) -> np.ndarray:
+    """The codes of steps."""
+    codes, sink, nodata = CODES[encoding]
+    found = np.array([*codes, sink])[step]
+    if encoding == "grass":
+        found[leaves] *= -1
+    if encoding == "ldd":
+        found[leaves] = sink
+    found[~valid] = nodata
+    return found
+
+
+def accumulate(step: np.ndarray, leaves: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """What passes each cell, of any type that adds."""
+    found = weights.copy()
+    flowing = (step < 8) & ~leaves
+
+    def below(cell: Cell) -> Cell:
+        dy, dx = STEPS[step[cell]]
+        return cell[0] + dy, cell[1] + dx
+
+    waiting = np.zeros(step.shape, int)
+    for cell in map(tuple, np.argwhere(flowing).tolist()):
+        waiting[below(cell)] += 1
+    ready = [cell for cell in np.ndindex(step.shape) if not waiting[cell]]
+    while ready:
+        cell = ready.pop()
+        if flowing[cell]:
+            target = below(cell)
+            found[target] += found[cell]
+            waiting[target] -= 1
+            if not waiting[target]:
+                ready.append(target)
+    assert not waiting.any()
+    return found
+
+
+def ends(step: np.ndarray, leaves: np.ndarray, stops: dict[Cell, int]) -> np.ndarray:
+    """The label of the first of some cells on the way from each; -1 where it passes none."""
+    found = np.full(step.shape, -1)
+    for start in np.ndindex(step.shape):
+        cell = start
+        while cell not in stops and step[cell] < 8 and not leaves[cell]:
+            dy, dx = STEPS[step[cell]]
+            cell = cell[0] + dy, cell[1] + dx
+        found[start] = stops.get(cell, -1)
+    return found
+
+
+def lengths(
+    step: np.ndarray, leaves: np.ndarray, streams: np.ndarray | None, size: tuple[float, float]
+) -> np.ndarray:
+    """How far it is from each cell to its last, or to the first stream cell; NaN: to none."""
+    found = np.full(step.shape, np.nan)
+    for start in np.ndindex(step.shape):
+        cell, length = start, 0.0
+        while step[cell] < 8 and not leaves[cell] and (streams is None or not streams[cell]):
+            dy, dx = STEPS[step[cell]]
+            length += math.hypot(dy * size[0], dx * size[1])
+            cell = cell[0] + dy, cell[1] + dx
+        if streams is None or streams[cell]:
+            found[start] = length
+    return found

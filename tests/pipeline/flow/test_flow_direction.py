@@ -1,0 +1,126 @@
+"""Water takes the steepest step, and over a flat the fewest to where it drains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle_flow as oracle
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyproj import CRS
+from terrain_cases import Case, cases, fractal, properties
+
+import orograph as og
+from orograph.execution.settings import config
+
+ENCODINGS = st.sampled_from(tuple(oracle.CODES))
+SIDES = st.sampled_from([(1.0, 1.0), (3.0, 1.0), (0.25, 30.0)])
+
+
+@settings(properties, max_examples=40)
+@given(cases(), ENCODINGS, SIDES, st.booleans())
+def test_any_tiling_gives_the_directions_of_plain_loops(
+    case: Case, encoding: str, size: tuple[float, float], fill: bool
+) -> None:
+    result = og.flow_direction(
+        case.elevation,
+        depressions="fill" if fill else "keep",
+        encoding=encoding,
+        cell_size=size,
+        nodata=case.nodata,
+        **case.cut,
+    )
+    surface = case.elevation
+    if fill:
+        surface = og.fill_depressions(surface, nodata=case.nodata)["filled"].values
+    step, leaves = oracle.directions(surface, case.valid, size)
+    expected = oracle.encode(step, leaves, case.valid, encoding)
+    np.testing.assert_array_equal(result["direction"].values.astype(int), expected)
+    assert result.attrs["sink_count"] == int((case.valid & (step == 8)).sum())
+    if fill:
+        assert result.attrs["sink_count"] == 0
+
+
+@pytest.mark.parametrize("tile", [16, 64])
+def test_a_flat_over_many_tiles_drains_by_the_fewest_steps(tile: int) -> None:
+    rng = np.random.default_rng(5)
+    flat = np.where(rng.random((90, 110)) < 0.35, 9, 2).astype(np.int16)
+    flat[0] = flat[-1] = flat[:, 0] = flat[:, -1] = 9
+    flat[40, 0] = 1
+    step, leaves = oracle.directions(flat, np.ones(flat.shape, bool))
+    expected = oracle.encode(step, leaves, np.ones(flat.shape, bool), "taudem")
+    found = og.flow_direction(flat, depressions="keep", tile=tile)["direction"]
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("field", [0, 64])
+def test_a_store_and_an_array_have_the_same_directions(field: int, tmp_path: Path) -> None:
+    heights = np.round(fractal(150), -1)
+    og.ingest(heights, tmp_path / "dem.zarr", tile=16, shard=32)
+    with config.set(field=field):
+        stored = og.flow_direction(tmp_path / "dem.zarr", out=tmp_path / "flow.zarr")
+    expected = og.flow_direction(heights)
+    np.testing.assert_array_equal(stored["direction"], expected["direction"])
+    assert stored["direction"].attrs["flow_encoding"] == "taudem"
+    assert stored.attrs == expected.attrs
+    assert sorted(stored.data_vars) == ["direction"]
+    assert not (tmp_path / "flow.zarr.partial").exists()
+    assert not list((tmp_path / "flow.zarr").glob("**/filled*"))
+
+
+def test_cells_of_a_geographic_grid_are_as_wide_as_their_latitude_makes_them() -> None:
+    # towards the east one falls by 5, towards the south by 6: at 75 degrees a cell is four times
+    # as high as wide
+    heights = np.array([[9.0, 9, 9], [9, 8, 3], [9, 2, 9]])
+    raster = xr.DataArray(
+        heights, {"lat": [75.1, 75.0, 74.9], "lon": [5.0, 5.1, 5.2]}, ("lat", "lon")
+    )
+    raster = raster.assign_coords(
+        spatial_ref=xr.DataArray(0, attrs={"crs_wkt": CRS("EPSG:4326").to_wkt()})
+    )
+    assert og.flow_direction(raster)["direction"].values[1, 1] == 1
+    assert og.flow_direction(heights)["direction"].values[1, 1] == 7
+
+
+def test_slopes_that_underflow_lead_down_all_the_same() -> None:
+    least = np.nextafter(0.0, 1)
+    heights = np.array([[1.0, 1, 1, 1], [1, least, 0, 1], [1, 1, 1, 1]])
+    found = og.flow_direction(heights, depressions="keep", cell_size=1e9)["direction"].values
+    assert found[1].tolist() == [1, 1, 0, 5]
+
+
+def test_directions_of_pysheds_where_one_slope_is_the_steepest() -> None:
+    grids = pytest.importorskip("pysheds.sgrid")
+    views = pytest.importorskip("pysheds.sview")
+    heights = np.random.default_rng(9).random((60, 70))
+    raster = views.Raster(heights, views.ViewFinder(shape=heights.shape, nodata=np.float64(-1)))
+    theirs = np.asarray(grids.sGrid.from_raster(raster).flowdir(raster))
+    ours = og.flow_direction(heights, depressions="keep", encoding="esri")["direction"].values
+    inner = np.s_[1:-1, 1:-1]
+    known = theirs[inner] > 0
+    assert known.mean() > 0.8
+    np.testing.assert_array_equal(ours[inner][known], theirs[inner][known])
+    assert not ours[inner][~known].any()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "depressions": ({"depressions": "breach"}, "depressions: 'breach' is unknown"),
+    "flats": ({"flats": "gradient"}, "flats: 'gradient' is unknown"),
+    "encoding": ({"encoding": "d8"}, "encoding: 'd8' is unknown; use .*taudem"),
+    "neighbours": ({"cell_size": 0}, "cell_size: 0; give one side"),
+}
+
+
+@pytest.mark.parametrize(("options", "says"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_has_no_directions_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.flow_direction(np.eye(3), **options)
+
+
+def test_there_is_no_cuda_kernel() -> None:
+    with pytest.raises(og.BackendError, match="no CUDA kernel"):
+        og.flow_direction(np.eye(3), backend="cuda")

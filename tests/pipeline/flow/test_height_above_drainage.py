@@ -1,0 +1,60 @@
+"""A cell is as high above its stream as above the first stream cell that its water reaches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import oracle_flow as oracle
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from terrain_cases import Case, cases, fractal, properties
+
+import orograph as og
+
+
+@settings(properties, max_examples=40)
+@given(cases(), st.integers(0, 2**16), st.sampled_from([0.02, 0.3]))
+def test_any_tiling_gives_the_heights_of_plain_loops(case: Case, seed: int, share: float) -> None:
+    step, leaves = oracle.directions(case.elevation, case.valid)
+    codes = oracle.encode(step, leaves, case.valid, "esri").astype(np.int16)
+    rng = np.random.default_rng(seed)
+    streams = case.valid & (rng.random(step.shape) < share)
+    cells = list(map(tuple, np.argwhere(streams).tolist()))
+    first = oracle.ends(step, leaves, {cell: n for n, cell in enumerate(cells)})
+    heights = case.elevation.astype(np.float64)
+    base = np.append([heights[cell] for cell in cells], np.nan)[first]
+    with np.errstate(invalid="ignore"):
+        expected = np.where(case.valid, heights - base, np.nan)
+    found = og.height_above_drainage(
+        case.elevation, codes, streams, encoding="esri", nodata=case.nodata, **case.cut
+    )["height"]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_heights_of_pyflwdir() -> None:
+    pyflwdir = pytest.importorskip("pyflwdir")
+    filled, codes = pyflwdir.dem.fill_depressions(fractal(120))
+    network = pyflwdir.from_array(codes, ftype="d8")
+    streams = network.upstream_area("cell") > 60
+    found = og.height_above_drainage(filled, codes, streams, encoding="esri", tile=32)["height"]
+    theirs = network.hand(streams, filled)
+    reached = ~np.isnan(found.values)
+    assert reached.mean() > 0.5
+    np.testing.assert_allclose(found.values[reached], theirs[reached], rtol=1e-6)
+
+
+GOOD = np.full((20, 20), 7, np.uint8)
+HOLE = GOOD.copy()
+HOLE[[6, 15], [13, 1]] = 255
+REFUSED: dict[str, tuple[Any, Any, str]] = {
+    "no direction": (HOLE, GOOD, "streams: the cell at row 6, column 13 is one, and has no direc"),
+    "another grid": (GOOD, np.ones((3, 3)), r"streams: shape \(3, 3\) for directions of"),
+}
+
+
+@pytest.mark.parametrize(("codes", "streams", "says"), REFUSED.values(), ids=[*REFUSED.keys()])
+def test_what_has_no_height_above_streams_is_refused(codes: Any, streams: Any, says: str) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.height_above_drainage(np.eye(20), codes, streams, encoding="taudem", tile=8)

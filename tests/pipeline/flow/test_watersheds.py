@@ -1,0 +1,122 @@
+"""A watershed has the cells whose water passes its outlet before any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import geopandas as gpd
+import numpy as np
+import oracle_flow as oracle
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shapely import LineString, Point
+from terrain_cases import Case, cases, fractal, properties
+
+import orograph as og
+
+
+@settings(properties, max_examples=50)
+@given(cases(), st.sampled_from(tuple(oracle.CODES)), st.integers(0, 2**16))
+def test_any_tiling_gives_the_watersheds_of_plain_loops(
+    case: Case, encoding: str, seed: int
+) -> None:
+    step, leaves = oracle.directions(case.elevation, case.valid)
+    codes = oracle.encode(step, leaves, case.valid, encoding).astype(np.int16)
+    stops = np.argwhere(case.valid & ((step == 8) | leaves)).tolist()
+    numbered = {tuple(cell): number for number, cell in enumerate(stops, 1)}
+    found = og.watersheds(codes, encoding=encoding, **case.cut)
+    np.testing.assert_array_equal(found["watershed"], oracle.ends(step, leaves, numbered))
+    assert found.attrs["watershed_count"] == len(stops)
+    cells = np.argwhere(case.valid)
+    if not cells.size:
+        return
+    chosen = np.random.default_rng(seed).permutation(cells)[:9]
+    outlets = {tuple(cell): number for number, cell in enumerate(chosen.tolist())}
+    found = og.watersheds(codes, chosen[:, ::-1].astype(float), encoding=encoding, **case.cut)
+    expected = oracle.ends(step, leaves, outlets)
+    np.testing.assert_array_equal(found["watershed"], expected)
+    parents = []
+    for cell in outlets:
+        below = tuple(np.add(cell, oracle.STEPS[step[cell]])) if step[cell] < 8 else None
+        parents.append(-1 if below is None or leaves[cell] else expected[below])
+    assert found["parent"].values.tolist() == parents
+    assert found["label"].values.tolist() == list(outlets.values())
+    np.testing.assert_array_equal(found["outlet_x"], chosen[:, 1])
+
+
+def test_basins_of_pyflwdir() -> None:
+    pyflwdir = pytest.importorskip("pyflwdir")
+    _, codes = pyflwdir.dem.fill_depressions(fractal(150))
+    network = pyflwdir.from_array(codes, ftype="d8")
+    found = og.watersheds(codes, encoding="esri", tile=32)["watershed"].values
+    theirs = network.basins(ids=np.arange(1, network.idxs_pit.size + 1, dtype=np.uint32))
+    order = np.argsort(network.idxs_pit)
+    number = np.empty(order.size + 1, int)
+    number[1 + order], number[0] = np.arange(1, order.size + 1), -1
+    np.testing.assert_array_equal(found, number[theirs])
+
+
+def test_a_store_and_an_array_have_the_same_watersheds(tmp_path: Path) -> None:
+    heights = fractal(100)
+    flow = og.flow_direction(heights, tile=16, shard=32, out=tmp_path / "flow.zarr")
+    outlets = [(20, 30), (77, 60), (50, 50)]
+    expected = og.watersheds(og.flow_direction(heights), outlets)
+    found = og.watersheds(flow, outlets, out=tmp_path / "sheds.zarr")
+    xr.testing.assert_equal(found.load(), expected)
+    basins = og.watersheds(flow, out=tmp_path / "basins.zarr")
+    np.testing.assert_array_equal(
+        basins["watershed"], og.watersheds(og.flow_direction(heights))["watershed"]
+    )
+
+
+def test_outlets_are_moved_to_the_largest_accumulation() -> None:
+    flow = og.flow_direction(fractal(60))
+    count = og.flow_accumulation(flow)["accumulation"]
+    near = count.values[20:31, 15:26]
+    found = og.watersheds(flow, [(20, 25)], snap=5, accumulation=count)
+    row, column = int(found["outlet_y"][0]), int(found["outlet_x"][0])
+    assert 20 <= row <= 30
+    assert 15 <= column <= 25
+    assert count.values[row, column] == near.max()
+    assert int((found["watershed"] == 0).sum()) == near.max()
+
+
+def test_outlets_of_a_layer_bear_its_labels() -> None:
+    codes = np.full((5, 5), 7, np.uint8)
+    layer = gpd.GeoDataFrame({"gauge": [70, 30]}, geometry=[Point(2, 4), Point(2, 2)])
+    found = og.watersheds(codes, layer, label="gauge", encoding="taudem")
+    assert found["watershed"].values[:, 2].tolist() == [30, 30, 30, 70, 70]
+    assert (found["watershed"].values[:, 1] == -1).all()
+    assert found["label"].values.tolist() == [70, 30]
+    assert found["parent"].values.tolist() == [-1, 70]
+
+
+CODES = np.full((20, 20), 7, np.uint8)
+CODES[3, 4] = 255
+CIRCLE = CODES.copy()
+CIRCLE[9, 7:9] = 1, 5
+LINES = gpd.GeoDataFrame(geometry=[LineString([(0, 0), (3, 3)])])
+REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "outside": (CODES, [(1, 1), (30, 2)], {}, "outlets: point 1 .* lies outside"),
+    "nodata": (CODES, [(1, 1), (4, 3)], {}, "outlets: point 1 at row 3, column 4 lies on nodata"),
+    "twice": (CODES, [(1, 1), (5, 5), (1, 1)], {}, "outlets: points 0 and 2 lie on one cell"),
+    "a circle": (CIRCLE, None, {}, "direction: the water of row 9, column 7 comes back to it"),
+    "lines": (CODES, LINES, {}, "outlets: lines or areas; give points"),
+    "no accumulation": (CODES, [(1, 1)], {"snap": True}, "snap: True; .* pass accumulation="),
+    "no snap": (CODES, [(1, 1)], {"accumulation": CODES}, "accumulation: used with snap= alone"),
+    "a label": (CODES, [(1, 1)], {"label": "x"}, "label: 'x'; it is a column"),
+}
+
+
+@pytest.mark.parametrize("tile", [8, None])
+@pytest.mark.parametrize(
+    ("codes", "outlets", "options", "says"), REFUSED.values(), ids=[*REFUSED.keys()]
+)
+def test_what_has_no_watersheds_is_refused(
+    codes: Any, outlets: Any, options: dict[str, Any], says: str, tile: int | None
+) -> None:
+    with pytest.raises(og.InputError, match=says):
+        og.watersheds(codes, outlets, encoding="taudem", tile=tile, **options)

@@ -1,0 +1,121 @@
+"""Operations: what can be asked of each of them, and what they say of themselves."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import orograph as og
+from orograph.execution.options import RunOptions
+
+ROOT = Path(__file__).resolve().parents[3]
+GRID = np.arange(1.0, 13).reshape(3, 4)
+NAMED = {name: getattr(og, name) for name in og.__all__}
+OPERATIONS: dict[str, og.Operation[..., Any]] = {
+    **{name: thing for name, thing in NAMED.items() if isinstance(thing, og.Operation)},
+    "DistanceIndex.build": og.DistanceIndex.build,
+}
+every = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+
+
+@every
+def test_signatures_show_the_options_and_what_each_verb_returns(operation: Any) -> None:
+    called = inspect.signature(operation)
+    assert not any(p.kind is p.VAR_KEYWORD for p in called.parameters.values())
+    assert {"backend", "client"} <= set(called.parameters)
+    submitted = inspect.signature(operation.submit)
+    assert submitted.parameters == called.parameters
+    assert submitted.return_annotation == f"Run[{called.return_annotation}]"
+    lazy = inspect.signature(operation.lazy).parameters
+    assert set(called.parameters) - set(lazy) == {"client"}
+    planned = inspect.signature(operation.plan)
+    assert planned.return_annotation == "Plan"
+    needed = [p.name for p in planned.parameters.values() if p.default is p.empty]
+    assert needed == [next(iter(called.parameters))]
+    assert not {"out", "overwrite", "resume", "takeover", "backend", "client"} & {
+        *planned.parameters
+    }
+
+
+@every
+def test_help_explains_each_parameter(operation: Any) -> None:
+    text = pydoc.plain(pydoc.render_doc(operation))
+    assert f"{operation.__name__}(" in text
+    assert "**options" not in text
+    for name in inspect.signature(operation).parameters:
+        assert f"    {name}" in text or f", {name}" in text, name
+    for verb in ("submit", "lazy", "plan"):
+        text = pydoc.plain(pydoc.render_doc(getattr(operation, verb)))
+        assert f"{verb}(" in text
+        assert "Return " in text or "Start " in text
+
+
+def test_all_options_of_rasters_are_options_of_a_forest() -> None:
+    known = inspect.signature(og.minimum_spanning_forest).parameters
+    assert set(RunOptions.__annotations__) < set(known)
+
+
+@every
+def test_an_operation_is_pickled_by_its_name(operation: Any) -> None:
+    assert pickle.loads(pickle.dumps(operation)) is operation
+    bound = operation.bind(GRID)
+    back = pickle.loads(pickle.dumps(bound))
+    assert repr(back) == repr(bound) == repr(operation)
+    assert inspect.signature(back) == inspect.signature(bound)
+    assert np.array_equal(back.given[0], GRID)
+
+
+def test_methods_of_a_raster_have_the_verbs_too() -> None:
+    raster = xr.DataArray(GRID, dims=("y", "x"))
+    expected = og.cost_distance(GRID, [(0, 0)])
+    method = raster.orograph.cost_distance
+    assert next(iter(inspect.signature(method).parameters)) == "sources"
+    assert method([(0, 0)]).equals(expected)
+    assert method.submit([(0, 0)]).result().equals(expected)
+    assert method.lazy([(0, 0)]).compute().equals(expected)
+    assert method.plan() == og.cost_distance.plan(raster)
+    with pytest.raises(TypeError, match="did you mean 'max_cost'"):
+        method([(0, 0)], max_costs=3)
+
+
+def test_an_operation_of_a_class_is_a_method_of_its_instances() -> None:
+    class Terrain(np.ndarray):
+        fill = og.fill_depressions
+
+    assert Terrain.fill is og.fill_depressions
+    assert GRID.view(Terrain).fill().equals(og.fill_depressions(GRID))
+
+
+@pytest.mark.parametrize("name", ["out", "overwrite", "resume", "takeover", "backend", "client"])
+def test_a_plan_refuses_what_only_a_run_has(name: str) -> None:
+    with pytest.raises(og.InputError, match=rf"{name}: not for \.plan, .*use \.submit"):
+        og.cost_distance.plan(GRID, **{name: None})
+
+
+PAGE = """
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "operations"]
+autosummary_generate = True
+"""
+
+
+def test_an_operation_has_a_page_with_its_signature(tmp_path: Path) -> None:
+    (tmp_path / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'docs/extensions')!r})\n{PAGE}"
+    )
+    (tmp_path / "index.rst").write_text(
+        ".. currentmodule:: orograph\n.. autosummary::\n   :toctree: generated\n\n   peaks\n"
+    )
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "text", str(tmp_path), "out"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=300)
+    text = (tmp_path / "out/generated/orograph.peaks.txt").read_text(encoding="utf-8")
+    assert "min_prominence" in text.split("Return the peaks")[0], "no signature"
+    assert "takeover" in text, "options are not explained"

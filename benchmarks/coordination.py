@@ -434,7 +434,7 @@ def processes(workers: int) -> Iterator[tuple[Path, psutil.Process, Client]]:
 
 
 def pass_over(side: int, folder: Path, problem: Nothing, threads: int) -> QuadtreePass:
-    """Return the sweep over ``side`` x ``side`` shards, by a cluster of so many threads."""
+    """Return the sweep over ``side`` x ``side`` shards, on a cluster with ``threads`` threads."""
     context = RunContext(
         Quadtree((side, side), 1),
         0,
@@ -516,7 +516,7 @@ def sleep_in_visits(visit: float, write: float) -> None:
 
 
 def sleeping(options: argparse.Namespace) -> Iterator[str]:
-    """Yield how long a distance takes on so many workers whose visits sleep."""
+    """Yield how long a distance takes on several workers whose visits sleep."""
     cells, scale = options.side * TILE, (CELLS // TILE) ** 2
     # a cell that takes so long to settle stands for many: so much less is a task worth in cells
     bucket_width.CELLS_A_TASK //= scale

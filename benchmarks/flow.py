@@ -28,7 +28,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def cases(heights: Any) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
-    """Return what is measured: a call of orograph, and one of pyflwdir."""
+    """Return the calls to measure, by name: one of orograph and one of pyflwdir."""
     codes = og.flow_direction(heights, encoding="esri")["direction"]
     weights = np.random.default_rng(1).random(heights.shape)
 

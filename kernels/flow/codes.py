@@ -78,7 +78,7 @@ ENCODINGS = {
 
 
 def steps_in_rows(width: int) -> NDArray[np.int64]:
-    """Return by how much each number changes a row-major index; 0 unless it is a step."""
+    """Return the change of a row-major index for each direction number; 0 unless it is a step."""
     steps = np.zeros(LEAVES + len(STEPS), np.int64)
     steps[: len(STEPS)] = [dy * width + dx for dy, dx in STEPS]
     return steps

@@ -115,7 +115,7 @@ class Summary:
 @stored("components-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """Saved state of a tile: its labels, and what is known of each of its components."""
+    """Saved state of a tile: its labels and the attributes of each of its components."""
 
     labels: RunLabels | CellLabels
     rows: Integers

@@ -24,7 +24,7 @@ counts as written once all its bytes match their checksums.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
 from threading import Event
@@ -49,10 +49,10 @@ from orograph.execution.jobs import load
 from orograph.execution.run import Progress, ResultTable, compute_graphs
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
-from orograph.tiles.grid.quadtree import Node, Place, Tree
+from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Columns
-from orograph.tiles.store.sink import ShardWriter, count_written
+from orograph.tiles.store.sink import ArraySink, ShardWriter, count_written
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -148,5 +148,5 @@ class TableMaker:
 class MakingTable(Protocol):
     """A problem whose table is built by a `TableMaker` after the sweep."""
 
-    def table_maker(self, run: QuadtreePass) -> TableMaker:
+    def table_maker(self, run: QuadtreePass) -> TableMaker | None:
         """Return the `TableMaker` for a run."""

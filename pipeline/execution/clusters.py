@@ -41,6 +41,8 @@ CONFIG = {
     "distributed.admin.tick.interval": "500ms",
     "distributed.worker.profile.interval": "100ms",
 }
+QUIET = "orograph.execution.workers"
+"""Module that workers load when they start: it filters what they log."""
 SPANS = "spans"
 """Extension of Dask that keeps each group of tasks for ever, and is switched off."""
 
@@ -107,7 +109,11 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
                 log.setLevel(level)
 
     kind: Any = LocalCluster
-    own: dict[str, Any] = {"threads_per_worker": 1, "processes": True}
+    own: dict[str, Any] = {
+        "threads_per_worker": 1,
+        "processes": True,
+        "preload": [*config.get("distributed.worker.preload"), QUIET],
+    }
     if missing_gpu() is None:
         from dask_cuda import LocalCUDACluster
 

@@ -16,7 +16,7 @@ from orograph.tiles.errors import OrographError, RunError
 from orograph.tiles.storage import Storage
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Worker
 
 WITNESS = "witness"
 NAMED = 3  # workers in a message
@@ -167,12 +167,16 @@ def keep_log_short() -> None:
     logging.getLogger("distributed.worker.state_machine").addFilter(_is_news)
 
 
+def dask_setup(_: Worker) -> None:
+    """Filter a worker's log from its start, where Dask preloads this module."""
+    keep_log_short()
+
+
 _OWN = tuple(
     f"{name}("
     for name, value in vars(errors).items()
     if isinstance(value, type) and issubclass(value, OrographError)
 )
-
 
 # what a worker says that is stopped at work, or whose scheduler has ended
 _OF_AN_END = "Async instruction for", "Failed to communicate with scheduler during heartbeat"

@@ -125,7 +125,7 @@ class Form:
 
     @property
     def record(self) -> int:
-        """Numbers stored for each block: as many as the largest block needs."""
+        """Numbers stored for each block: those that the largest block needs."""
         return self.numbers(min(self.side, self.shape[0]), min(self.side, self.shape[1]))
 
     @property

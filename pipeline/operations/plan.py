@@ -60,8 +60,8 @@ class Plan:
     operation
         Its name.
     shape, tile, shard
-        The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of
-        what is written whole. Tiles are those of the run: distances join those of the store.
+        The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of a
+        shard. Tiles are those of the run: distances join those of the store.
     tiles, tasks
         How many there are. Distances: tasks at the least, as their number depends on the data.
     memory_per_worker, memory_client, memory_total

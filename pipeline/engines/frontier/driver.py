@@ -246,8 +246,9 @@ class _Driver:
     def _give_work(self, workers: Executor, handle: Any) -> None:
         """Submit tasks to the workers that have free slots.
 
-        Workers of a cluster are looked at if their own tiles have changed. What nobody owns goes to
-        those that can take more, the idle ones first; then come tiles that laden workers have read.
+        Workers of a cluster are looked at if their own tiles have changed. Tiles without an owner
+        go to workers that can take more, idle ones first; then come tiles that busy workers have
+        read.
         """
         if self._rooms_version != workers.rooms.version:
             self._rooms_version = workers.rooms.version
@@ -500,7 +501,7 @@ class _Driver:
     ) -> tuple[list[Tile], int]:
         """Return tiles in the bucket for a worker to visit, least key first, and how many remain.
 
-        They lie in the window, and are its own or nobody's.
+        They lie in the window, and either the worker owns them or no worker does.
         """
         if self.state.window.bucket_width == 0.0:
             # nothing is known of this surface yet: one tile, to the end, will show

@@ -33,7 +33,13 @@ def start(*arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
+
+
+def heed_ctrl_c() -> None:
+    """Undo what a shell does to commands in the background: to ignore Ctrl-C is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def said(process: subprocess.Popen[str]) -> list[str]:
@@ -59,7 +65,7 @@ def test_friction_that_only_a_task_sees_is_refused_in_one_sentence(tmp_path: Pat
 
 
 def test_ctrl_c_prints_one_line_and_leaves_what_resume_goes_on_with(tmp_path: Path) -> None:
-    friction = np.random.default_rng(0).uniform(1, 2, (3072, 3072)).astype(np.float32)
+    friction = np.random.default_rng(0).uniform(1, 2, (2048, 2048)).astype(np.float32)
     store, out = tmp_path / "f.zarr", tmp_path / "c.zarr"
     og.ingest(friction, store, tile=64, shard=256)
     process = start("cost", store, out, "--point", 0, 0, "--workers", 2)

@@ -165,7 +165,6 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "NaN": (GOOD, {"weights": weights_with(np.nan)}, "weights: nan at row 6, column 13; where"),
     "negative": (GOOD, {"weights": weights_with(-2)}, "weights: -2.0 at row 6, column 13; where"),
     "too large": (GOOD, {"weights": weights_with(2.0**55)}, "weights: .* must be 0 to 1.153e"),
-    "another grid": (GOOD, {"weights": np.ones((3, 3))}, r"weights: shape \(3, 3\) for"),
 }
 
 

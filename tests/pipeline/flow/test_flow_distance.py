@@ -122,7 +122,6 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a circle": (CIRCLE, {}, "direction: the water of row 9, column 7 comes back to it"),
     "a circle over tiles": (FAR_CIRCLE, {}, "direction: the water of row 4, column .* comes back"),
     "no direction": (HOLE, {"to": GOOD}, "to: the cell at row 6, column 13 is one, and has no dir"),
-    "another grid": (GOOD, {"to": np.ones((3, 3))}, r"to: shape \(3, 3\) for directions of"),
     "no encoding": (GOOD, {"encoding": None}, "encoding: the directions do not say theirs"),
     "no size": (GOOD, {"cell_size": 0}, "cell_size: 0; give one side"),
 }

@@ -50,7 +50,6 @@ HOLE = GOOD.copy()
 HOLE[[6, 15], [13, 1]] = 255
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "no direction": (HOLE, GOOD, "streams: the cell at row 6, column 13 is one, and has no direc"),
-    "another grid": (GOOD, np.ones((3, 3)), r"streams: shape \(3, 3\) for directions of"),
 }
 
 

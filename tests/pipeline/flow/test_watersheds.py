@@ -106,6 +106,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "a circle": (CIRCLE, None, {}, "direction: the water of row 9, column 7 comes back to it"),
     "lines": (CODES, LINES, {}, "outlets: lines or areas; give points"),
     "no accumulation": (CODES, [(1, 1)], {"snap": True}, "snap: True; .* pass accumulation="),
+    "no outlets": (CODES, None, {"snap": True, "accumulation": CODES}, "snap: True; it moves out"),
     "no snap": (CODES, [(1, 1)], {"accumulation": CODES}, "accumulation: used with snap= alone"),
     "a label": (CODES, [(1, 1)], {"label": "x"}, "label: 'x'; it is a column"),
 }

@@ -41,7 +41,7 @@ def directions(
             if other is None or not surface[other] < surface[cell]:
                 slopes.append(-1.0)
             else:
-                drop = float(surface[cell]) - float(surface[other])
+                drop = float(surface[cell].item() - surface[other].item())
                 slopes.append(drop * (1 / lengths[k]))
         if max(slopes) >= 0:
             step[cell] = slopes.index(max(slopes))

@@ -30,6 +30,7 @@ BITS = 62
 """Binary digits of `low`."""
 _DONE = 255
 _FRACTION = 2**BITS - 1
+_BEYOND_FLOAT = 2 ** (BITS - 53) - 1
 
 
 @compiled(inline=True)
@@ -133,7 +134,21 @@ def to_fixed(values: Array, high: Integers, low: Integers) -> None:
 
 
 @compiled
+def _rounded(high, low):
+    """Return a fixed-point number as a float, rounded once, half to even."""
+    if high == 0 or (low & _BEYOND_FLOAT == 0 and high < 2**53):
+        return high + low * 2.0**-BITS
+    # the leading 62 bits as an integer, its last bit set if any beyond them is
+    bits = 0
+    while high >> bits:
+        bits += 1
+    kept = (high << (BITS - bits)) | (low >> bits)
+    kept |= (low & ((1 << bits) - 1)) != 0
+    return float(kept) * 2.0 ** (bits - BITS)
+
+
+@compiled
 def from_fixed(numbers: Array, high: Integers, low: Integers, found: Array) -> None:
-    """Write fixed-point numbers as floats, NaN where there is no direction."""
+    """Write fixed-point numbers as floats, NaN on nodata."""
     for i in range(numbers.size):
-        found[i] = np.nan if numbers[i] == MISSING else high[i] + low[i] * 2.0**-BITS
+        found[i] = np.nan if numbers[i] == MISSING else _rounded(high[i], low[i])

@@ -6,14 +6,16 @@ that leads there. Where there is no such step either, it takes the first step to
 same height that is nearer, by a hop, to one that drains: so paths over a flat do not turn back, and
 none is a circle. What reaches no such cell is a pit.
 
-surface : (h + 2, w + 2), any real dtype; greatest where there is no cell.
+surface : (h + 2, w + 2), heights as `comparable` returns them; the greatest beyond the grid and on
+    nodata.
 valid : (h + 2, w + 2) uint8; 1 where there is a cell.
 numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
 hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, greatest where nothing is known.
 
-Slopes are float64: the drop times the reciprocal of the length. Which neighbour is lower is told by
-the heights, never by a slope, which may underflow. Hops are integers, and each cell gets the least
-in the order of a queue, so that nothing depends on the order of work.
+Slopes are float64: the drop, exact for integers until it is rounded once, times the reciprocal of
+the length. Which neighbour is lower is told by the heights, never by a slope, which may underflow.
+Hops are integers, and each cell gets the least in the order of a queue, so that nothing depends on
+the order of work.
 """
 
 from __future__ import annotations
@@ -25,25 +27,40 @@ from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
 from orograph.kernels.flow.codes import LEAVES, MISSING, SINK, STEPS
+from orograph.kernels.forest.order_keys import order_keys
 
 Array = NDArray[Any]
 
 _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 
 
+def comparable(heights: Array) -> Array:
+    """Return 64-bit integers as uint64 in the same order, other heights as they are."""
+    return order_keys(heights) if heights.dtype.kind in "iu" and heights.itemsize == 8 else heights
+
+
 @compiled
-def _descend(own, other, reciprocal, number, best, found):
-    """Take a step from the cells of a row where its slope is greater than the best."""
+def _descend(own, other, zero, reciprocal, number, best, found):
+    """Take a step from the cells of a row where its slope is greater than the best.
+
+    ``zero`` has the dtype in which heights are subtracted.
+    """
     for x in range(own.size):
-        slope = (float(own[x]) - float(other[x])) * reciprocal
+        slope = float((own[x] + zero) - (other[x] + zero)) * reciprocal
         better = (other[x] < own[x]) & (slope > best[x])
         best[x] = slope if better else best[x]
         found[x] = number if better else found[x]
 
 
-@compiled
 def step_down(surface: Array, valid: Array, reciprocals: Array, numbers: Array) -> int:
     """Write the steps of cells that drain by themselves; return how many others there are."""
+    zero = np.uint64(0) if surface.dtype == np.uint64 else np.float64(0)
+    flat: int = _step_down(surface, zero, valid, reciprocals, numbers)
+    return flat
+
+
+@compiled
+def _step_down(surface, zero, valid, reciprocals, numbers):
     height, width = numbers.shape
     best = np.empty(width)
     found = np.empty(width, np.int64)
@@ -56,7 +73,7 @@ def step_down(surface: Array, valid: Array, reciprocals: Array, numbers: Array) 
         for number in range(8):
             x = 1 + _COLUMNS[number]
             other = surface[y + 1 + _ROWS[number], x : x + width]
-            _descend(own, other, row[number], number, best, found)
+            _descend(own, other, zero, row[number], number, best, found)
         for x in range(width):
             number = found[x]
             if valid[y + 1, x + 1] == 0:
@@ -187,7 +204,7 @@ def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
 
 def compile_kernels(dtype: np.dtype[Any]) -> None:
     """Compile, or load from the cache, the functions for tiles of this dtype."""
-    surface = np.ones((4, 4), dtype)
+    surface = comparable(np.ones((4, 4), dtype))
     numbers = np.empty((2, 2), np.uint8)
     hops = np.zeros(surface.shape, np.int32)
     cells = np.empty(4, np.int64)

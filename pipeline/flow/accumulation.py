@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import circle_error
+from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.accumulate import accumulate, first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import route
@@ -166,10 +166,7 @@ class Accumulation:
 
     def _accumulate(self, place: Place, tile: Codes, amounts: Amounts) -> Amounts:
         """Accumulate amounts along a tile's directions, in place; refuse cyclic directions."""
-        circle = accumulate(tile, amounts.high, amounts.low)
-        if circle >= 0:
-            row, column = divmod(circle, place.window.width)
-            raise circle_error(place.window.y + row, place.window.x + column)
+        refuse_circle(accumulate(tile, amounts.high, amounts.low), place.window)
         return amounts
 
     def finish(self, place: Place, saved: Any, message: Amounts) -> dict[str, Array]:

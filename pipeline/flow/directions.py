@@ -15,6 +15,7 @@ from orograph.engines.frontier.links import LinkBorder
 from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
 from orograph.kernels.flow.codes import ENCODINGS, SINK, STEPS, Codes
 from orograph.kernels.flow.directions import (
+    comparable,
     enter_hops,
     spread_hops,
     start_hops,
@@ -84,13 +85,14 @@ class Directions(FrontierDefaults):
         (heights,) = cells
         window = place.window
         height, width = window.shape
+        there = valid_cells(heights, self.nodata)
+        heights = comparable(heights)
         dtype = heights.dtype
         top = np.inf if dtype.kind == "f" else np.iinfo(dtype).max
         surface = np.full((height + 2, width + 2), top, dtype)
         valid = np.zeros(surface.shape, np.uint8)
         y, x = frame.y - window.y + 1, frame.x - window.x + 1
         inside = slice(y, y + frame.height), slice(x, x + frame.width)
-        there = valid_cells(heights, self.nodata)
         surface[inside], valid[inside] = heights, there
         surface[valid == 0] = top
         reciprocals = self.reciprocals

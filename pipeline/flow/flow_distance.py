@@ -16,7 +16,7 @@ from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.directions import lengths_of_steps
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import FlowSweep, circle_error, encoding_of, stream_cells
+from orograph.flow.reading import FlowSweep, encoding_of, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
 from orograph.operations.job import raster_job
@@ -159,10 +159,7 @@ class FlowLengths:
         out = border[leaves]
         rows = out // window.width if len(lengths) > 1 else 0
         found[out] += lengths[rows, numbers.reshape(-1)[out]]
-        circle = measure_paths(tile, lengths, found)
-        if circle >= 0:
-            row, column = divmod(circle, window.width)
-            raise circle_error(window.y + row, window.x + column)
+        refuse_circle(measure_paths(tile, lengths, found), window)
         return found
 
 

@@ -16,9 +16,11 @@ from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.reading import FlowSweep, encoding_of, stream_cells
 from orograph.flow.watershed_sweep import LeafState, Message, Watersheds
 from orograph.kernels.flow.codes import Codes
+from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
+NO_HEIGHT = np.uint64(2**64 - 1)
+"""Stands for no height among those of 64-bit integers; its bits are those of the label of none."""
 HEIGHT = Variable(
     "height",
     np.dtype(np.float64),
@@ -45,8 +49,8 @@ HEIGHT = Variable(
 class Drainage(Watersheds):
     """Heights above drainage as a problem of the quadtree sweep.
 
-    The label of a stream cell are the bits of its height as a float, so that of a cell which drains
-    into no stream is NaN.
+    The label of a stream cell are the bits of its height: as a float, or as a uint64 in the order
+    of 64-bit integers. That of a cell which drains into no stream is NaN, or `NO_HEIGHT`.
     """
 
     elevation_nodata: float | int | None = None
@@ -62,10 +66,21 @@ class Drainage(Watersheds):
         return {}
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
-        """Return a mask of stream cells and the heights as floats; refuse undrained streams."""
+        """Return a mask of stream cells and the heights; refuse undrained streams."""
         elevation, given = others
         streams = stream_cells("streams", given, self.streams_nodata, numbers, window)
         valid = valid_cells(elevation, self.elevation_nodata)
+        if elevation.dtype.kind in "iu" and elevation.itemsize == 8:
+            heights = comparable(elevation)
+            taken = valid & (heights == NO_HEIGHT)
+            if taken.any():
+                y, x = (int(n[0]) for n in np.nonzero(taken))
+                raise InputError(
+                    f"elevation: {elevation[y, x]} at row {window.y + y}, column {window.x + x} is "
+                    "the greatest number of its dtype, which is kept for no height; pass "
+                    "nodata= if it stands for that"
+                )
+            return [streams, np.where(valid, heights, NO_HEIGHT)]
         return [streams, np.where(valid, elevation, np.nan).astype(np.float64)]
 
     def stops(self, window: Window, others: Sequence[Array]) -> tuple[Integers, Integers, Integers]:
@@ -74,9 +89,7 @@ class Drainage(Watersheds):
         cells = np.flatnonzero(streams)
         return cells, cells, heights.reshape(-1)[cells].view(np.int64)
 
-    def reread(
-        self, place: Place, saved: LeafState, *cells: Array
-    ) -> tuple[LeafState, npt.NDArray[np.float64]]:
+    def reread(self, place: Place, saved: LeafState, *cells: Array) -> tuple[LeafState, Array]:
         """Return the saved state of a tile together with its heights, read again."""
         return saved, cells[2]
 
@@ -94,7 +107,19 @@ class Drainage(Watersheds):
         found = blocks[HEIGHT.name]
         table = self._table(place, state, message)
         replace_labels(state.labels, table, found.view(np.int64))
-        np.subtract(heights, found, out=found)
+        if heights.dtype == np.uint64:
+            found[...] = _subtract(heights, found.view(np.uint64))
+        else:
+            np.subtract(heights, found, out=found)
+
+
+def _subtract(heights: Array, others: Array) -> Array:
+    """Return heights of 64-bit integers less others, rounded once; NaN where one is missing."""
+    below = heights < others
+    found = np.where(below, others - heights, heights - others).astype(np.float64)
+    found[below] *= -1
+    found[(heights == NO_HEIGHT) | (others == NO_HEIGHT)] = np.nan
+    return found
 
 
 @operation("orograph.flow.estimate:estimate_drainage")
@@ -137,7 +162,7 @@ def height_above_drainage(
     ------
     InputError
         If an argument is invalid, a stream cell has no direction, a code is not one of the
-        encoding, or directions lead in a circle.
+        encoding, directions lead in a circle, or a height is the greatest 64-bit integer.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

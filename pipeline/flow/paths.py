@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from orograph.flow.reading import circle_error
+from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.accumulate import exits_of
 from orograph.kernels.flow.codes import OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.route import OUTSIDE, follow, order_leaving
@@ -88,9 +88,7 @@ def join_paths(
     target = np.searchsorted(cells, np.where(inside, y * width + x, 0))
     onward[leading] = np.where(inside, target, OUTSIDE)
     order, circle = order_leaving(exits, onward)
-    if circle >= 0:
-        row, column = divmod(int(cells[circle]), width)
-        raise circle_error(place.window.y + row, place.window.x + column)
+    refuse_circle(int(cells[circle]) if circle >= 0 else -1, place.window)
     own_border = border_cells(height, width, place.sides)
     border = np.searchsorted(cells, own_border)
     junction = Junction(exits, onward, order, tuple(members), border)

@@ -90,9 +90,11 @@ def stream_cells(
     return streams
 
 
-def circle_error(row: int, column: int) -> InputError:
-    """Return the error for directions that lead back to the cell they start from."""
-    return InputError(
-        f"direction: the water of row {row}, column {column} comes back to it, so it never ends; "
-        "make the directions anew, as og.flow_direction does, without circles"
-    )
+def refuse_circle(cell: int, window: Window) -> None:
+    """Raise InputError if directions lead back to a cell of a window, row-major; -1 is none."""
+    if cell >= 0:
+        y, x = divmod(cell, window.width)
+        raise InputError(
+            f"direction: the water of row {window.y + y}, column {window.x + x} comes back to it, "
+            "so it never ends; make the directions anew, as og.flow_direction does, without circles"
+        )

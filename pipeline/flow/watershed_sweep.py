@@ -18,7 +18,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table, TableMaker
 from orograph.execution.run import ResultTable
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import circle_error
+from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, STEPS, Codes, leave_at_border
 from orograph.kernels.flow.ends import label_ends, replace_labels
 from orograph.terrain.basin_tree import cells_in, places_of
@@ -153,9 +153,7 @@ class Watersheds:
         below = _cells_below(tile, outlets, place) if self.columns else here[:0]
         tile.reshape(-1)[outlets] = SINK
         labels, at, circle = label_ends(tile)
-        if circle >= 0:
-            row, column = divmod(circle, window.width)
-            raise circle_error(window.y + row, window.x + column)
+        refuse_circle(circle, window)
         border = border_cells(*window.shape, place.sides)
         leaves = tile.reshape(-1)[at] == OUT
         ends, starts = np.full(at.size, NONE), np.empty(0, np.int64)

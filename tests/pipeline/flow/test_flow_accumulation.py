@@ -101,6 +101,13 @@ def test_areas_of_a_geographic_grid_are_those_of_the_ellipsoid() -> None:
     assert found.attrs["units"] == "m²"
 
 
+@pytest.mark.parametrize("parts", [(1.0, 0.5, 2.0**-53, 2.0**-62), (2.0**53, 1.0, 2.0**-62)])
+def test_a_sum_is_rounded_once(parts: tuple[float, ...]) -> None:
+    codes = np.full((1, len(parts)), 1, np.uint8)
+    found = og.flow_accumulation(codes, weights=np.array([parts]), encoding="taudem", tile=2)
+    assert found["accumulation"].values[0, -1] == float(sum(map(Fraction, parts)))
+
+
 def test_a_store_and_an_array_have_the_same_sums(tmp_path: Path) -> None:
     heights = fractal(100)
     flow = og.flow_direction(heights, tile=16, shard=32, out=tmp_path / "flow.zarr")

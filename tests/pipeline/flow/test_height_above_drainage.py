@@ -9,7 +9,7 @@ import oracle_flow as oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from terrain_cases import Case, cases, fractal, properties
+from terrain_cases import WIDE, Case, cases, fractal, properties
 
 import orograph as og
 
@@ -17,18 +17,21 @@ import orograph as og
 @settings(properties, max_examples=40)
 @given(cases(), st.integers(0, 2**16), st.sampled_from([0.02, 0.3]))
 def test_any_tiling_gives_the_heights_of_plain_loops(case: Case, seed: int, share: float) -> None:
-    step, leaves = oracle.directions(case.elevation, case.valid)
+    elevation = case.elevation.copy()
+    if elevation.dtype.name in WIDE:
+        elevation[elevation == np.iinfo(elevation.dtype).max] -= 1
+    step, leaves = oracle.directions(elevation, case.valid)
     codes = oracle.encode(step, leaves, case.valid, "esri").astype(np.int16)
     rng = np.random.default_rng(seed)
     streams = case.valid & (rng.random(step.shape) < share)
     cells = list(map(tuple, np.argwhere(streams).tolist()))
     first = oracle.ends(step, leaves, {cell: n for n, cell in enumerate(cells)})
-    heights = case.elevation.astype(np.float64)
-    base = np.append([heights[cell] for cell in cells], np.nan)[first]
-    with np.errstate(invalid="ignore"):
-        expected = np.where(case.valid, heights - base, np.nan)
+    expected = np.full(step.shape, np.nan)
+    for cell in zip(*np.nonzero(case.valid & (first >= 0)), strict=True):
+        below = elevation[cells[first[cell]]]
+        expected[cell] = elevation[cell].item() - below.item()
     found = og.height_above_drainage(
-        case.elevation, codes, streams, encoding="esri", nodata=case.nodata, **case.cut
+        elevation, codes, streams, encoding="esri", nodata=case.nodata, **case.cut
     )["height"]
     np.testing.assert_array_equal(found, expected)
 
@@ -51,6 +54,16 @@ HOLE[[6, 15], [13, 1]] = 255
 REFUSED: dict[str, tuple[Any, Any, str]] = {
     "no direction": (HOLE, GOOD, "streams: the cell at row 6, column 13 is one, and has no direc"),
 }
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_the_greatest_integer_is_refused(dtype: type) -> None:
+    heights = np.full((20, 20), np.iinfo(dtype).max - 1, dtype)
+    found = og.height_above_drainage(heights, GOOD, GOOD, encoding="taudem", tile=8)
+    assert (found["height"] == 0).all()
+    heights[17, 4] += 1
+    with pytest.raises(og.InputError, match=r"elevation: \d+ at row 17, column 4 is the g"):
+        og.height_above_drainage(heights, GOOD, GOOD, encoding="taudem", tile=8)
 
 
 @pytest.mark.parametrize(("codes", "streams", "says"), REFUSED.values(), ids=[*REFUSED.keys()])

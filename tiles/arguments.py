@@ -151,10 +151,9 @@ def check_name_length(path: str, suffix: int) -> None:
             )
 
 
-def refuse_arguments(what: str, optional: Mapping[str, Any], **given: bool) -> None:
+def refuse_arguments(what: str, **given: bool) -> None:
     """Raise InputError if an argument is given that does not apply to ``what``."""
-    names = [name for name, value in optional.items() if value is not None]
-    names += [name for name, used in given.items() if used]
+    names = [name for name, used in given.items() if used]
     if names:
         raise InputError(f"{names[0]}: of no use for {what}; leave it out")
 

@@ -600,23 +600,17 @@ def connected_components(
     if isinstance(classes, Graph):
         from orograph.graphs.components import components_job
 
-        of_rasters = {
-            "nodata": nodata,
-            "band": band,
-            "variable": variable,
-            "tile": spec.tile,
-            "shard": spec.shard,
-        }
-        refuse_arguments(
-            "a graph",
-            of_rasters,
+        spec.refuse_of_rasters(
+            nodata,
+            band,
+            variable,
             connectivity=connectivity != 8,
             min_size=min_size != 1,
             outputs=wanted != ("labels",),
             dtype=dtype != "int64",
         )
         return components_job(classes, method, spec)
-    refuse_arguments("a raster", {}, method=method != "auto")
+    refuse_arguments("a raster", method=method != "auto")
     raster = open_raster(classes, nodata=nodata, band=band, variable=variable, argument="classes")
     chosen = choose_backend("find_components", (raster,), spec)
     problem = Components(raster.nodata, connectivity, min_size, chosen, wanted, dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from orograph.components.patches import neighbour_pairs, patches
-from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+from orograph.operations.plan import Grid, Plan
 from orograph.tiles.arguments import check_choice, check_dtype, check_integer, check_outputs
 from orograph.tiles.grid.window import LONGEST_SIDE
 from orograph.tiles.nodata import valid_cells
@@ -50,38 +51,32 @@ def estimate_components(
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     if components is None and grid.raster is not None:
         components = count_components(grid.raster, connectivity)
-    tasks, cells = grid.tasks_of_sweep, grid.cells
+    cells = grid.cells
     count = -(-cells // CELLS_A_COMPONENT)
     if components is not None:
         count = check_integer("components", components, 0, cells)
     band_cells = min(grid.layout.shard, grid.shape[0]) * grid.shape[1]
-    border = 4 * (grid.shape[0] + grid.shape[1])
     # evenly spread; those of a row of shards are put in order by the client, and written by chunks
     of_shard, of_band = (-(-count * part // cells) for part in (grid.shard_cells, band_cells))
     table = of_band * 32 + of_shard * 65 + min(count, TABLE_ROWS) * 80 if with_table else 0
     in_memory = COMPONENT_BYTES if measured else COMPONENT_ALONE
     saved = PART_BYTES if measured else PART_ALONE
-    return Plan(
-        operation="connected_components",
-        shape=grid.shape,
-        tile=grid.layout.tile,
-        shard=grid.layout.shard,
-        tiles=grid.tree.count(0),
-        tasks=tasks,
-        memory_per_worker=WORKER_BYTES
-        + grid.tile_cells * (2 * grid.dtype.itemsize + 16)
-        + grid.shard_cells * (label + 5)
-        + of_shard * in_memory
-        + border * 200,
-        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers) + table,
-        bytes_read=cells * grid.dtype.itemsize,
-        bytes_written=cells * label + count * sum(COLUMN_BYTES.get(name, 0) for name in wanted),
-        bytes_checkpoints=cells * 4
-        + count * (saved + with_table * ROW_BYTES)
-        + 4 * grid.shards * grid.layout.shard * 60,
+    plan = grid.plan_sweep(
+        "connected_components",
         workers=workers,
-        bytes_on_disk=None,
+        memory=grid.tile_cells * (2 * grid.dtype.itemsize + 16)
+        + grid.shard_cells * (label + 5)
+        + of_shard * in_memory,
+        written=label,
+        checkpoints=cells * 4 + count * (saved + with_table * ROW_BYTES),
+        border=(200, 60),
+    )
+    return replace(
+        plan,
+        memory_client=plan.memory_client + table,
         memory_table=table,
+        bytes_written=plan.bytes_written
+        + count * sum(COLUMN_BYTES.get(name, 0) for name in wanted),
     )
 
 

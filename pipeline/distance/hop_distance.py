@@ -108,23 +108,17 @@ def hop_distance(
     if isinstance(mask, Graph):
         from orograph.graphs.hops import hops_job
 
-        of_rasters = {
-            "target_values": target_values,
-            "label": label,
-            "nodata": nodata,
-            "band": band,
-            "variable": variable,
-            "tile": spec.tile,
-            "shard": spec.shard,
-        }
-        refuse_arguments(
-            "a graph",
-            of_rasters,
+        spec.refuse_of_rasters(
+            nodata,
+            band,
+            variable,
+            target_values=target_values is not None,
+            label=label is not None,
             snap=bool(snap),
             connectivity=connectivity != 8,
         )
         return hops_job(mask, sources, max_hops, predecessors, spec)
-    refuse_arguments("a raster", {}, predecessors=check_flag("predecessors", predecessors))
+    refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
     cells, source_raster, targets = parse_sources(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
-from orograph.tiles.arguments import check_choice, check_flag, check_integer
+from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
@@ -130,6 +130,27 @@ class RunSpec:
         if self.backend is not None:
             check_choice("backend", self.backend, BACKENDS)
         check_client(self.client)
+
+    def refuse_of_rasters(
+        self,
+        nodata: float | int | None,
+        band: int | None,
+        variable: str | None,
+        **given: bool,
+    ) -> None:
+        """Raise InputError if an argument is given that does not apply to a graph.
+
+        ``given`` says for each of an operation's own arguments whether it is.
+        """
+        optional = {
+            "nodata": nodata,
+            "band": band,
+            "variable": variable,
+            "tile": self.tile,
+            "shard": self.shard,
+        }
+        of_rasters = {name: value is not None for name, value in optional.items()}
+        refuse_arguments("a graph", **of_rasters, **given)
 
 
 def stays_in_memory(rasters: tuple[Raster, ...], spec: RunSpec) -> bool:

@@ -6,13 +6,10 @@ from dataclasses import replace
 
 from orograph.distance.estimate import estimate_frontier
 from orograph.operations.plan import (
-    CLIENT_BYTES,
-    WORKER_BYTES,
     Grid,
     Plan,
     limit_of_process,
     limit_of_worker,
-    memory_of_tasks,
 )
 from orograph.terrain.estimate import estimate_fill
 from orograph.tiles.arguments import check_choice
@@ -99,24 +96,12 @@ def _estimate_sweep(operation: str, grid: Grid, workers: int, state: int, writte
 
     The steps of a shard are saved for the way down.
     """
-    tasks = grid.tasks_of_sweep
-    border = 4 * (grid.shape[0] + grid.shape[1])
-    size = grid.dtype.itemsize
-    return Plan(
-        operation=operation,
-        shape=grid.shape,
-        tile=grid.layout.tile,
-        shard=grid.layout.shard,
-        tiles=grid.tree.count(0),
-        tasks=tasks,
-        memory_per_worker=WORKER_BYTES
-        + grid.tile_cells * (size + DECODED + state + written)
-        + grid.shard_cells * (1 + 2 * written)
-        + border * BORDER_BYTES,
-        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
-        bytes_read=grid.cells * size,
-        bytes_written=grid.cells * written,
-        bytes_checkpoints=grid.cells + BORDER_BYTES * grid.shards * 4 * grid.layout.shard,
+    return grid.plan_sweep(
+        operation,
         workers=workers,
-        bytes_on_disk=None,
+        memory=grid.tile_cells * (grid.dtype.itemsize + DECODED + state + written)
+        + grid.shard_cells * (1 + 2 * written),
+        written=written,
+        checkpoints=grid.cells,
+        border=(BORDER_BYTES, BORDER_BYTES),
     )

@@ -34,8 +34,8 @@ from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
-from orograph.tiles.arguments import check_choice, refuse_arguments
+from orograph.operations.plan import Grid, Plan
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.format.codec import stored
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.border import border_cells, join, join_borders
@@ -378,18 +378,8 @@ def minimum_spanning_forest(
     if isinstance(elevation, Graph):
         from orograph.graphs.forest import forest_job
 
-        of_rasters = {
-            "nodata": nodata,
-            "band": band,
-            "variable": variable,
-            "tile": spec.tile,
-            "shard": spec.shard,
-        }
-        refuse_arguments(
-            "a graph",
-            of_rasters,
-            weight=weight != "max",
-            connectivity=connectivity != 8,
+        spec.refuse_of_rasters(
+            nodata, band, variable, weight=weight != "max", connectivity=connectivity != 8
         )
         return forest_job(elevation, spec)
     raster = open_raster(
@@ -406,23 +396,11 @@ def minimum_spanning_forest(
 
 def estimate_forest(grid: Grid, *, workers: int) -> Plan:
     """Return the plan of `minimum_spanning_forest`."""
-    tasks = grid.tasks_of_sweep
-    border = 4 * (grid.shape[0] + grid.shape[1])
-    return Plan(
-        operation="minimum_spanning_forest",
-        shape=grid.shape,
-        tile=grid.layout.tile,
-        shard=grid.layout.shard,
-        tiles=grid.tree.count(0),
-        tasks=tasks,
-        memory_per_worker=WORKER_BYTES
-        + grid.tile_cells * (2 * grid.dtype.itemsize + 24)
-        + grid.shard_cells * 3
-        + border * 160,
-        memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
-        bytes_read=grid.cells * grid.dtype.itemsize,
-        bytes_written=grid.cells,
-        bytes_checkpoints=grid.cells // 2 + 60 * grid.shards * 4 * grid.layout.shard,
+    return grid.plan_sweep(
+        "minimum_spanning_forest",
         workers=workers,
-        bytes_on_disk=None,
+        memory=grid.tile_cells * (2 * grid.dtype.itemsize + 24) + grid.shard_cells * 3,
+        written=1,
+        checkpoints=grid.cells // 2,
+        border=(160, 60),
     )

@@ -61,7 +61,7 @@ class Plan:
         Its name.
     shape, tile, shard
         The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of a
-        shard. Tiles are those of the run: distances join those of the store.
+        shard. Distances join tiles of the store; then this is the side of the joined tiles.
     tiles, tasks
         How many there are. Distances: tasks at the least, as their number depends on the data.
     memory_per_worker, memory_client, memory_total
@@ -385,6 +385,41 @@ class Grid:
             lowest = level_of_tasks(tree, lowest, self.workers)
         above = levels_above(tree, lowest, 0 if self.workers else 1)
         return 2 * sum(map(tree.count, (lowest, *above))) + 1
+
+    def plan_sweep(
+        self,
+        operation: str,
+        *,
+        workers: int,
+        memory: int,
+        written: int,
+        checkpoints: int,
+        border: tuple[int, int],
+        reads: int = 1,
+    ) -> Plan:
+        """Return the plan of a sweep that makes no table.
+
+        ``memory`` of a worker and ``checkpoints`` are bytes without those of borders, ``border``
+        the bytes of a border cell in both, ``written`` those of a cell of the result, ``reads``
+        how often each cell is read.
+        """
+        in_memory, saved = border
+        tasks = self.tasks_of_sweep
+        return Plan(
+            operation=operation,
+            shape=self.shape,
+            tile=self.layout.tile,
+            shard=self.layout.shard,
+            tiles=self.tree.count(0),
+            tasks=tasks,
+            memory_per_worker=WORKER_BYTES + memory + 4 * sum(self.shape) * in_memory,
+            memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
+            bytes_read=reads * self.cells * self.dtype.itemsize,
+            bytes_written=self.cells * written,
+            bytes_checkpoints=checkpoints + 4 * self.shards * self.layout.shard * saved,
+            workers=workers,
+            bytes_on_disk=None,
+        )
 
 
 def open_grid(

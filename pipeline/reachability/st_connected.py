@@ -28,7 +28,7 @@ from orograph.operations.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.results.paths import LeastCostPath
-from orograph.tiles.arguments import check_choice, check_flag, refuse_arguments
+from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.georeference import Georeference
@@ -187,14 +187,9 @@ def st_connected(
     hops, path = check_flag("hops", hops), check_flag("path", path)
     spec = RunSpec(**options)
     if isinstance(mask, Graph):
-        of_rasters = {
-            "nodata": nodata,
-            "band": band,
-            "variable": variable,
-            "tile": spec.tile,
-            "shard": spec.shard,
-        }
-        refuse_arguments("a graph", of_rasters, snap=bool(snap), connectivity=connectivity != 8)
+        spec.refuse_of_rasters(
+            nodata, band, variable, snap=bool(snap), connectivity=connectivity != 8
+        )
         return _graph_job(mask, s, t, hops, path, spec)
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     # few cells of a tile are near the fronts: too few for a GPU, unless one says so
@@ -289,7 +284,7 @@ class _PairSearch:
     connected: npt.NDArray[np.bool_] | None = None
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Search for all pairs; there are no attributes to return."""
+        """Search for all pairs; return no attributes."""
         try:
             self._search(client, cancelled)
         except BaseException:

@@ -7,11 +7,8 @@ from dataclasses import dataclass, replace
 
 from orograph.components.patches import neighbour_pairs, patches
 from orograph.operations.plan import (
-    CLIENT_BYTES,
-    WORKER_BYTES,
     Grid,
     Plan,
-    memory_of_tasks,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, check_outputs
 from orograph.tiles.nodata import valid_cells
@@ -124,35 +121,23 @@ class _Sweep:
         ``reread``: cells are read a second time. ``kept``: trees are saved for the way down.
         """
         grid = self.grid
-        size, tasks = grid.dtype.itemsize, grid.tasks_of_sweep
         in_tile, in_shard = (
             -(-self.pits * part // grid.cells) for part in (grid.tile_cells, grid.shard_cells)
         )
         # in 16 bits where they can be counted
         label = 2 if in_tile < 2**16 else 4
         labels = label if reread else 0
-        border = 4 * (grid.shape[0] + grid.shape[1])
-        return Plan(
-            operation=operation,
-            shape=grid.shape,
-            tile=grid.layout.tile,
-            shard=grid.layout.shard,
-            tiles=grid.tree.count(0),
-            tasks=tasks,
-            memory_per_worker=WORKER_BYTES
-            + grid.tile_cells * (2 * max(size, 4) + 4 + label + written)
+        return grid.plan_sweep(
+            operation,
+            workers=workers,
+            memory=grid.tile_cells * (2 * max(grid.dtype.itemsize, 4) + 4 + label + written)
             + grid.shard_cells * (labels + 2 * written)
             + in_tile * PIT_OF_TILE
-            + (in_shard * PIT_OF_SHARD if kept else 0)
-            + border * BORDER_BYTES,
-            memory_client=CLIENT_BYTES + memory_of_tasks(tasks, workers),
-            bytes_read=(2 if reread else 1) * grid.cells * size,
-            bytes_written=grid.cells * written,
-            bytes_checkpoints=grid.cells * labels
-            + (self.pits * PIT_STORED if kept else 0)
-            + 60 * grid.shards * 4 * grid.layout.shard,
-            workers=workers,
-            bytes_on_disk=None,
+            + (in_shard * PIT_OF_SHARD if kept else 0),
+            written=written,
+            checkpoints=grid.cells * labels + (self.pits * PIT_STORED if kept else 0),
+            border=(BORDER_BYTES, 60),
+            reads=2 if reread else 1,
         )
 
     def with_table(

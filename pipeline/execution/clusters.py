@@ -109,19 +109,17 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
                 log.setLevel(level)
 
     kind: Any = LocalCluster
-    own: dict[str, Any] = {
-        "threads_per_worker": 1,
-        "processes": True,
-        "preload": [*config.get("distributed.worker.preload"), QUIET],
-    }
+    own: dict[str, Any] = {"threads_per_worker": 1, "processes": True}
     if missing_gpu() is None:
         from dask_cuda import LocalCUDACluster
 
         _check_gpus(n_workers, options.get("CUDA_VISIBLE_DEVICES"))
         kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
-    # else it would be heard on all addresses of this machine
     given = dict(options)
-    options = {**own, "dashboard_address": f"{LOOPBACK}:8787", **_extensions(), **options}
+    # else it would be heard on all addresses of this machine
+    own["dashboard_address"] = f"{LOOPBACK}:8787"
+    own["preload"] = [*config.get("distributed.worker.preload"), QUIET]
+    options = {**own, **_extensions(), **options}
     _check_options(kind, options)
     if options.get("processes", True):
         _check_script()

@@ -369,7 +369,7 @@ class LocalStorage:
                 thread = Thread(target=_remove, args=[trash], name="orograph-delete", daemon=False)
                 try:
                     thread.start()
-                except RuntimeError:  # there are no new threads while Python ends
+                except RuntimeError:  # no thread can be started while Python ends
                     _remove(trash)
                 else:
                     thread.join(SECONDS_TO_DELETE)

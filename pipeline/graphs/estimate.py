@@ -131,7 +131,7 @@ def _swept(
 ) -> GraphPlan:
     """Return the plan of a sweep over parts, or of one in-memory step for a single part.
 
-    ``threads`` are those of one process where there are no workers.
+    ``threads`` are those of one process, and count without workers.
     """
     if graph.part_count == 1:
         return _in_this_process(operation, graph, workers, own, written)

@@ -77,7 +77,7 @@ def read_document(storage: Storage, key: str) -> dict[str, Any]:
 
 
 def group_attributes(place: Location) -> dict[str, Any] | None:
-    """Read the attributes of the Zarr group at ``place``; None if there is no readable group."""
+    """Read the attributes of the Zarr group at ``place``; None if it cannot be read."""
     try:
         document = read_document(open_storage(place), GROUP)
     except (OSError, ValueError):

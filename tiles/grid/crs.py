@@ -48,7 +48,7 @@ def parse_crs(given: Any, what: str) -> CRS:
 
 
 def same_crs(one: CRS, other: CRS) -> bool:
-    """Return whether two CRSs give the same location to the same (x, y).
+    """Return whether two CRSs place the same (x, y) at the same location.
 
     The order of the axes and the way in which a CRS is written do not matter.
     """

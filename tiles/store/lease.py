@@ -286,7 +286,7 @@ class Lease:
 
 
 def _read(place: Storage) -> tuple[Holder | None, State] | None:
-    """Read a lease; return its holder and file version, or None if there is no lease.
+    """Read a lease; return its holder and file version, or None without a lease.
 
     The holder is None if the object is empty, as a power cut may leave it.
 

@@ -10,7 +10,8 @@ surface : (h + 2, w + 2), heights as `comparable` returns them; the greatest bey
     nodata.
 valid : (h + 2, w + 2) uint8; 1 where there is a cell.
 numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
-hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, greatest where nothing is known.
+hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, -1 on nodata, which may be as high as
+    cells in a flat, and greatest where nothing is known.
 
 Slopes are float64: the drop, exact for integers until it is rounded once, times the reciprocal of
 the length. Which neighbour is lower is told by the heights, never by a slope, which may underflow.
@@ -99,8 +100,9 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) ->
     for y in range(height):
         for x in range(width):
             number = numbers[y, x]
-            hops[y + 1, x + 1] = far if number in (SINK, MISSING) else 0
+            hops[y + 1, x + 1] = -1 if number == MISSING else 0
             if number == SINK:
+                hops[y + 1, x + 1] = far
                 undrained[count] = (y + 1) * (width + 2) + x + 1
                 count += 1
     flat_hops, heights = hops.reshape(-1), surface.reshape(-1)

@@ -206,13 +206,17 @@ def _take_in(hops: Array, halo: Border) -> Integers:
 
 
 def _facing_same_height(surface: Array, valid: Array) -> list[npt.NDArray[np.bool_]]:
-    """Return for each neighbour a mask of border cells with an equally high cell across."""
+    """Return for each neighbour a mask of the cells at the border with an equally high one across.
+
+    Nodata counts neither here nor there, as high as it may be.
+    """
     found = []
-    for place, own in zip(_halo_places(surface.shape), facing(inner_of(surface, 1), 1)):
+    heights, cells = (facing(inner_of(array, 1), 1) for array in (surface, valid))
+    for place, own, cell in zip(_halo_places(surface.shape), heights, cells, strict=True):
         beyond, there = surface[place], valid[place] == 1
         same = (own == beyond) & there
         for a, b in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
             along = (np.s_[:, a], np.s_[:, b]) if own.shape[0] == 1 else (np.s_[a], np.s_[b])
             same[along[0]] |= (own[along[0]] == beyond[along[1]]) & there[along[1]]
-        found.append(same)
+        found.append(same & (cell == 1))
     return found

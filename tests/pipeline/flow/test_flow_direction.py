@@ -93,6 +93,17 @@ def test_slopes_that_underflow_lead_down_all_the_same() -> None:
     assert found[1].tolist() == [1, 1, 0, 5]
 
 
+@pytest.mark.parametrize("tile", [1, 3, 8])
+def test_flats_of_the_greatest_height_beside_nodata(tile: int) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        heights = np.where(rng.random((25, 31)) < 0.02 * seed, 0, 255).astype(np.uint8)
+        step, leaves = oracle.directions(heights, heights > 0)
+        found = og.flow_direction(heights, nodata=0, depressions="keep", tile=tile)
+        expected = oracle.encode(step, leaves, heights > 0, "taudem")
+        np.testing.assert_array_equal(found["direction"], expected)
+
+
 def test_directions_of_pysheds_where_one_slope_is_the_steepest() -> None:
     grids = pytest.importorskip("pysheds.sgrid")
     views = pytest.importorskip("pysheds.sview")

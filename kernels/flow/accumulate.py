@@ -79,6 +79,11 @@ def accumulate(numbers: Array, high: Integers, low: Integers) -> int:
     return int(circle[0]) if circle.size else -1
 
 
+def find_circle(numbers: Array) -> int:
+    """Return the first cell of those that lie on circles, or -1."""
+    return accumulate(numbers, np.ones(numbers.size, np.int64), np.empty(0, np.int64))
+
+
 @compiled
 def _exits_of(numbers, steps, border, seen, exits):
     """Find the last cell of the path from each of some cells."""
@@ -138,9 +143,9 @@ def _rounded(high, low):
     """Return a fixed-point number as a float, rounded once, half to even."""
     if high == 0 or (low & _BEYOND_FLOAT == 0 and high < 2**53):
         return high + low * 2.0**-BITS
-    # the leading 62 bits as an integer, its last bit set if any beyond them is
+    # the leading bits as an integer, its last one set if any beyond them is
     bits = 0
-    while high >> bits:
+    while bits < BITS and high >> bits:
         bits += 1
     kept = (high << (BITS - bits)) | (low >> bits)
     kept |= (low & ((1 << bits) - 1)) != 0

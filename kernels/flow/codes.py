@@ -119,7 +119,7 @@ def decode(codes: Array, encoding: Encoding, nodata: float | int | None) -> tupl
         A value that stands for nodata, beside that of the encoding.
     """
     numbers = encoding.numbers()
-    if nodata is not None and LOWEST <= nodata <= HIGHEST:
+    if nodata is not None and LOWEST <= nodata <= HIGHEST and nodata == int(nodata):
         numbers[int(nodata) - LOWEST] = MISSING
     if codes.dtype.itemsize == 1:
         of_bits = numbers[np.arange(256).astype(np.uint8).view(codes.dtype).astype(int) - LOWEST]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.flow.accumulate import accumulate
+from orograph.kernels.flow.accumulate import find_circle
 from orograph.kernels.flow.codes import MISSING, SINK, steps_in_rows
 from orograph.kernels.flow.route import compile_kernels as compile_paths
 
@@ -75,7 +75,7 @@ def label_ends(
     count = _label_ends(flat, steps_in_rows(numbers.shape[1]), labels, ends)
     circle = -1
     if count < 0:
-        circle = accumulate(numbers, np.ones(flat.size, np.int64), np.empty(0, np.int64))
+        circle = find_circle(numbers)
     return labels.reshape(numbers.shape), ends[: max(count, 0)].copy(), circle
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.flow.accumulate import accumulate
+from orograph.kernels.flow.accumulate import find_circle
 from orograph.kernels.flow.codes import OUT, SINK, STEPS, steps_in_rows
 from orograph.kernels.flow.route import compile_kernels as compile_paths
 
@@ -76,7 +76,7 @@ def measure_paths(numbers: Array, lengths: Integers, found: Integers) -> int:
     width = numbers.shape[1]
     if _measure_paths(numbers.reshape(-1), steps_in_rows(width), lengths, width, found):
         return -1
-    return accumulate(numbers, np.ones(numbers.size, np.int64), np.empty(0, np.int64))
+    return find_circle(numbers)
 
 
 @compiled

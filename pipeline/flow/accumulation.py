@@ -24,6 +24,8 @@ from orograph.tiles.store.create import Variable
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 NO_CELL = -1
+MOST = 2**62
+"""Greatest amount that a cell can have."""
 
 
 @stored("flow-amounts")
@@ -202,7 +204,7 @@ class WeightedAccumulation(Accumulation):
 
     weights_dtype: str = "float64"
     weights_nodata: float | int | None = None
-    most: int = 2**62
+    most: int = MOST
     """Greatest weight of a cell, so that no sum overflows."""
 
     @property

@@ -23,6 +23,7 @@ from orograph.kernels.flow.directions import (
     step_down,
 )
 from orograph.kernels.relax.border import facing, inner_of
+from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
@@ -172,12 +173,22 @@ def reciprocals_of(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def lengths_of_steps(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return the lengths of `STEPS`, shape (rows or 1, 8), of `step_lengths`."""
+    """Return the lengths of `STEPS`, shape (rows or 1, 8), of `step_lengths`.
+
+    Those that float64 cannot hold are refused, and those whose reciprocals it cannot.
+    """
     below = np.roll(lengths, -1, axis=1)
     kind = {(0, 1): 0, (1, 0): 1, (1, 1): 2}
     columns = [(below if dy > 0 else lengths)[kind[abs(dy), abs(dx)]] for dy, dx in STEPS]
     steps: npt.NDArray[np.float64] = np.stack(columns, axis=1)
-    return steps if len(steps) == 1 else steps[:-2]
+    steps = steps if len(steps) == 1 else steps[:-2]
+    longest = float(steps.max())
+    if not np.finfo(np.float64).tiny <= longest < math.inf:
+        raise InputError(
+            f"cell_size: the longest step is {longest:g}; give the sides of cells, or coordinates, "
+            "in another unit"
+        )
+    return steps
 
 
 def _far(dtype: npt.DTypeLike) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from orograph.distance.estimate import estimate_frontier
 from orograph.operations.plan import (
     Grid,
@@ -74,12 +76,17 @@ def estimate_watersheds(grid: Grid, *, workers: int) -> Plan:
 
 
 def estimate_drainage(grid: Grid, *, workers: int) -> Plan:
-    """Return the plan of `height_above_drainage`, whose rasters are read twice."""
-    plan = replace(estimate_watersheds(grid, workers=workers), operation="height_above_drainage")
-    others = grid.dtype.itemsize + HEIGHT
+    """Return the plan of `height_above_drainage`, whose rasters are read twice.
+
+    Directions and streams are planned for with a byte a cell.
+    """
+    directions = replace(grid, dtype=np.dtype(np.uint8))
+    plan = estimate_watersheds(directions, workers=workers)
+    others = grid.dtype.itemsize + 1
     return replace(
         plan,
-        memory_per_worker=plan.memory_per_worker + grid.tile_cells * others,
+        operation="height_above_drainage",
+        memory_per_worker=plan.memory_per_worker + grid.tile_cells * (others + HEIGHT),
         bytes_read=2 * (plan.bytes_read + grid.cells * others),
     )
 

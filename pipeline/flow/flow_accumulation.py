@@ -9,19 +9,18 @@ from orograph.components.table import cell_areas
 from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.accumulation import Accumulation, WeightedAccumulation
+from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.reading import FlowSweep, encoding_of
 from orograph.kernels.flow.route import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import Raster, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from orograph.operations.job import Job
-
-MOST = 2**62
 
 
 @operation("orograph.flow.estimate:estimate_accumulation")
@@ -90,9 +89,14 @@ def flow_accumulation(
     code = encoding_of(raster, encoding)
     spec = RunSpec(**options)
     rasters: tuple[Raster, ...] = (raster,)
-    areas, unit = None, "cells"
+    areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
         areas, unit = cell_areas(raster.georeference, raster.shape[0], "direction")
+        if areas.max() > MOST // cells:
+            raise InputError(
+                f"direction: cells of up to {areas.max():.4g} {unit}, of which {cells} could add "
+                "up to more than 2**62; give coordinates in a larger unit"
+            )
     elif weights is not None:
         given = open_raster(weights, argument="weights")
         check_same_grid("weights", given, raster)
@@ -101,9 +105,8 @@ def flow_accumulation(
     backend = choose_backend("accumulate", rasters, spec)
     problem = Accumulation(code, areas, unit, backend)
     if len(rasters) > 1:
-        most = MOST // (raster.shape[0] * raster.shape[1])
         problem = WeightedAccumulation(
-            code, None, unit, backend, str(given.dtype), given.nodata, most
+            code, None, unit, backend, str(given.dtype), given.nodata, MOST // cells
         )
     parameters = {
         "encoding": code,

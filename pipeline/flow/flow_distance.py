@@ -205,7 +205,8 @@ def flow_distance(
     ------
     InputError
         If an argument is invalid, the coordinates do not tell the size of cells, a stream cell has
-        no direction, a code is not one of the encoding, or directions lead in a circle.
+        no direction, a code is not one of the encoding, or directions lead in a circle
+        without a stream.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -162,7 +162,8 @@ def height_above_drainage(
     ------
     InputError
         If an argument is invalid, a stream cell has no direction, a code is not one of the
-        encoding, directions lead in a circle, or a height is the greatest 64-bit integer.
+        encoding, directions lead in a circle without a stream, or a height is the greatest
+        64-bit integer.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -67,12 +67,12 @@ def encoding_of(raster: Raster, encoding: str | None) -> str:
     if encoding is not None:
         return str(check_choice("encoding", encoding, tuple(ENCODINGS)))
     stated = raster.attrs.get("flow_encoding")
-    if stated not in ENCODINGS:
+    if not isinstance(stated, str) or stated not in ENCODINGS:
         raise InputError(
             "encoding: the directions do not say theirs, as those of flow_direction do; pass "
             f"encoding=, one of {', '.join(ENCODINGS)}"
         )
-    return str(stated)
+    return stated
 
 
 def stream_cells(

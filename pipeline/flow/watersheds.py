@@ -82,7 +82,7 @@ def watersheds(
     ------
     InputError
         If an argument is invalid, outlets lie outside the grid, on nodata or two on one cell, a
-        code is not one of the encoding, or directions lead in a circle.
+        code is not one of the encoding, or directions lead in a circle without an outlet.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

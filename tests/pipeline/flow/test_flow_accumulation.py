@@ -101,11 +101,39 @@ def test_areas_of_a_geographic_grid_are_those_of_the_ellipsoid() -> None:
     assert found.attrs["units"] == "m²"
 
 
-@pytest.mark.parametrize("parts", [(1.0, 0.5, 2.0**-53, 2.0**-62), (2.0**53, 1.0, 2.0**-62)])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (1.0, 0.5, 2.0**-53, 2.0**-62),
+        (2.0**53, 1.0, 2.0**-62),
+        (2.0**61, 2.0**61),
+        (2.0**62,),
+        (2.0**59, 2.0**6, 2.0**-62),
+    ],
+)
 def test_a_sum_is_rounded_once(parts: tuple[float, ...]) -> None:
     codes = np.full((1, len(parts)), 1, np.uint8)
     found = og.flow_accumulation(codes, weights=np.array([parts]), encoding="taudem", tile=2)
     assert found["accumulation"].values[0, -1] == float(sum(map(Fraction, parts)))
+
+
+def test_areas_that_could_add_up_to_too_much_are_refused() -> None:
+    codes = xr.DataArray(np.ones((2, 2), np.uint8), {"y": [1e10, 0], "x": [0, 1e10]}, ("y", "x"))
+    with pytest.raises(og.InputError, match=r"direction: cells of up to 1e\+20 .*, of which 4"):
+        og.flow_accumulation(codes, weights="area", encoding="taudem")
+
+
+def test_nodata_between_codes_is_none_of_them() -> None:
+    codes = np.array([[1, 0]], np.float32)
+    found = og.flow_accumulation(codes, encoding="taudem", nodata=0.5)
+    assert found["accumulation"].values.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("stated", [["taudem"], {}, 3, "d8"])
+def test_an_attribute_that_names_no_encoding_is_left_aside(stated: object) -> None:
+    codes = xr.DataArray(GOOD, dims=("y", "x"), attrs={"flow_encoding": stated})
+    with pytest.raises(og.InputError, match="encoding: the directions do not say theirs"):
+        og.flow_accumulation(codes)
 
 
 def test_a_store_and_an_array_have_the_same_sums(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "flats": ({"flats": "gradient"}, "flats: 'gradient' is unknown"),
     "encoding": ({"encoding": "d8"}, "encoding: 'd8' is unknown; use .*taudem"),
     "neighbours": ({"cell_size": 0}, "cell_size: 0; give one side"),
+    "long steps": ({"cell_size": 1.7e308}, "cell_size: the longest step is inf"),
 }
 
 

@@ -123,6 +123,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a circle over tiles": (FAR_CIRCLE, {}, "direction: the water of row 4, column .* comes back"),
     "no direction": (HOLE, {"to": GOOD}, "to: the cell at row 6, column 13 is one, and has no dir"),
     "no encoding": (GOOD, {"encoding": None}, "encoding: the directions do not say theirs"),
+    "too large": (GOOD, {"cell_size": 1.7e308}, "cell_size: the longest step is inf"),
+    "too small": (GOOD, {"cell_size": 1e-320}, "cell_size: the longest step is 1.4"),
     "no size": (GOOD, {"cell_size": 0}, "cell_size: 0; give one side"),
 }
 

@@ -364,11 +364,13 @@ FUNCTIONS = {
         {"direction": DIRECTION, "encoding": "taudem"},
         {
             "direction": bad.RASTER,
+            "method": bad.choice("d9", optional=True),
             "weights": bad.Kind(
                 lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
                 shows=False,
             ),
             "encoding": bad.choice("d8", optional=True),
+            "cell_size": COST_MODEL["cell_size"],
         },
     ),
     "watersheds": Function(

@@ -47,9 +47,13 @@ def shared(run: Any, client: Client | None, witness: Witness | None = None) -> I
 
 
 def load(handle: Any) -> Any:
-    """Return the run that a handle stands for; a pair names a part of another handle's run."""
+    """Return the run that a handle stands for.
+
+    A pair stands for a part of another handle's run: an attribute, or the item of a number.
+    """
     if isinstance(handle, tuple):
-        return getattr(load(handle[0]), handle[1])
+        whole, part = load(handle[0]), handle[1]
+        return whole[part] if isinstance(part, int) else getattr(whole, part)
     return _ask(handle) if isinstance(handle, str) else handle
 
 

@@ -1,1 +1,1 @@
-"""Flow over the terrain: directions, accumulation, watersheds."""
+"""Directions in which water flows over the terrain, and how much flows."""

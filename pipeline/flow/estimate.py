@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from orograph.distance.estimate import estimate_frontier
 from orograph.operations.plan import (
+    WORKER_BYTES,
     Grid,
     Plan,
     limit_of_process,
@@ -15,6 +17,7 @@ from orograph.operations.plan import (
 )
 from orograph.terrain.estimate import estimate_fill
 from orograph.tiles.arguments import check_choice
+from orograph.tiles.raster.raster import open_raster
 
 HOPS, PADDED = 4, 2
 """Bytes of a cell in the state of a tile: its hops, and what its heights have beside."""
@@ -48,21 +51,49 @@ def estimate_direction(
     if depressions == "keep":
         return plan
     filling = estimate_fill(grid, workers=workers, pits=pits)
+    return one_after_another(plan, _with_threads(filling, threads))
+
+
+def _with_threads(plan: Plan, threads: int) -> Plan:
+    """Return the plan of a sweep by several threads of one process."""
+    more = max(threads - 1, 0) * (plan.memory_per_worker - WORKER_BYTES)
+    return replace(plan, memory_per_worker=plan.memory_per_worker + more)
+
+
+def one_after_another(last: Plan, before: Plan) -> Plan:
+    """Return the plan of a run of two stages, of which the last reads what the first wrote."""
     return replace(
-        plan,
-        tasks=plan.tasks + filling.tasks,
-        memory_per_worker=max(plan.memory_per_worker, filling.memory_per_worker),
-        memory_client=max(plan.memory_client, filling.memory_client),
-        bytes_read=filling.bytes_read + plan.bytes_read,
-        bytes_checkpoints=plan.bytes_checkpoints
-        + filling.bytes_checkpoints
-        + filling.bytes_written,
+        last,
+        tasks=last.tasks + before.tasks,
+        memory_per_worker=max(last.memory_per_worker, before.memory_per_worker),
+        memory_client=max(last.memory_client, before.memory_client),
+        memory_kept=max(last.memory_kept, before.memory_kept),
+        bytes_read=before.bytes_read + last.bytes_read,
+        bytes_checkpoints=last.bytes_checkpoints + before.bytes_checkpoints + before.bytes_written,
     )
 
 
-def estimate_accumulation(grid: Grid, *, workers: int) -> Plan:
-    """Return the plan of `flow_accumulation`."""
-    return _estimate_sweep("flow_accumulation", grid, workers, AMOUNT + MARKS, 8)
+def estimate_accumulation(
+    grid: Grid,
+    *,
+    workers: int,
+    threads: int = 0,
+    memory_limit: int | str | None = None,
+    method: str | None = None,
+    weights: Any = None,
+) -> Plan:
+    """Return the plan of `flow_accumulation`; ``weights`` other than areas are read twice."""
+    codes = grid if method is None else replace(grid, dtype=np.dtype(np.uint8))
+    plan = _estimate_sweep("flow_accumulation", codes, workers, AMOUNT + MARKS, 8)
+    plan = _with_threads(plan, threads)
+    if weights is not None and not isinstance(weights, str):
+        given = open_raster(weights, argument="weights").dtype.itemsize
+        plan = replace(plan, bytes_read=plan.bytes_read + 2 * grid.cells * given)
+    if method is None:
+        return plan
+    check_choice("method", method, ("d8",))
+    flow = estimate_direction(grid, workers=workers, threads=threads, memory_limit=memory_limit)
+    return one_after_another(plan, flow)
 
 
 def estimate_watersheds(grid: Grid, *, workers: int) -> Plan:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.components.table import cell_areas
@@ -10,11 +13,15 @@ from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
+from orograph.flow.directions import Directions, reciprocals_of
 from orograph.flow.reading import FlowSweep, encoding_of
+from orograph.flow.routing import compile_routing, flow_then_accumulate
 from orograph.kernels.flow.route import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
+from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster, open_raster
 
 if TYPE_CHECKING:
@@ -27,8 +34,10 @@ if TYPE_CHECKING:
 def flow_accumulation(
     direction: Any,
     *,
+    method: str | None = None,
     weights: Any = None,
     encoding: str | None = None,
+    cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
@@ -38,14 +47,20 @@ def flow_accumulation(
     ----------
     direction : raster
         Directions of flow, shape (y, x), as `flow_direction` returns them, or of another program.
+        Heights, if ``method`` is given.
+    method : {"d8"}, optional
+        How water flows over heights: "d8" fills depressions and takes the directions of
+        `flow_direction`, which are not part of the result. By default the raster holds directions.
     weights : raster or "area", optional
         What falls on each cell, 0 or more: a raster of the same grid, or the area of the cell. By
         default each cell counts as 1.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         The codes of the directions, see `flow_direction`. Not needed if that has made them.
+    cell_size : float or (float, float), optional
+        As for `flow_direction`; for heights only.
     nodata : float or int, optional
-        The value of cells without a direction, in place of what the raster itself says. The nodata
-        code of the encoding counts in any case.
+        The value of cells without a direction or height, in place of what the raster itself says.
+        The nodata code of the encoding counts in any case.
     **options
         Options of the run, see `RunOptions`.
 
@@ -55,7 +70,7 @@ def flow_accumulation(
         ``accumulation``, with the cell itself: int64, -1 on nodata, of cells and of whole weights;
         float64, NaN on nodata, of areas and of other weights. Areas are in m² where the CRS says
         how long a unit is; on geographic grids they are those of WGS 84. Coordinates and CRS are
-        the directions'.
+        the raster's.
 
     Raises
     ------
@@ -84,10 +99,12 @@ def flow_accumulation(
     array([[ 1,  1,  1,  1],
            [ 1,  6,  9, 12],
            [ 1,  1,  1,  1]])
+    >>> bool((og.flow_accumulation(valley, method="d8")["accumulation"] == 12).any())
+    True
     """
     raster = open_raster(direction, nodata=nodata, argument="direction")
-    code = encoding_of(raster, encoding)
     spec = RunSpec(**options)
+    code, flow = _source_of_directions(raster, method, encoding, cell_size)
     rasters: tuple[Raster, ...] = (raster,)
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
@@ -113,7 +130,43 @@ def flow_accumulation(
         "nodata": repr([r.nodata for r in rasters]),
         "areas": repr(None if areas is None else areas.tolist()),
     }
-    larger = join_tiles if spec.tile is None else None
+    join = spec.tile is None
+    if flow is not None:
+        parameters |= {"method": "d8", "lengths": repr(flow.reciprocals.tolist())}
+        engine = partial(flow_then_accumulate, flow, join)
+        compiled = partial(_compile_all, raster.dtype)
+        return raster_job(engine, problem, rasters, parameters, compiled, spec)
+    larger = join_tiles if join else None
     return raster_job(
         FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
     )
+
+
+def _source_of_directions(
+    raster: Raster,
+    method: str | None,
+    encoding: str | None,
+    cell_size: float | tuple[float, float] | None,
+) -> tuple[str, Directions | None]:
+    """Return the encoding of the directions, and the problem that finds them in an elevation."""
+    if method is None:
+        if cell_size is not None:
+            raise InputError("cell_size: only heights need it; pass it with method='d8'")
+        return encoding_of(raster, encoding), None
+    check_choice("method", method, ("d8",))
+    if encoding is not None:
+        raise InputError(
+            "encoding: heights have none; leave it out, or method= if the raster holds directions"
+        )
+    if "flow_encoding" in raster.attrs:
+        raise InputError(
+            "method: the raster holds directions, as its attribute flow_encoding says; leave it out"
+        )
+    lengths = step_lengths(raster.georeference, raster.shape, cell_size)
+    return "taudem", Directions(raster.shape, raster.nodata, reciprocals_of(lengths), "taudem")
+
+
+def _compile_all(dtype: np.dtype[Any]) -> None:
+    """Compile the kernels from an elevation of this dtype to accumulated amounts."""
+    compile_routing(dtype)
+    compile_kernels()

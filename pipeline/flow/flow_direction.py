@@ -5,17 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.directions import Directions, reciprocals_of
-from orograph.flow.filled import FillThenFlow, flow_engine
+from orograph.flow.routing import compile_routing, fill_then_flow, flow_engine
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.kernels.flow.directions import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.terrain.run import compile_kernels as compile_filling
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import open_raster
@@ -131,14 +128,7 @@ def flow_direction(
         "encoding": encoding,
     }
     fill = depressions == "fill"
-    compiled = partial(_compile_kernels, raster.dtype, fill)
+    compiled = partial(compile_routing if fill else compile_kernels, raster.dtype)
     return raster_job(
-        FillThenFlow if fill else flow_engine, problem, (raster,), parameters, compiled, spec
+        fill_then_flow if fill else flow_engine, problem, (raster,), parameters, compiled, spec
     )
-
-
-def _compile_kernels(dtype: np.dtype[Any], fill: bool) -> None:
-    """Compile the kernels for tiles of this dtype, or load them from the cache."""
-    if fill:
-        compile_filling(dtype)
-    compile_kernels(dtype)

@@ -121,6 +121,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("flow_accumulation", "direction"): STORES,
     ("flow_accumulation", "--weights"): STORES,
     ("flow_accumulation", "--encoding"): NONE,
+    ("flow_accumulation", "--method"): NONE,
     ("flow_direction", "--depressions"): NONE,
     ("flow_direction", "--flats"): NONE,
     ("flow_direction", "--encoding"): NONE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from pyproj import CRS, Geod
 from terrain_cases import Case, cases, fractal, properties
 
 import orograph as og
+from orograph.flow.accumulation import Accumulation
+from orograph.flow.directions import Directions
+from orograph.terrain.water import WaterLevel
 
 KINDS = st.sampled_from(["cells", "whole", "tiny", "large"])
 
@@ -86,6 +90,66 @@ def test_what_leaves_is_what_fell(noise: bool) -> None:
         edge = np.ones(heights.shape, bool)
         edge[1:-1, 1:-1] = False
         assert depressions == "keep" or not (ends & ~edge).any()
+
+
+@settings(properties, max_examples=30)
+@given(cases(), st.booleans(), st.sampled_from([1.0, (2.0, 0.5)]))
+def test_heights_have_the_sums_of_their_directions(
+    case: Case, weighted: bool, size: float | tuple[float, float]
+) -> None:
+    weights = np.random.default_rng(5).random(case.elevation.shape) if weighted else None
+    with_size: dict[str, Any] = {"nodata": case.nodata, "cell_size": size}
+    codes = og.flow_direction(case.elevation, **with_size)
+    expected = og.flow_accumulation(codes, weights=weights)
+    found = og.flow_accumulation(
+        case.elevation, method="d8", weights=weights, **with_size, **case.cut
+    )
+    xr.testing.assert_identical(found.drop_attrs(), expected.drop_attrs())
+
+
+@pytest.mark.parametrize(
+    ("problem", "method"),
+    [(WaterLevel, "leaf"), (WaterLevel, "finish"), (Directions, "finish"), (Accumulation, "leaf")],
+)
+def test_a_run_that_fails_in_any_stage_goes_on_from_there(
+    problem: type, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heights, weights = fractal(100), fractal(100) + 1
+    options: dict[str, Any] = {"method": "d8", "weights": weights, "tile": 16}
+    expected = og.flow_accumulation(heights, **options)
+    options |= {"shard": 32, "out": tmp_path / "sums.zarr"}
+    whole, calls = getattr(problem, method), count()
+
+    def fail(*args: Any) -> Any:
+        if next(calls) == 20:
+            raise ZeroDivisionError
+        return whole(*args)
+
+    monkeypatch.setattr(problem, method, fail)
+    with pytest.raises(ZeroDivisionError):
+        og.flow_accumulation(heights, **options)
+    found = og.flow_accumulation(heights, **options, resume=True)
+    xr.testing.assert_identical(found.load(), expected)
+    assert [path.name for path in tmp_path.iterdir()] == ["sums.zarr"]
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"method": "d8", "encoding": "esri"}, "encoding: heights have none"),
+        ({"encoding": "esri", "cell_size": 2}, "cell_size: only heights need it"),
+    ],
+)
+def test_what_only_heights_or_only_directions_have_is_refused(
+    more: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(og.InputError, match=sentence):
+        og.flow_accumulation(GOOD, **more)
+
+
+def test_directions_are_not_taken_for_heights() -> None:
+    with pytest.raises(og.InputError, match="method: the raster holds directions"):
+        og.flow_accumulation(og.flow_direction(fractal(9)), method="d8")
 
 
 def test_areas_of_a_geographic_grid_are_those_of_the_ellipsoid() -> None:

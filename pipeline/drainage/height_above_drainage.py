@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
+from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
 from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.reading import FlowSweep, encoding_of, stream_cells
-from orograph.flow.watershed_sweep import LeafState, Message, Watersheds
 from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels

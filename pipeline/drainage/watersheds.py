@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.sources import labelled_points, snap_cells
+from orograph.drainage.watershed_sweep import Watersheds
 from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.reading import FlowSweep, encoding_of
-from orograph.flow.watershed_sweep import Watersheds
 from orograph.kernels.flow.ends import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation

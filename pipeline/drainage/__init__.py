@@ -1,0 +1,1 @@
+"""What is read from flow directions: watersheds, distances, heights above streams."""

@@ -1,0 +1,86 @@
+"""Stages of runs on an elevation: depressions are filled, directions follow, then what flows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from orograph.engines import quadtree_pass
+from orograph.engines.frontier.driver import Frontier
+from orograph.engines.frontier.field import join_tiles
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.stages import Stage, Stages
+from orograph.execution.context import RunContext
+from orograph.flow.accumulation import Accumulation
+from orograph.flow.directions import Directions
+from orograph.flow.reading import FlowSweep
+from orograph.kernels.flow.directions import compile_kernels
+from orograph.terrain.run import compile_kernels as compile_filling
+from orograph.terrain.water import WaterLevel
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Variable
+
+ELEVATION, FILLED, WEIGHTS = "elevation", "filled", "weights"
+
+
+def fill_then_flow(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Stages:
+    """Return the engine of flow directions on a surface without depressions."""
+    (elevation,) = rasters
+    flow = Stage((FILLED,), partial(flow_engine, problem))
+    return Stages((filling(problem, elevation), flow), {ELEVATION: elevation}, context)
+
+
+def routing(problem: Directions, elevation: Raster) -> tuple[Stage, Stage]:
+    """Return the stages that write the filled surface and the directions on it."""
+    (direction,) = problem.outputs
+    flow = Stage((FILLED,), partial(flow_engine, problem), direction)
+    return filling(problem, elevation), flow
+
+
+def filling(problem: Directions, elevation: Raster) -> Stage:
+    """Return the stage that writes the filled surface for a problem of directions."""
+    filled = Variable(FILLED, elevation.dtype, problem.nodata)
+    level = WaterLevel(
+        problem.nodata, 8, problem.backend, "fill-depressions", (filled,), nodata_drains=True
+    )
+    return Stage((ELEVATION,), partial(QuadtreePass, level), filled)
+
+
+def flow_engine(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Frontier:
+    """Return the engine of flow directions on a surface as it is."""
+    return Frontier(problem, rasters, join_tiles(context))
+
+
+def flow_then_accumulate(
+    directions: Directions,
+    join: bool,
+    problem: Accumulation,
+    rasters: tuple[Raster, ...],
+    context: RunContext,
+) -> Stages:
+    """Return the engine that accumulates along the directions of an elevation.
+
+    ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether the last
+    stage may take larger tiles than the store's.
+    """
+    stages = routing(replace(directions, backend=problem.backend), rasters[0])
+    inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
+    reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
+    last = Stage(reads, partial(_accumulate, problem, join))
+    return Stages((*stages, last), inputs, context)
+
+
+def _accumulate(
+    problem: Accumulation, join: bool, rasters: tuple[Raster, ...], context: RunContext
+) -> FlowSweep:
+    """Return the engine of the last stage."""
+    return FlowSweep(problem, rasters, quadtree_pass.join_tiles(context) if join else context)
+
+
+def compile_routing(dtype: np.dtype[Any]) -> None:
+    """Compile the kernels from an elevation of this dtype to its directions."""
+    compile_filling(dtype)
+    compile_kernels(dtype)

@@ -34,6 +34,7 @@ STAGES = {
     "flow_directions": Stage("flow.directions:step_down", None),
     "label_ends": Stage("flow.ends", None),
     "measure_paths": Stage("flow.lengths", None),
+    "longest_paths": Stage("flow.longest", None),
     "accumulate": Stage("flow.accumulate", None),
     "find_components": Stage("label.tile", "label.cuda"),
     "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),

@@ -10,6 +10,7 @@ from .distance.paths import path_mask as path_mask
 from .distance.walking_time import walking_time as walking_time
 from .drainage.flow_distance import flow_distance as flow_distance
 from .drainage.height_above_drainage import height_above_drainage as height_above_drainage
+from .drainage.upstream_length import upstream_length as upstream_length
 from .drainage.watersheds import watersheds as watersheds
 from .execution.clusters import cluster as cluster
 from .execution.run import Progress as Progress

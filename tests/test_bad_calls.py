@@ -410,6 +410,15 @@ FUNCTIONS = {
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
+    "upstream_length": Function(
+        og.upstream_length,
+        {"direction": DIRECTION, "encoding": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "encoding": bad.choice("d8", optional=True),
+            "cell_size": COST_MODEL["cell_size"],
+        },
+    ),
     "height_above_drainage": Function(
         og.height_above_drainage,
         {"elevation": GRID, "direction": DIRECTION, "streams": GRID, "encoding": "taudem"},

@@ -1,1 +1,1 @@
-"""What is read from flow directions: watersheds, distances, heights above streams."""
+"""Watersheds, streams, lengths and heights along the flow."""

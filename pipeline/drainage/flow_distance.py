@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
@@ -11,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
+from orograph.drainage.lengths import StepLengths
 from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.directions import lengths_of_steps
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.flow.reading import FlowSweep, encoding_of, refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
@@ -23,7 +22,6 @@ from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
-from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -36,11 +34,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
-
-BITS = 20
-"""Binary digits of a length after the point."""
-ROOM = 62
-"""Binary digits of the longest path."""
 
 
 @stored("flow-lengths")
@@ -75,11 +68,7 @@ class FlowLengths:
     """Lengths of the paths of water as a problem of the quadtree sweep."""
 
     encoding: str
-    lengths: Integers
-    """Of the steps of each row, or of all rows, in units of 2**-bits; shape (rows or 1, 8)."""
-    bits: int
-    unit: str
-    """Of the lengths; empty: not known."""
+    steps: StepLengths
     to_nodata: float | int | None = None
     backend: str = "numba"
 
@@ -88,9 +77,7 @@ class FlowLengths:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """Distances along the flow."""
-        attrs = {"long_name": "distance along the flow"}
-        if self.unit:
-            attrs["units"] = self.unit
+        attrs = self.steps.attributes("distance along the flow")
         return (Variable("distance", np.dtype(np.float64), np.nan, attrs),)
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
@@ -141,17 +128,12 @@ class FlowLengths:
     def finish(self, place: Place, saved: Codes, message: Integers) -> dict[str, Array]:
         """Return the distances of a tile."""
         found = self._measure(place, saved, leave_at_border(saved), message)
-        distance = found.astype(np.float64)
-        np.ldexp(distance, -self.bits, out=distance)
-        distance[found == NONE] = np.nan
-        return {"distance": distance.reshape(place.window.shape)}
+        return {"distance": self.steps.rounded(found).reshape(place.window.shape)}
 
     def _measure(self, place: Place, numbers: Codes, tile: Codes, beyond: Integers) -> Integers:
         """Return the lengths of all paths, given those beyond each border cell; refuse circles."""
         window = place.window
-        lengths = self.lengths
-        if len(lengths) > 1:
-            lengths = np.ascontiguousarray(lengths[window.y : window.y + window.height])
+        lengths = self.steps.of_rows(window)
         found = np.empty(tile.size, np.int64)
         border = border_cells(*window.shape, place.sides)
         leaves = (tile.reshape(-1)[border] == OUT) & (beyond != NONE)
@@ -240,30 +222,15 @@ def flow_distance(
         marked = open_raster(to, argument="to")
         check_same_grid("to", marked, raster)
         rasters = (raster, marked)
-    place = raster.georeference
-    steps = lengths_of_steps(step_lengths(place, raster.shape, cell_size))
-    lengths, bits = _whole_lengths(steps, raster.shape[0] * raster.shape[1])
-    unit = ""
-    if cell_size is None and (place.y is None or place.is_geographic):
-        unit = "cells" if place.y is None else "m"
+    steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("measure_paths", rasters, spec)
-    problem = FlowLengths(code, lengths, bits, unit, rasters[-1].nodata, backend)
+    problem = FlowLengths(code, steps, rasters[-1].nodata, backend)
     parameters = {
         "encoding": code,
         "nodata": repr([r.nodata for r in rasters]),
-        "lengths": repr(steps.tolist()),
+        "lengths": steps.identity(),
     }
     larger = join_tiles if spec.tile is None else None
     return raster_job(
         FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
     )
-
-
-def _whole_lengths(steps: npt.NDArray[np.float64], cells: int) -> tuple[Integers, int]:
-    """Return the lengths of steps as integers, and the power of two that makes one unit of them.
-
-    A way through all cells fits into `ROOM` binary digits.
-    """
-    _, exponent = math.frexp(float(steps.max()))
-    bits = min(BITS + max(0, 1 - exponent), ROOM - exponent - cells.bit_length())
-    return np.rint(np.ldexp(steps, bits)).astype(np.int64), bits

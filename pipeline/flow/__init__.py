@@ -1,1 +1,1 @@
-"""Directions in which water flows over the terrain, and how much flows."""
+"""Flow over the terrain: directions and accumulation."""

@@ -122,11 +122,16 @@ def estimate_drainage(grid: Grid, *, workers: int) -> Plan:
     )
 
 
-def estimate_distance(grid: Grid, *, workers: int) -> Plan:
-    """Return the plan of `flow_distance`, with a raster of streams of the directions' dtype."""
-    size = grid.dtype.itemsize
+def estimate_distance(grid: Grid, *, workers: int, to: Any = None) -> Plan:
+    """Return the plan of `flow_distance`, with the raster of streams if there is one."""
+    size = 0 if to is None else open_raster(to, argument="to").dtype.itemsize
     plan = _estimate_sweep("flow_distance", grid, workers, LENGTH + MARK + size, 8)
     return replace(plan, bytes_read=plan.bytes_read + grid.cells * size)
+
+
+def estimate_upstream_length(grid: Grid, *, workers: int) -> Plan:
+    """Return the plan of `upstream_length`."""
+    return _estimate_sweep("upstream_length", grid, workers, LENGTH + MARK, 8)
 
 
 def _estimate_sweep(operation: str, grid: Grid, workers: int, state: int, written: int) -> Plan:

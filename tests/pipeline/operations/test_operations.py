@@ -40,6 +40,12 @@ STORED: dict[str, Callable[..., Any]] = {
     "flow accumulation": lambda **o: call(
         og.flow_accumulation, DIRECTION, weights=GRID, encoding="taudem", **CUT, **o
     ),
+    "accumulation of heights": lambda **o: call(
+        og.flow_accumulation, GRID, method="d8", **CUT, **o
+    ),
+    "upstream lengths": lambda **o: call(
+        og.upstream_length, DIRECTION, encoding="taudem", **CUT, **o
+    ),
     "watersheds": lambda **o: call(og.watersheds, DIRECTION, FAR, encoding="taudem", **CUT, **o),
     "flow distances": lambda **o: call(
         og.flow_distance, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o

@@ -1,0 +1,221 @@
+"""The operation `upstream_length`: the longest way of water to each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.drainage.flow_distance import FlowLengths, MergeState, Summary
+from orograph.drainage.lengths import StepLengths
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.reading import FlowSweep, encoding_of, refuse_circle
+from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
+from orograph.kernels.flow.lengths import NONE
+from orograph.kernels.flow.longest import compile_kernels, join_longest, longest_paths
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.border import border_cells
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.create import Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+@stored("flow-longest")
+@dataclass(frozen=True)
+class LongestSummary:
+    """Summary of a node: its paths, their lengths, and the longest of its own that leave it."""
+
+    through: Summary
+    leaving: Integers
+    """For each border cell, to the first cell beyond; 0 where no path leaves."""
+
+
+@stored("flow-longest-state")
+@dataclass(frozen=True)
+class LongestState:
+    """Paths between a node's children, and the longest that leave each of them."""
+
+    through: MergeState
+    leaving: Integers
+
+    def join(self, entering: Integers) -> tuple[Integers, Integers]:
+        """Return the longest paths that leave and enter the children, given those into the node."""
+        junction, leaving = self.through.junction, self.leaving.copy()
+        inside = np.zeros(junction.exits.size, np.int64)
+        inside[junction.border] = entering
+        paths = junction.order, junction.exits, junction.onward
+        join_longest(*paths, self.through.lengths, leaving, inside)
+        return leaving, inside
+
+
+@dataclass(frozen=True)
+class UpstreamLengths:
+    """Lengths of the longest paths to each cell as a problem of the quadtree sweep."""
+
+    encoding: str
+    steps: StepLengths
+    backend: str = "numba"
+
+    name = "upstream-length"
+
+    @property
+    def _through(self) -> FlowLengths:
+        """The problem of the lengths of paths through tiles and nodes."""
+        return FlowLengths(self.encoding, self.steps, None, self.backend)
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return an empty list: only directions are read."""
+        return []
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """Lengths of the longest paths."""
+        attrs = self.steps.attributes("length of the longest way of water to the cell")
+        return (Variable("length", np.dtype(np.float64), np.nan, attrs),)
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[LongestSummary, Codes]:
+        """Return the longest paths that leave a tile; save its directions."""
+        through, numbers = self._through.leaf(place, *cells)
+        border = border_cells(*place.window.shape, place.sides)
+        if not border.size:
+            return LongestSummary(through, border), numbers
+        tile = leave_at_border(numbers)
+        longest = self._longest(place, tile, np.zeros(border.size, np.int64))[border]
+        out = tile.reshape(-1)[border] == OUT
+        steps = self._steps_of(place, numbers, border[out])
+        longest[out] += steps
+        longest[~out] = 0
+        return LongestSummary(through, longest), numbers
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, LongestSummary]]
+    ) -> tuple[LongestSummary, LongestState]:
+        """Return the longest of the node's own paths that leave it."""
+        below = [(child, summary.through) for child, summary in children]
+        through, saved = self._through.merge(place, below)
+        junction = saved.junction
+        leaving = np.zeros(junction.exits.size, np.int64)
+        for member, (_, summary) in zip(junction.members, children, strict=True):
+            leaving[member] = summary.leaving
+        state = LongestState(saved, leaving)
+        all_leaving, _ = state.join(np.zeros(junction.border.size, np.int64))
+        return LongestSummary(through, all_leaving[junction.border]), state
+
+    def root(self, summary: LongestSummary) -> tuple[Integers, dict[str, Any]]:
+        """Return nothing: no path enters the grid."""
+        return np.empty(0, np.int64), {}
+
+    def down(
+        self, place: Place, saved: LongestState, message: Integers, children: Sequence[Place]
+    ) -> list[Integers]:
+        """Return for each child the longest path that enters it at each border cell."""
+        _, entering = saved.join(message)
+        return [entering[member] for member in saved.through.junction.members]
+
+    def finish(self, place: Place, saved: Codes, message: Integers) -> dict[str, Array]:
+        """Return the lengths of the longest paths to the cells of a tile."""
+        found = self._longest(place, leave_at_border(saved), message)
+        found[saved.reshape(-1) == MISSING] = NONE
+        return {"length": self.steps.rounded(found).reshape(place.window.shape)}
+
+    def _longest(self, place: Place, tile: Codes, entering: Integers) -> Integers:
+        """Return the longest path to each cell of a tile, given those that enter it."""
+        found = np.zeros(tile.size, np.int64)
+        found[border_cells(*place.window.shape, place.sides)] = entering
+        refuse_circle(longest_paths(tile, self.steps.of_rows(place.window), found), place.window)
+        return found
+
+    def _steps_of(self, place: Place, numbers: Codes, cells: Integers) -> Integers:
+        """Return the lengths of the steps that lead out of a tile from cells at its border."""
+        lengths, codes = self.steps.of_rows(place.window), numbers.reshape(-1)[cells]
+        rows = cells // place.window.width if len(lengths) > 1 else 0
+        found: Integers = lengths[rows, np.minimum(codes, SINK - 1)]
+        return found
+
+
+@operation("orograph.flow.estimate:estimate_upstream_length")
+def upstream_length(
+    direction: Any,
+    *,
+    encoding: str | None = None,
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return the length of the longest way that water takes to each cell, at any size.
+
+    Parameters
+    ----------
+    direction : raster
+        Directions of flow, as for `flow_accumulation`.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        As for `flow_accumulation`.
+    cell_size : float or (float, float), optional
+        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+    nodata : float or int, optional
+        As for `flow_accumulation`.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``length``, float64: the lengths of the steps of the longest path that ends in the cell; 0
+        where no water comes from elsewhere, NaN on nodata. In the unit of the coordinates, such as
+        metres; on geographic grids in metres, along geodesics; without coordinates in cells.
+        Coordinates and CRS are the directions'.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, the coordinates do not tell the size of cells, a code is not one
+        of the encoding, or directions lead in a circle.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Lengths of steps are rounded as by `flow_distance`, and their sums are exact, so any tiling
+    gives the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]])
+    >>> og.upstream_length(og.flow_direction(valley))["length"].values.round(2)
+    array([[0.  , 0.  , 0.  , 0.  ],
+           [0.  , 1.41, 2.41, 3.41],
+           [0.  , 0.  , 0.  , 0.  ]])
+    """
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    code = encoding_of(raster, encoding)
+    spec = RunSpec(**options)
+    steps = StepLengths.of_raster(raster, cell_size)
+    backend = choose_backend("longest_paths", (raster,), spec)
+    problem = UpstreamLengths(code, steps, backend)
+    parameters = {
+        "encoding": code,
+        "nodata": repr(raster.nodata),
+        "lengths": steps.identity(),
+    }
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        FlowSweep, problem, (raster,), parameters, compile_kernels, spec, join_tiles=larger
+    )

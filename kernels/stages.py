@@ -35,6 +35,7 @@ STAGES = {
     "label_ends": Stage("flow.ends", None),
     "measure_paths": Stage("flow.lengths", None),
     "longest_paths": Stage("flow.longest", None),
+    "trace_pieces": Stage("flow.streams", None),
     "accumulate": Stage("flow.accumulate", None),
     "find_components": Stage("label.tile", "label.cuda"),
     "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),

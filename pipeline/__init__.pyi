@@ -10,6 +10,8 @@ from .distance.paths import path_mask as path_mask
 from .distance.walking_time import walking_time as walking_time
 from .drainage.flow_distance import flow_distance as flow_distance
 from .drainage.height_above_drainage import height_above_drainage as height_above_drainage
+from .drainage.streams import stream_lines as stream_lines
+from .drainage.streams import streams as streams
 from .drainage.upstream_length import upstream_length as upstream_length
 from .drainage.watersheds import watersheds as watersheds
 from .execution.clusters import cluster as cluster

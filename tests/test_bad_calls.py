@@ -116,6 +116,11 @@ class Function:
         return self.own.get(parameter) or EVERYWHERE[parameter]
 
 
+_OTHER_RASTER = bad.Kind(
+    lambda folder: [v for v in bad.RASTER.values(folder) if v is not None], shows=False
+)
+
+
 def _plans() -> dict[str, Function]:
     """The plan of each operation, which has options of its own."""
     kinds = {
@@ -140,6 +145,7 @@ def _plans() -> dict[str, Function]:
         "s": _POINTS_TO_COUNT,
         "t": _POINTS_TO_COUNT,
         "raster": bad.OPTIONAL_RASTER,
+        **dict.fromkeys(("weights", "to", "elevation"), _OTHER_RASTER),
     }
     found = {}
     graph = og.read_graph(GRAPH_EDGES, directed=True)
@@ -152,6 +158,8 @@ def _plans() -> dict[str, Function]:
             own = dict(kinds)
             of_raster = subject is not graph
             outputs = {"connected_components": "labels", "fill_depressions": "filled"}
+            if operation is og.flow_accumulation:
+                own["method"] = bad.choice("d9", optional=True)
             own["outputs"] = _outputs(outputs.get(operation.__name__, "cost"))
             own[first] = kinds["raster"]
             valid: dict[str, Any] = {first: subject}
@@ -223,6 +231,7 @@ EVERYWHERE["window"] = bad.kind(*_WINDOW, optional=True, shows=False)
 
 LAYER = [Point(0, 0)]
 EDGES = xr.Dataset({"edges": (("y", "x"), np.zeros((3, 4), np.uint8))})
+STREAMS = og.streams(DIRECTION, GRID, 3, encoding="taudem")
 LABELS = xr.Dataset(
     {
         "labels": (("y", "x"), np.ones((3, 4), np.int64)),
@@ -365,10 +374,7 @@ FUNCTIONS = {
         {
             "direction": bad.RASTER,
             "method": bad.choice("d9", optional=True),
-            "weights": bad.Kind(
-                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
-                shows=False,
-            ),
+            "weights": _OTHER_RASTER,
             "encoding": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
@@ -380,10 +386,7 @@ FUNCTIONS = {
             "direction": bad.RASTER,
             "outlets": bad.OPTIONAL_POINTS,
             "encoding": bad.choice("d8", optional=True),
-            "accumulation": bad.Kind(
-                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
-                shows=False,
-            ),
+            "accumulation": _OTHER_RASTER,
         },
     ),
     "flow_direction": Function(
@@ -402,10 +405,19 @@ FUNCTIONS = {
         {"direction": DIRECTION, "encoding": "taudem"},
         {
             "direction": bad.RASTER,
-            "to": bad.Kind(
-                lambda folder: [v for v in bad.RASTER.values(folder) if v is not None],
-                shows=False,
-            ),
+            "to": _OTHER_RASTER,
+            "encoding": bad.choice("d8", optional=True),
+            "cell_size": COST_MODEL["cell_size"],
+        },
+    ),
+    "streams": Function(
+        og.streams,
+        {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "encoding": "taudem"},
+        {
+            "direction": bad.RASTER,
+            "accumulation": bad.RASTER,
+            "threshold": bad.number(0, -1, bad.NAN, float("inf")),
+            "elevation": _OTHER_RASTER,
             "encoding": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
@@ -515,6 +527,17 @@ FUNCTIONS = {
         {"forest": EDGES},
         {
             "forest": bad.Kind(lambda folder: [*bad.RASTER.values(folder), COST, GRID], False),
+        },
+    ),
+    "stream_lines": Function(
+        og.stream_lines,
+        {"streams": STREAMS},
+        {
+            "streams": bad.Kind(
+                lambda folder: [*bad.STORE.values(folder), GRID, xr.Dataset(), COST],
+                shows=False,
+                also="|path",
+            ),
         },
     ),
     "component_table": Function(

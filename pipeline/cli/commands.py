@@ -68,6 +68,7 @@ def commands() -> list[Command]:
         Command(og.flow_direction, "flow_direction"),
         Command(og.flow_distance, "flow_distance"),
         Command(og.height_above_drainage, "height_above_drainage"),
+        Command(og.streams, "streams", after=_print_length("link")),
         Command(og.upstream_length, "upstream_length"),
         Command(og.watersheds, "watersheds"),
         Command(og.peaks, "peaks", after=_print_length("peak")),

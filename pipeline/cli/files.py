@@ -1,4 +1,4 @@
-"""The commands ``to_geotiff``, ``rasterize``, ``forest_lines`` and ``compile``."""
+"""The commands ``to_geotiff``, ``rasterize``, ``compile``, and those that write lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
 def add_files(commands: Any) -> None:
-    """Add the commands ``to_geotiff``, ``rasterize``, ``forest_lines`` and ``compile``."""
+    """Add ``to_geotiff``, ``rasterize``, ``forest_lines``, ``stream_lines`` and ``compile``."""
     export = commands.add_parser(
         "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
     )
@@ -48,6 +48,12 @@ def add_files(commands: Any) -> None:
     )
     lines.add_argument("--overwrite", action="store_true")
     lines.set_defaults(command=_lines)
+
+    network = commands.add_parser("stream_lines", help="links of streams as lines in a vector file")
+    network.add_argument("streams", help="store that 'orograph streams' has written")
+    network.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
+    network.add_argument("--overwrite", action="store_true")
+    network.set_defaults(command=_stream_lines)
 
     ready = commands.add_parser(
         "compile", help="compile kernels beforehand, such as when an image is built"
@@ -79,6 +85,13 @@ def _lines(options: argparse.Namespace) -> None:
     lines = og.forest_lines(options.forest, window)
     lines.to_file(options.out, overwrite=options.overwrite)
     print(f"{options.out}: {len(lines)} edges")
+
+
+def _stream_lines(options: argparse.Namespace) -> None:
+    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
+    lines = og.stream_lines(options.streams)
+    lines.to_file(options.out, overwrite=options.overwrite)
+    print(f"{options.out}: {len(lines)} links")
 
 
 def _compile(options: argparse.Namespace) -> None:

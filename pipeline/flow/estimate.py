@@ -29,6 +29,8 @@ HEIGHT = 9
 """Bytes of a height and of a mark of a stream."""
 LENGTH, MARK = 8, 2
 """Bytes of the length of a path, and of marks of a stream and of what it reaches."""
+STREAMS, PIECE, VERTEX, WRITTEN = 0.1, 64, 120, 24
+"""Of all cells how many are streams; bytes of one in a piece, in the table, and in the store."""
 BORDER_BYTES = 160
 """Of a border cell: paths and amounts, of a node and of its children."""
 
@@ -83,10 +85,11 @@ def estimate_accumulation(
     weights: Any = None,
 ) -> Plan:
     """Return the plan of `flow_accumulation`; ``weights`` other than areas are read twice."""
+    limit_of_worker(memory_limit)  # refuse what is none in any case
     codes = grid if method is None else replace(grid, dtype=np.dtype(np.uint8))
     plan = _estimate_sweep("flow_accumulation", codes, workers, AMOUNT + MARKS, 8)
     plan = _with_threads(plan, threads)
-    if weights is not None and not isinstance(weights, str):
+    if weights is not None and not (isinstance(weights, str) and weights == "area"):
         given = open_raster(weights, argument="weights").dtype.itemsize
         plan = replace(plan, bytes_read=plan.bytes_read + 2 * grid.cells * given)
     if method is None:
@@ -127,6 +130,26 @@ def estimate_distance(grid: Grid, *, workers: int, to: Any = None) -> Plan:
     size = 0 if to is None else open_raster(to, argument="to").dtype.itemsize
     plan = _estimate_sweep("flow_distance", grid, workers, LENGTH + MARK + size, 8)
     return replace(plan, bytes_read=plan.bytes_read + grid.cells * size)
+
+
+def estimate_streams(grid: Grid, *, workers: int, elevation: Any = None) -> Plan:
+    """Return the plan of `streams`, where at most a share of `STREAMS` of all cells are streams.
+
+    The accumulation is planned for with eight bytes a cell.
+    """
+    others = (
+        8 if elevation is None else 8 + open_raster(elevation, argument="elevation").dtype.itemsize
+    )
+    plan = _estimate_sweep("streams", grid, workers, 2 * others + 1 + round(STREAMS * PIECE), 9)
+    cells = round(grid.cells * STREAMS)
+    return replace(
+        plan,
+        memory_client=plan.memory_client + cells * VERTEX,
+        memory_table=cells * VERTEX,
+        bytes_read=plan.bytes_read + grid.cells * others,
+        bytes_written=plan.bytes_written + cells * WRITTEN,
+        bytes_checkpoints=plan.bytes_checkpoints + cells * PIECE,
+    )
 
 
 def estimate_upstream_length(grid: Grid, *, workers: int) -> Plan:

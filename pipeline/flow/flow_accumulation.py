@@ -19,7 +19,7 @@ from orograph.flow.routing import compile_routing, flow_then_accumulate
 from orograph.kernels.flow.route import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster, open_raster
@@ -151,7 +151,9 @@ def _source_of_directions(
     """Return the encoding of the directions, and the problem that finds them in an elevation."""
     if method is None:
         if cell_size is not None:
-            raise InputError("cell_size: only heights need it; pass it with method='d8'")
+            raise InputError(
+                f"cell_size: {shown(cell_size)}; only heights need it: pass it with method='d8'"
+            )
         return encoding_of(raster, encoding), None
     check_choice("method", method, ("d8",))
     if encoding is not None:

@@ -75,6 +75,11 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     forest = og.minimum_spanning_forest(dem, out="forest.zarr")
     command("forest_lines", "forest.zarr", "edges.gpkg", "--window", 0, 0, 5, 5)
     assert len(geopandas.read_file("edges.gpkg")) == len(og.forest_lines(forest, (0, 0, 5, 5)))
+    command("flow_direction", "dem.tif", "flow.zarr")
+    command("flow_accumulation", "flow.zarr", "count.zarr")
+    command("streams", "flow.zarr", "count.zarr", 9, "streams.zarr")
+    command("stream_lines", "streams.zarr", "streams.gpkg")
+    assert len(geopandas.read_file("streams.gpkg")) == len(og.stream_lines("streams.zarr")) > 0
     command("to_geotiff", "forest.zarr", "edges.tif")
     assert np.array_equal(cells_of("edges.tif"), forest["edges"])
 

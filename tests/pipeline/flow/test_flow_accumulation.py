@@ -137,7 +137,7 @@ def test_a_run_that_fails_in_any_stage_goes_on_from_there(
     ("more", "sentence"),
     [
         ({"method": "d8", "encoding": "esri"}, "encoding: heights have none"),
-        ({"encoding": "esri", "cell_size": 2}, "cell_size: only heights need it"),
+        ({"encoding": "esri", "cell_size": 2}, "cell_size: 2; only heights need it"),
     ],
 )
 def test_what_only_heights_or_only_directions_have_is_refused(

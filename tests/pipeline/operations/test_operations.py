@@ -46,6 +46,7 @@ STORED: dict[str, Callable[..., Any]] = {
     "upstream lengths": lambda **o: call(
         og.upstream_length, DIRECTION, encoding="taudem", **CUT, **o
     ),
+    "streams": lambda **o: call(og.streams, DIRECTION, GRID, 3, encoding="taudem", **CUT, **o),
     "watersheds": lambda **o: call(og.watersheds, DIRECTION, FAR, encoding="taudem", **CUT, **o),
     "flow distances": lambda **o: call(
         og.flow_distance, DIRECTION, GRID > 7, encoding="taudem", **CUT, **o

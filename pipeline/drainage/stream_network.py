@@ -1,0 +1,330 @@
+"""Streams as a problem of the quadtree sweep: pieces go up, and the links they belong to come down.
+
+A tile cuts streams into pieces (`orograph.kernels.flow.streams`). What goes up is a few numbers for
+each piece, so the root has as many as the grid has links and borders have crossings, and numbers
+and orders the links. Lines are made of the cells that tiles have kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.drainage.lengths import StepLengths
+from orograph.engines.quadtree_pass import QuadtreePass
+from orograph.engines.sweep_problems import Table, TableMaker
+from orograph.execution.run import ResultTable
+from orograph.flow.reading import FlowSweep, refuse_circle, stream_cells
+from orograph.kernels.flow.codes import MISSING, SINK, Codes
+from orograph.kernels.flow.streams import NONE, join_pieces, order_links, trace_pieces
+from orograph.terrain.basin_tree import places_of
+from orograph.tiles.format.codec import stored
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+
+LINK = Variable("link", np.dtype(np.int64), 0, {"long_name": "link of the stream network, from 1"})
+ORDER = Variable("order", np.dtype(np.uint8), 0, {"long_name": "Strahler order of the stream"})
+OF_LINKS = ("strahler", "shreve", "length", "drop", "downstream", "upstream")
+"""Columns of the table of links."""
+
+
+@stored("stream-pieces")
+@dataclass(frozen=True)
+class Pieces:
+    """Pieces of streams; arrays with an element for each."""
+
+    first: Integers
+    """The first cell, row-major in the grid."""
+    onward: Integers
+    """The cell to which it flows, the first of another piece; -1 where the stream ends."""
+    starts: npt.NDArray[np.bool_]
+    """Whether it begins a link."""
+    sizes: Integers
+    """Its cells."""
+    lengths: Integers
+    """Of its steps, with that to the next piece."""
+    amounts: Reals
+    """What flows through its last cell."""
+    top: Reals
+    """Height of its first cell; empty without an elevation."""
+    bottom: Reals
+    """Height of its last cell."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Pieces]) -> Pieces:
+        """Return the pieces of several nodes, one node after the other."""
+        names = cls.__dataclass_fields__
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+class Message(NamedTuple):
+    """Message to a node about its pieces; arrays with an element for each."""
+
+    link: Integers
+    position: Integers
+    """Cells of the link before it."""
+    columns: dict[str, Array]
+    """Of `OF_LINKS`, those of the link to which it belongs."""
+
+    def take(self, part: slice) -> Message:
+        """Return the message about some of the pieces."""
+        columns = {name: column[part] for name, column in self.columns.items()}
+        return Message(self.link[part], self.position[part], columns)
+
+
+@stored("stream-cells")
+@dataclass(frozen=True)
+class LeafState:
+    """The stream cells of a tile, piece by piece, row-major in the tile."""
+
+    cells: Integers
+    sizes: Integers
+    starts: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class StreamNetwork:
+    """Links of streams and their orders as a problem of the quadtree sweep."""
+
+    encoding: str
+    shape: tuple[int, int]
+    steps: StepLengths
+    threshold: float
+    nodata: tuple[float | int | None, ...]
+    """Of the accumulation and of the elevation, if there is one."""
+    backend: str = "numba"
+
+    name = "streams"
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = dict.fromkeys(OF_LINKS, ("links",))
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The link and the order of each stream cell."""
+        return LINK, ORDER
+
+    def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
+        """Return which cells are streams, the amounts, and the heights if there are any."""
+        amounts, *heights = others
+        streams = valid_cells(amounts, self.nodata[0]) & (amounts >= self.threshold)
+        streams = stream_cells("accumulation", streams, None, numbers, window)
+        known = [
+            np.where(valid_cells(cells, nodata), cells, np.nan)
+            for cells, nodata in zip(heights, self.nodata[1:], strict=True)
+        ]
+        return [streams, amounts, *known]
+
+    def leaf(self, place: Place, *cells: Array) -> tuple[Pieces, LeafState]:
+        """Return the pieces of streams in a tile; save their cells."""
+        numbers, streams, amounts, *heights = cells
+        window, width = place.window, numbers.shape[1]
+        found, pieces, onward, starts = trace_pieces(numbers, streams)
+        self._refuse_circle(streams, found, window)
+        first, last, sizes = found[pieces[:-1]], found[pieces[1:] - 1], np.diff(pieces)
+        flat = numbers.reshape(-1)[found]
+        lengths = self.steps.of_rows(window)
+        rows = found // width - 1 if len(lengths) > 1 else 0
+        gone = np.where(flat < SINK, lengths[rows, np.minimum(flat, SINK - 1)], 0)
+        gone[pieces[1:][onward < 0] - 1] = 0
+        total = np.concatenate([[0], np.cumsum(gone)])
+        levels = [cells.reshape(-1) for cells in heights] or [np.empty(0)]
+        ends = (first, last) if heights else (np.empty(0, np.int64),) * 2
+        summary = Pieces(
+            self._in_grid(first, window, width),
+            np.where(onward < 0, NONE, self._in_grid(onward, window, width)),
+            starts,
+            sizes,
+            total[pieces[1:]] - total[pieces[:-1]],
+            amounts.reshape(-1)[last].astype(np.float64),
+            *(levels[0][end].astype(np.float64) for end in ends),
+        )
+        y, x = np.divmod(found, width)
+        return summary, LeafState((y - 1) * window.width + x - 1, sizes, starts)
+
+    def _in_grid(self, cells: Integers, window: Window, width: int) -> Integers:
+        """Return the indices in the grid of cells of a tile with a ring around it."""
+        y, x = np.divmod(cells, width)
+        found: Integers = (y - 1 + window.y) * self.shape[1] + x - 1 + window.x
+        return found
+
+    def _refuse_circle(self, streams: Array, found: Integers, window: Window) -> None:
+        """Raise InputError if some stream cells of a tile belong to no piece."""
+        inner = streams[1:-1, 1:-1]
+        if np.count_nonzero(inner) > found.size:
+            left = streams.copy()
+            left.reshape(-1)[found] = False
+            refuse_circle(int(np.flatnonzero(left[1:-1, 1:-1])[0]), window)
+
+    def merge(
+        self, place: Place, children: Sequence[tuple[Place, Pieces]]
+    ) -> tuple[Pieces, Integers]:
+        """Return the pieces of a node; save how many each child has."""
+        parts = [pieces for _, pieces in children]
+        return Pieces.joined(parts), np.array([part.first.size for part in parts])
+
+    def root(self, summary: Pieces) -> tuple[Message, dict[str, Any]]:
+        """Return the link of each piece and the columns of the links."""
+        order = np.argsort(summary.first)
+        first = summary.first[order]
+        onward = np.searchsorted(first, summary.onward[order])
+        onward[summary.onward[order] < 0] = NONE
+        starts = summary.starts[order]
+        link, position = np.full((2, first.size), NONE)
+        last = np.empty(int(starts.sum()), np.int64)
+        sizes = summary.sizes[order]
+        if join_pieces(onward, starts, sizes, link, position, last) < first.size:
+            refuse_circle(int(first[link < 0].min()), Window(0, 0, *self.shape))
+        columns = self._columns(summary, order, first, link, onward, last)
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        message = Message(
+            link[back] + 1,
+            position[back],
+            {name: column[link[back]] for name, column in columns.items()},
+        )
+        attributes = {"link_count": last.size, "threshold": self.threshold}
+        return message, attributes
+
+    def _columns(
+        self,
+        summary: Pieces,
+        order: Integers,
+        first: Integers,
+        link: Integers,
+        onward: Integers,
+        last: Integers,
+    ) -> dict[str, Array]:
+        """Return the columns of the links, whose pieces are in the order of their first cells."""
+        heads = np.flatnonzero(summary.starts[order])
+        after = onward[last]
+        downstream = np.where(after < 0, NONE, link[after])
+        strahler, shreve, upstream = np.empty((3, last.size), np.int64)
+        amounts = summary.amounts[order][last]
+        if order_links(downstream, amounts, strahler, shreve, upstream) < last.size:
+            cell = first[heads[_link_on_circle(downstream, strahler == 0)]]
+            refuse_circle(int(cell), Window(0, 0, *self.shape))
+        lengths = np.zeros(last.size, np.int64)
+        np.add.at(lengths, link, summary.lengths[order])
+        columns: dict[str, Array] = {
+            "strahler": strahler.astype(np.uint8),
+            "shreve": shreve,
+            "length": self.steps.rounded(lengths),
+            "downstream": downstream + 1,
+            "upstream": upstream + 1,
+        }
+        if summary.top.size:
+            top, bottom = summary.top[order], summary.bottom[order]
+            columns["drop"] = top[heads] - np.where(after < 0, bottom[last], top[after])
+        return columns
+
+    def down(
+        self, place: Place, saved: Integers, message: Message, children: Sequence[Place]
+    ) -> list[Message]:
+        """Return for each child the part of the message about its pieces."""
+        ends = np.cumsum(saved)
+        return [message.take(slice(*part)) for part in zip(ends - saved, ends, strict=True)]
+
+    def finish(self, place: Place, saved: LeafState, message: Message) -> dict[str, Array]:
+        """Return the link and the order of each cell of a tile."""
+        blocks = {}
+        for variable, values in ((LINK, message.link), (ORDER, message.columns["strahler"])):
+            block = np.zeros(place.window.shape, variable.dtype)
+            block.reshape(-1)[saved.cells] = np.repeat(values, saved.sizes)
+            blocks[variable.name] = block
+        return blocks
+
+    def rows_of_tile(self, place: Place, saved: LeafState, message: Message) -> Table:
+        """Return the links that begin in a tile, and the cells of all that pass it."""
+        rows = {name: column[saved.starts] for name, column in message.columns.items()}
+        ends = np.cumsum(saved.sizes)
+        rank = np.arange(saved.cells.size) - np.repeat(ends - saved.sizes, saved.sizes)
+        y, x = np.divmod(saved.cells, place.window.width)
+        return rows | {
+            "number": message.link[saved.starts],
+            "vertex_link": np.repeat(message.link, saved.sizes),
+            "vertex_position": np.repeat(message.position, saved.sizes) + rank,
+            "vertex_cell": (y + place.window.y) * self.shape[1] + x + place.window.x,
+        }
+
+    def rows_of_node(self, place: Place, saved: Integers, message: Message) -> Table:
+        """Return no rows: all cells lie in tiles."""
+        return {}
+
+    def join_rows(
+        self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
+    ) -> Array:
+        """Return one column of the links and cells of some tiles."""
+        return np.concatenate([table[column] for table in tables if table])
+
+    def table_maker(self, run: QuadtreePass) -> NetworkTable:
+        """Return the builder of the tables of links and of their cells."""
+        return NetworkTable(run)
+
+
+def _link_on_circle(downstream: Integers, left: npt.NDArray[np.bool_]) -> int:
+    """Return a link on a circle, given which links are on one or below it."""
+    above = np.empty(downstream.size, np.int64)
+    into = np.flatnonzero(left & (downstream >= 0))
+    above[downstream[into]] = into
+    link = int(np.flatnonzero(left)[0])
+    for _ in range(into.size):
+        link = int(above[link])
+    return link
+
+
+class NetworkTable(TableMaker):
+    """Builder of the tables of links and of their cells."""
+
+    def table(self) -> ResultTable:
+        """Return the columns of the links in their order, and the cells of each from its head."""
+        parts: dict[str, list[Array]] = {}
+        for table in self.run.all_rows():
+            for name, column in table.items():
+                parts.setdefault(name, []).append(column)
+        whole = {name: np.concatenate(column) for name, column in parts.items()}
+        number = np.argsort(whole["number"])
+        order = np.lexsort((whole["vertex_position"], whole["vertex_link"]))
+        places = places_of(whole["vertex_cell"][order], self.run.rasters[0])
+        columns = {name: whole[name][number] for name in OF_LINKS if name in whole}
+        vertices = {
+            "vertex_link": whole["vertex_link"][order],
+            "vertex_y": places[:, 1],
+            "vertex_x": places[:, 0],
+        }
+        return {
+            name: ((dimension,), [values])
+            for dimension, table in (("links", columns), ("vertices", vertices))
+            for name, values in table.items()
+        }
+
+
+class StreamSweep(FlowSweep):
+    """Quadtree sweep over flow directions with a ring of cells around each tile."""
+
+    def read(self, window: Window) -> list[Array]:
+        """Return directions, streams, amounts and heights of a window with a ring around it.
+
+        Beyond the grid the ring is nodata.
+        """
+        ring = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        frame = ring.clip(self.context.quadtree.shape)
+        return list(self._with_ring(super().read(frame), frame.within(ring), ring.shape))
+
+    def _with_ring(
+        self, cells: Sequence[Array], inside: tuple[slice, slice], shape: tuple[int, int]
+    ) -> Iterator[Array]:
+        """Yield arrays of the shape of a ring, with the cells inside the grid filled in."""
+        numbers, *others = cells
+        for array, fill in ((numbers, MISSING), *((other, 0) for other in others)):
+            padded = np.full(shape, fill, array.dtype)
+            padded[inside] = array
+            yield padded

@@ -1,0 +1,216 @@
+"""The operation `streams`, and the lines of the streams that it finds."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from orograph.arguments.grids import check_same_grid
+from orograph.drainage.lengths import StepLengths
+from orograph.drainage.stream_network import OF_LINKS, StreamNetwork, StreamSweep
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.reading import encoding_of
+from orograph.kernels.flow.streams import compile_kernels
+from orograph.operations.job import raster_job
+from orograph.operations.operation import operation
+from orograph.tiles.arguments import check_number
+from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.store.dataset import open as open_dataset
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from orograph.operations.job import Job
+
+
+@operation("orograph.flow.estimate:estimate_streams")
+def streams(
+    direction: Any,
+    accumulation: Any,
+    threshold: float,
+    *,
+    elevation: Any = None,
+    encoding: str | None = None,
+    cell_size: float | tuple[float, float] | None = None,
+    nodata: float | int | None = None,
+    **options: Unpack[RunOptions],
+) -> Job[xr.Dataset]:
+    """Return the network of streams: its links with their orders and lengths, at any size.
+
+    Streams are the cells through which enough flows. They are cut into links at confluences.
+
+    Parameters
+    ----------
+    direction : raster
+        Directions of flow, as for `flow_accumulation`.
+    accumulation : raster
+        What flows through each cell, on the same grid, as `flow_accumulation` returns it.
+    threshold : float
+        The least accumulation of a stream cell, more than 0, in the unit of the accumulation.
+    elevation : raster, optional
+        Heights on the same grid, for the drop of each link.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        As for `flow_accumulation`.
+    cell_size : float or (float, float), optional
+        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+    nodata : float or int, optional
+        As for `flow_accumulation`.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Rasters, 0 away from streams: ``link``, int64, the number of the link, from 1, as a scan
+        meets the first cells of links; ``order``, uint8, its Strahler order.
+
+        A table of links, of dimension ``links``: ``strahler``, ``shreve``, their orders;
+        ``length``, float64, in the unit of the coordinates, in metres on geographic grids, to the
+        first cell of the next link or to the last cell; ``downstream``, the next link, 0 where
+        there is none; ``upstream``, of the links that flow into it that with the greatest
+        accumulation, 0 at a head; and with an elevation ``drop``, float64, the height of the first
+        cell less that where its length ends.
+
+        The cells of the links, from each one's first cell down, of dimension ``vertices``:
+        ``vertex_link``, ``vertex_y``, ``vertex_x``. `stream_lines` makes lines of them.
+
+        The attribute ``link_count`` is the number of links. Coordinates and CRS are the
+        directions'.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, the coordinates do not tell the size of cells, a stream cell has
+        no direction, a code is not one of the encoding, or streams flow in a circle.
+    StoreExistsError, BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    A stream that comes to a cell without enough accumulation ends there. Where more than two links
+    of the highest order meet, the order rises by one. Any tiling gives the same result. The memory
+    of the client grows with the number of stream cells.
+
+    References
+    ----------
+    A. N. Strahler, "Quantitative analysis of watershed geomorphology",
+    doi:10.1029/TR038i006p00913. R. L. Shreve, "Statistical law of stream numbers",
+    doi:10.1086/627137.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> valley = np.array([[4, 9, 4, 9], [9, 3, 9, 9], [9, 2, 1, 0], [9, 9, 9, 9]])
+    >>> flow = og.flow_direction(valley)
+    >>> count = og.flow_accumulation(flow)["accumulation"]
+    >>> found = og.streams(flow, count, 4)
+    >>> found["link"].values
+    array([[0, 0, 0, 0],
+           [0, 1, 0, 0],
+           [0, 1, 1, 1],
+           [0, 0, 0, 0]])
+    >>> og.stream_lines(found).geometry[0].wkt
+    'LINESTRING (1 1, 1 2, 2 2, 3 2)'
+    """
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    code = encoding_of(raster, encoding)
+    spec = RunSpec(**options)
+    least = check_number("threshold", threshold, math.ulp(0.0), np.finfo(np.float64).max)
+    rasters = [raster, open_raster(accumulation, argument="accumulation")]
+    if elevation is not None:
+        rasters.append(open_raster(elevation, argument="elevation"))
+    for name, other in zip(("accumulation", "elevation"), rasters[1:], strict=False):
+        check_same_grid(name, other, raster)
+    steps = StepLengths.of_raster(raster, cell_size)
+    backend = choose_backend("trace_pieces", tuple(rasters), spec)
+    nodata_of_others = tuple(r.nodata for r in rasters[1:])
+    problem = StreamNetwork(code, raster.shape, steps, least, nodata_of_others, backend)
+    parameters = {
+        "encoding": code,
+        "nodata": repr([r.nodata for r in rasters]),
+        "threshold": repr(least),
+        "lengths": steps.identity(),
+    }
+    larger = join_tiles if spec.tile is None else None
+    return raster_job(
+        StreamSweep,
+        problem,
+        tuple(rasters),
+        parameters,
+        compile_kernels,
+        spec,
+        join_tiles=larger,
+    )
+
+
+def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
+    """Return the links of a stream network as lines, with their columns.
+
+    Parameters
+    ----------
+    streams : Dataset or path
+        What `streams` has returned, or the path of its store.
+
+    Returns
+    -------
+    VectorLayer
+        A line for each link through the centres of its cells, downstream, to the first cell of the
+        next link, with the columns ``link``, ``strahler``, ``shreve``, ``length``, ``downstream``,
+        ``upstream`` and, if the network has it, ``drop``; in the CRS of the network. A link of one
+        cell that flows into no other has no line.
+
+    Raises
+    ------
+    InputError
+        If it is not a stream network.
+    OrographError
+        If Shapely is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> flow = og.flow_direction(np.array([[9, 9, 9, 9], [8, 5, 4, 2], [9, 9, 9, 9]]))
+    >>> found = og.streams(flow, og.flow_accumulation(flow)["accumulation"], 6)
+    >>> og.stream_lines(found).to_geodataframe()[["link", "strahler", "geometry"]]
+       link  strahler                    geometry
+    0     1         1  LINESTRING (1 1, 2 1, 3 1)
+    """
+    try:
+        from shapely import linestrings
+    except ImportError as error:
+        raise OrographError(
+            "stream_lines: it needs shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+    found = open_dataset(streams) if isinstance(streams, str | os.PathLike) else streams
+    needed = ("vertex_link", "vertex_y", "vertex_x", "downstream", "link")
+    if any(name not in getattr(found, "variables", ()) for name in needed):
+        raise InputError("streams: it has no links; give what streams has returned")
+    number = found["vertex_link"].values
+    vertices = np.stack([found["vertex_x"].values, found["vertex_y"].values], axis=1)
+    downstream = found["downstream"].values
+    links = np.arange(1, downstream.size + 1)
+    first = np.searchsorted(number, links)
+    flows = np.flatnonzero(downstream)
+    # each line ends with the first cell of the next one
+    at = np.append(first, number.size)[flows + 1]
+    number = np.insert(number, at, flows + 1)
+    vertices = np.insert(vertices, at, vertices[first[downstream[flows] - 1]], axis=0)
+    sizes = np.bincount(number, minlength=links.size + 1)[1:]
+    kept = np.flatnonzero(sizes > 1)
+    wide = (sizes > 1)[number - 1]
+    rank = np.cumsum(sizes > 1) - 1
+    lines = linestrings(vertices[wide], indices=rank[number[wide] - 1])
+    columns = {"link": links[kept]} | {
+        name: found[name].values[kept] for name in OF_LINKS if name in found.variables
+    }
+    place = open_raster(found["link"], argument="streams").georeference
+    return VectorLayer(np.asarray(lines, object), columns, place.map_crs)

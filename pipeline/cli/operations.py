@@ -182,13 +182,15 @@ def add_option(
             metavar=("X", "Y"),
             help="a point; give it again for more",
         )
+    elif annotation == "bool | int":
+        parser.add_argument(flag, type=int, metavar="CELLS", help=text)
     elif annotation.startswith("bool"):
         on = parameter.default is not True
         switch = flag if on else f"--no-{flag[2:]}"
         text = text if on else f"not: {text}"
         parser.add_argument(switch, dest=parameter.name, action="store_const", const=on, help=text)
     elif needed:
-        parser.add_argument(parameter.name, help=text)
+        parser.add_argument(parameter.name, type=NUMBERS.get(annotation, str), help=text)
     elif annotation == "Graph":
         parser.add_argument(flag, metavar="GRAPH", help=f"store of 'orograph graph read': {text}")
     elif annotation.startswith("Mapping"):

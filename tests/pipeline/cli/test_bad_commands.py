@@ -64,6 +64,7 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "--from-file": ("none.txt", "folder", "", "a\0b", "words.txt"),
     "--targets": ("none.txt", "folder", "", "a\0b", "words.txt"),
     "--coefficients": ("x", "pace=x", "pace=nan", "zebra=1", "pace"),
+    "--snap": WHOLE,
     "--scheduler": ("", "x://y:1", "tcp://", "junk", "tcp://127.0.0.1:9"),
     "source": STORES,
     "elevation": STORES,

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
 from orograph.flow.reading import refuse_circle
-from orograph.kernels.flow.accumulate import accumulate, first_unfit, from_fixed, to_fixed
+from orograph.kernels.flow.accumulate import first_unfit, from_fixed, to_fixed
 from orograph.kernels.flow.codes import MISSING, Codes, leave_at_border
 from orograph.kernels.flow.route import route
+from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -123,10 +124,12 @@ class Accumulation:
         border = border_cells(*place.window.shape, place.sides)
         if not border.size:  # a grid of one tile
             nothing = np.empty(0, np.int64)
-            return Summary(paths_of_tile(place, numbers, tile), Amounts(nothing, nothing)), tile
+            paths = paths_of_tile(place, numbers, tile, border)
+            return Summary(paths, Amounts(nothing, nothing)), tile
         falls = self.falls(place, others, np.empty(tile.size, np.int64))
         amounts = self._accumulate(place, tile, falls)
-        return Summary(paths_of_tile(place, numbers, tile), amounts.take(border)), tile
+        ends = kernel("exits_of", self.backend)(tile, border)
+        return Summary(paths_of_tile(place, numbers, tile, ends), amounts.take(border)), tile
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -168,6 +171,7 @@ class Accumulation:
 
     def _accumulate(self, place: Place, tile: Codes, amounts: Amounts) -> Amounts:
         """Accumulate amounts along a tile's directions, in place; refuse cyclic directions."""
+        accumulate = kernel("accumulate", self.backend)
         refuse_circle(accumulate(tile, amounts.high, amounts.low), place.window)
         return amounts
 

@@ -20,9 +20,9 @@ from orograph.kernels.flow.directions import (
     spread_hops,
     start_hops,
     step_along_flats,
-    step_down,
 )
 from orograph.kernels.relax.border import facing, inner_of
+from orograph.kernels.stages import kernel
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Place
@@ -100,6 +100,7 @@ class Directions(FrontierDefaults):
         if len(reciprocals) > 1:
             reciprocals = reciprocals[window.y : window.y + height]
         numbers = np.empty((height, width), np.uint8)
+        step_down = kernel("flow_directions", self.backend)
         flats = step_down(surface, valid, reciprocals, numbers)
         # hops are fewer than cells
         small = self.shape[0] * self.shape[1] < 2**31 - 1

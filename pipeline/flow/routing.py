@@ -50,8 +50,11 @@ def filling(problem: Directions, elevation: Raster) -> Stage:
 
 
 def flow_engine(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Frontier:
-    """Return the engine of flow directions on a surface as it is."""
-    return Frontier(problem, rasters, join_tiles(context))
+    """Return the engine of flow directions on a surface as it is.
+
+    Tiles are joined as for CPUs: on a GPU steps down are found, but flats are crossed on the host.
+    """
+    return Frontier(problem, rasters, join_tiles(replace(context, gpus=0)))
 
 
 def flow_then_accumulate(

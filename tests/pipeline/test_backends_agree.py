@@ -56,6 +56,7 @@ OPERATIONS: dict[str, Callable[..., xr.Dataset]] = {
         cells, weight="absolute_difference", **o
     ),
     "filling": lambda cells, **o: og.fill_depressions(cells, outputs=("filled", "depression"), **o),
+    "flow": lambda cells, **o: og.flow_accumulation(cells, method="d8", **o),
     "components": lambda cells, **o: og.connected_components(
         cells, outputs=("labels", "component_size"), **o
     ),

@@ -131,8 +131,3 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_has_no_directions_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(og.InputError, match=says):
         og.flow_direction(np.eye(3), **options)
-
-
-def test_there_is_no_cuda_kernel() -> None:
-    with pytest.raises(og.BackendError, match="no CUDA kernel"):
-        og.flow_direction(np.eye(3), backend="cuda")

@@ -1,0 +1,116 @@
+"""Flow in a tile on a GPU: the host's side of flow.cu."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.kernels.device import Buffer, Device, blocks_for, current_device, scalar, value_type
+from orograph.kernels.flow.accumulate import BITS, find_circle
+from orograph.kernels.flow.codes import SINK
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+
+SOURCE = "flow/flow.cu"
+THREADS = 256
+HALF = BITS // 2
+"""Binary digits of one of the two words in which fractions are added: sums of 2**32 have room."""
+
+
+def step_down(
+    surface: Array,
+    valid: Array,
+    reciprocals: Array,
+    numbers: Array,
+    *,
+    device: Device | None = None,
+) -> int:
+    """Write the steps of cells that drain by themselves; return how many others there are.
+
+    As `orograph.kernels.flow.directions.step_down`; takes 2 bytes a cell on the device besides the
+    heights.
+    """
+    device = device or current_device()
+    found = device.array_module.empty(numbers.shape, np.uint8)
+    height, width = numbers.shape
+    device.launch(
+        *(SOURCE, "step_down", blocks_for(numbers.size, THREADS), (THREADS,)),
+        (
+            *map(device.upload, (surface, valid, reciprocals)),
+            *(scalar(np.int32, n) for n in (len(reciprocals), height, width)),
+            found,
+        ),
+        defines={"VALUE": value_type(surface.dtype), "WIDE": int(surface.dtype == np.uint64)},
+    )
+    numbers[...] = device.download(found)
+    return int(np.count_nonzero(numbers == SINK))
+
+
+def accumulate(
+    numbers: Array, high: Integers, low: Integers, *, device: Device | None = None
+) -> int:
+    """Accumulate in place; return the first cell of those that lie on circles, or -1.
+
+    As `orograph.kernels.flow.accumulate.accumulate`; takes 25 bytes a cell on the device, 57 with
+    fractions.
+    """
+    device = device or current_device()
+    words = [high, low >> HALF, low & (2**HALF - 1)] if low.size else [high]
+    sums = device.upload(np.stack(words).view(np.uint64))
+    size, count = scalar(np.int64, numbers.size), scalar(np.int32, len(words))
+    grid = blocks_for(numbers.size, THREADS)
+    for pointers in _rounds(numbers, device):
+        if pointers is None:
+            return find_circle(numbers)
+        before = sums.copy()
+        device.launch(SOURCE, "add_up", grid, (THREADS,), (pointers, size, count, before, sums))
+    found = device.download(sums).view(np.int64)
+    high[:] = found[0]
+    if low.size:
+        upper = found[1] + (found[2] >> HALF)
+        high += upper >> HALF
+        low[:] = (upper & (2**HALF - 1)) << HALF | found[2] & (2**HALF - 1)
+    return -1
+
+
+def exits_of(numbers: Array, border: Integers, *, device: Device | None = None) -> Integers:
+    """Return the last cell of the path from each of some cells; the paths have no circles.
+
+    As `orograph.kernels.flow.accumulate.exits_of`; takes 17 bytes a cell on the device.
+    """
+    device = device or current_device()
+    xp = device.array_module
+    size, grid = scalar(np.int64, numbers.size), blocks_for(numbers.size, THREADS)
+    last = xp.arange(numbers.size, dtype=np.int32)
+    for pointers in _rounds(numbers, device):
+        if pointers is None:
+            raise ValueError("the paths have circles")
+        further = xp.empty(numbers.size, np.int32)
+        device.launch(SOURCE, "follow", grid, (THREADS,), (pointers, size, last, further))
+        last = further
+    return device.download(last)[border].astype(np.int64)
+
+
+def _rounds(numbers: Array, device: Device) -> Iterator[Buffer | None]:
+    """Yield the cells 1, 2, 4 and so on steps below each, while there are any.
+
+    At the end comes None if the paths have circles.
+    """
+    xp, count = device.array_module, numbers.size
+    size, grid = scalar(np.int64, count), blocks_for(count, THREADS)
+    pointers = xp.empty(count, np.int32)
+    down = device.upload(numbers.reshape(-1)), size, scalar(np.int32, numbers.shape[1]), pointers
+    device.launch(SOURCE, "point_down", grid, (THREADS,), down)
+    for _ in range(count.bit_length()):
+        if not bool((pointers >= 0).any()):
+            return
+        yield pointers
+        further = xp.empty(count, np.int32)
+        device.launch(SOURCE, "double_steps", grid, (THREADS,), (pointers, size, further))
+        pointers = further
+    if bool((pointers >= 0).any()):
+        yield None

@@ -19,7 +19,7 @@ from orograph.engines.rooms import Rooms
 from orograph.engines.task_graph import Layers
 from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
 from orograph.execution.settings import thread_count
-from orograph.execution.workers import make_roll_call
+from orograph.execution.workers import Restrictions, make_roll_call
 from orograph.tiles.errors import Cancelled, RunError
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class _Cluster:
         self._workers: list[str] = []
         self._places: dict[str, int] = {}
         self._roll_call = make_roll_call()
+        self._restrictions = Restrictions.current()
         self._known: int | None = None
         self._look()
         self._heard = time.monotonic()
@@ -173,7 +174,10 @@ class _Cluster:
         if self._client.status == "running":
             with suppress(OSError):  # a scheduler that is gone is noticed by what it does not do
                 self._known, threads = cast(
-                    "Any", self._client.run_on_scheduler(self._roll_call, self._known)
+                    "Any",
+                    self._client.run_on_scheduler(
+                        self._roll_call, self._known, *self._restrictions
+                    ),
                 )
         if threads is None:
             return
@@ -211,14 +215,20 @@ class _Cluster:
     def _send(self, ticket: int) -> None:
         """Submit a copy of a task to its worker."""
         task, number = self._running[ticket], next(self._numbers)
+        place: dict[str, Any] = {}
+        if task.worker is not None:
+            # where tasks are restricted, others than those of the roll call may not do them
+            place = {
+                "workers": [task.worker],
+                "allow_other_workers": not any(self._restrictions),
+            }
         with cluster_failures():
             future = self._client.submit(
                 task.function,
                 *task.arguments,
                 key=(self._layers.name(task.stage), number),
-                workers=None if task.worker is None else [task.worker],
-                allow_other_workers=task.worker is not None,
                 pure=False,
+                **place,
             )
             task.copies[number] = future
             loop = cast("Any", self._client.loop).asyncio_loop

@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from queue import Empty, SimpleQueue
 from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from dask.base import get_annotations
 
 from orograph.execution.feedback import (
     SECONDS_OF_SILENCE,
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ResultTable = Columns | ColumnsInTurns
 POLL_SECONDS = 0.5
+# so little that all tasks of a run lie between two whole priorities
+PRIORITY_OF_A_TASK = 2.0**-40
 # under way for each thread of a cluster, so that all have work while the next graph comes
 TASKS_A_THREAD = 4
 KILLS_ITS_WORKERS = (
@@ -129,7 +134,9 @@ class Run(Generic[T]):
         self._ended = Event()
         self._began, self._seconds = time.monotonic(), 0.0
         compilations()
-        Thread(target=self._do, name="orograph-run", daemon=True).start()
+        # with the annotations that Dask has where the run is begun
+        whole = copy_context().run
+        Thread(target=whole, args=(self._do,), name="orograph-run", daemon=True).start()
 
     def _do(self) -> None:
         try:
@@ -372,7 +379,12 @@ class _UnderWay:
         from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
         # Dask's own order is depth first too, but against z-order, and lets messages pile up
-        order = {key: -number for number, key in enumerate(graph.tasks, self._tasks)}
+        wanted_priority = get_annotations().get("priority", 0)
+        order = {
+            key: (wanted_priority(key) if callable(wanted_priority) else wanted_priority)
+            - number * PRIORITY_OF_A_TASK
+            for number, key in enumerate(graph.tasks, self._tasks)
+        }
         layer = MaterializedLayer(graph.tasks, annotations={"priority": order.__getitem__})
         whole = HighLevelGraph({"orograph": layer}, {"orograph": set()})
         wanted = graph.wanted

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from orograph.execution.workers import Restrictions
+
 if TYPE_CHECKING:
     from distributed import Client
 
@@ -37,21 +39,22 @@ class Watch:
         client = self._client
         if client is not None and client.status == "running":
             loop = cast("Any", client.loop).asyncio_loop
-            self._looking = asyncio.run_coroutine_threadsafe(self._look(client), loop)
+            needed = Restrictions.current().resources
+            self._looking = asyncio.run_coroutine_threadsafe(self._look(client, needed), loop)
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._looking is not None:
             self._looking.cancel()
 
-    async def _look(self, client: Client) -> None:
+    async def _look(self, client: Client, needed: Mapping[str, float]) -> None:
         well, warned = time.monotonic(), False
         while True:
             with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
                 scheduler = cast("Any", client.scheduler)
-                some = await scheduler.identity(n_workers=SOME)
-                trouble = trouble_of(some["workers"])
-                if trouble and some["n_workers"] > SOME:
+                some = await scheduler.identity(n_workers=-1 if needed else SOME)
+                trouble = trouble_of(some["workers"], needed)
+                if trouble and some["n_workers"] > SOME and not needed:
                     every = await scheduler.identity(n_workers=-1)
                     trouble = trouble_of(every["workers"])
                 if not trouble:
@@ -66,8 +69,12 @@ class Watch:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def trouble_of(workers: Mapping[str, Mapping[str, Any]]) -> str:
+def trouble_of(
+    workers: Mapping[str, Mapping[str, Any]], needed: Mapping[str, float] | None = None
+) -> str:
     """Return why none of a scheduler's workers can work, or "" if one can.
+
+    ``needed`` is what a task takes of the resources of a worker.
 
     Examples
     --------
@@ -76,13 +83,22 @@ def trouble_of(workers: Mapping[str, Mapping[str, Any]]) -> str:
     >>> trouble_of({"tcp://b": {"status": "paused"}})[:46]
     'all workers (1) are paused: their memory is fu'
     """
-    states = [worker["status"] for worker in workers.values()]
+    states = [
+        worker["status"]
+        for worker in workers.values()
+        if all(worker["resources"].get(name, 0) >= n for name, n in (needed or {}).items())
+    ]
     if "running" in states:
         return ""
     if "paused" in states:
         return (
             f"all workers ({len(states)}) are paused: their memory is full; give them more, or "
             "cancel the run and take smaller tiles"
+        )
+    if needed and workers:
+        return (
+            f"none of the workers ({len(workers)}) has the resources {dict(needed)} that the tasks "
+            "are annotated with; start one that has, or cancel the run"
         )
     return (
         "the cluster has no worker; start one, or see why those that were asked for do not come, "

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dask.base import get_annotations
+
 from orograph import __version__
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
@@ -123,15 +125,25 @@ def ask_workers(
     """Call a function on each worker of a cluster; return the results by address.
 
     Dask asks all at once, and waits for the last. If one has not answered after
-    `SECONDS_TO_ANSWER`, each is asked by itself, for a tenth of that time.
+    `SECONDS_TO_ANSWER`, each is asked by itself, for a tenth of that time. Where Dask's annotations
+    restrict tasks to some workers, others are not asked.
     """
+    restrictions = Restrictions.current()
+    able: list[str] | None = None
+    if any(restrictions):
+        reply: Any = client.run_on_scheduler(make_roll_call(), None, *restrictions)
+        able = [*reply[1]]
     with suppress(TimeoutError):
         found: dict[str, Any] = client.run(
-            function, *arguments, on_error=on_error, callback_timeout=SECONDS_TO_ANSWER
+            function,
+            *arguments,
+            workers=able,
+            on_error=on_error,
+            callback_timeout=SECONDS_TO_ANSWER,
         )
         return found
     answers: dict[str, Any] = {}
-    for worker in client.scheduler_info(n_workers=-1)["workers"]:
+    for worker in able or client.scheduler_info(n_workers=-1)["workers"]:
         with suppress(TimeoutError):
             answers |= client.run(
                 function,
@@ -143,14 +155,48 @@ def ask_workers(
     return answers
 
 
+class Restrictions(NamedTuple):
+    """Workers to which Dask's annotations restrict tasks."""
+
+    resources: dict[str, float]
+    """What a task takes of the resources of a worker."""
+    workers: list[str] | None
+    """Addresses, hosts or names of workers; None: any."""
+
+    @classmethod
+    def current(cls) -> Restrictions:
+        """Return those of the annotations that hold here."""
+        annotations = get_annotations()
+        workers = annotations.get("workers")
+        if annotations.get("allow_other_workers"):
+            workers = None
+        named = [workers] if isinstance(workers, str) else workers
+        return cls(dict(annotations.get("resources") or {}), None if named is None else [*named])
+
+
 def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:
     """Return a function that reports each worker's threads from the scheduler, if changed.
 
+    Only of workers that may do the tasks, and as many threads as have what these take of resources.
     It is a function in a function for the reason that `make_look` gives.
     """
 
-    def roll_call(known: int | None, dask_scheduler: Any) -> tuple[int, dict[str, int] | None]:
-        threads = {address: w.nthreads for address, w in dask_scheduler.workers.items()}
+    def roll_call(
+        known: int | None,
+        resources: Any = (),
+        workers: Any = None,
+        dask_scheduler: Any = None,
+    ) -> tuple[int, dict[str, int] | None]:
+        every = dask_scheduler.workers
+        named = every if workers is None else dask_scheduler.workers_list(workers)
+        threads = {}
+        for address in named:
+            if address in every:
+                its = every[address]
+                needed = dict(resources).items()
+                at_once = [its.resources.get(name, 0) // n for name, n in needed if n]
+                if count := int(min([its.nthreads, *at_once])):
+                    threads[address] = count
         version = hash(frozenset(threads.items()))
         return version, None if version == known else threads
 

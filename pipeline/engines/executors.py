@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import itertools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ from orograph.tiles.errors import Cancelled, RunError
 if TYPE_CHECKING:
     from distributed import Client
 
+LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 SECONDS_A_MESSAGE = 0.001
 SECONDS_TO_FORGET = 10.0
@@ -290,6 +292,8 @@ class _Cluster:
             lost = task.worker is not None and task.worker not in self._workers
             if not self._workers or not (lost or silent):
                 continue
+            why = "its worker is gone" if lost else "nothing has been heard for long"
+            LOG.warning("a task of %s is sent again: %s", task.stage, why)
             if lost:
                 self._release(task)
                 task.losses += 1

@@ -6,6 +6,7 @@ finished. All stages belong to one run: it is planned, cancelled and resumed as 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
@@ -25,6 +26,8 @@ from orograph.tiles.store.sink import ArraySink, Sink, StoreSink
 
 if TYPE_CHECKING:
     from distributed import Client
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class Stages:
                 _make_room(context.sink.storage, context, stage.writes)
             engine = self[number]
             self._at_work = number
+            LOG.info("stage %s of %s begins: %s", number + 1, len(self._stages), stage.name)
             attributes = engine.run(client, (handle, number), cancelled)
             self._let_go(number)
         return attributes

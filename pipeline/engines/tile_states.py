@@ -14,6 +14,7 @@ fixpoint is the same to the bit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections import Counter, OrderedDict
@@ -37,6 +38,7 @@ from orograph.tiles.raster.raster import Raster
 Array = npt.NDArray[Any]
 Tile = tuple[int, int]
 
+LOG = logging.getLogger(__name__)
 CELLS_A_BAND = 2**22
 SAVING = 0.05
 """Part of the time of visits that may be taken to save states."""
@@ -291,6 +293,7 @@ class TileStates:
         return cache_of(self.context.token, self.problem.memory)
 
     def _spill(self, tile: Tile, state: Any, *, compressed: bool = True) -> None:
+        LOG.debug("the state of tile %s is put on disk, to make room", tile)
         packed, node = self.problem.pack(state), self.place(tile).node
         self.context.checkpoints.save("state", node, packed, compressed=compressed)
 

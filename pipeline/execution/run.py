@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
+logging.getLogger("orograph").addHandler(logging.NullHandler())  # nothing, unless one asks for it
 ResultTable = Columns | ColumnsInTurns
 POLL_SECONDS = 0.5
 # so little that all tasks of a run lie between two whole priorities

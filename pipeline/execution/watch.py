@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import warnings
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from orograph.execution.workers import Restrictions
 if TYPE_CHECKING:
     from distributed import Client
 
+LOG = logging.getLogger(__name__)
 SECONDS_BETWEEN_LOOKS = 2.0
 PATIENCE = 10.0
 SOME = 8
@@ -64,6 +66,7 @@ class Watch:
                 if waiting and not warned:
                     warned = True
                     text = f"orograph waits: {trouble}"
+                    LOG.warning("waits: %s", trouble)
                     # of a registry of its own: the next run that waits is to say so too
                     warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)

@@ -84,7 +84,7 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     job = raster_job(
         DistanceThenAllocation, both, tuple(rasters), {}, None, how, join_tiles=join_tiles
     )
-    result = launch(job).result()
+    result = launch(job, "DistanceIndex.path").result()
     (path,) = least_cost_path(result, [(end[1] - left, end[0] - top)])
     cells = path.cells[::-1] + np.array([top, left])
     place = store.rasters[0].georeference

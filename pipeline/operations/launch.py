@@ -24,8 +24,8 @@ from orograph.tiles.store.publish import check_target
 T = TypeVar("T")
 
 
-def launch(job: Job[T]) -> Run[T]:
-    """Start a job and return its run.
+def launch(job: Job[T], name: str) -> Run[T]:
+    """Start a job and return its run; ``name`` is that of the operation.
 
     Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and
     the result is in memory. All else goes through a workspace on disk.
@@ -43,9 +43,9 @@ def launch(job: Job[T]) -> Run[T]:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     target = file_target(job, spec)
     if target is None and stays_in_memory(job.rasters, spec):
-        session: Session[T] = MemorySession(job)
+        session: Session[T] = MemorySession(job, name)
     else:
-        session = StoredSession(job, target)
+        session = StoredSession(job, name, target)
     try:
         return Run(session.result, lambda: session.engine, session.cancelled, session.client)
     except BaseException:
@@ -69,9 +69,10 @@ def launch_later(job: Job[Any]) -> Any:
     import dask.array as da
     from dask.delayed import delayed
 
-    spec, run = job.spec, partial(_run_in_task, job)
+    spec, operation = job.spec, job.identity()["operation"]
+    run = partial(_run_in_task, job, operation)
     token = tokenize("later", time.time_ns())  # two results are of two runs
-    name = Layers(job.identity()["operation"], token).name("run")
+    name = Layers(operation, token).name("run")
     # nothing is traversed: a raster may be of Dask arrays, which the run reads by itself
     result = delayed(run, name=f"{name}-function", traverse=False)(dask_key_name=name)
     if spec.out is not None:
@@ -99,17 +100,17 @@ def launch_later(job: Job[Any]) -> Any:
     return job.dataset(arrays, {}, job.known_attributes)
 
 
-def _run_in_task(job: Job[T]) -> T:
+def _run_in_task(job: Job[T], name: str) -> T:
     """Execute a run inside a Dask task and return its result.
 
     On a worker of a cluster it leaves its thread to other tasks, which may be those of the run.
     """
     if stays_in_memory(job.rasters, job.spec) or not _is_task_of_cluster():
-        return launch(job).result()
+        return launch(job, name).result()
     from distributed import worker_client
 
     with worker_client() as client:
-        return launch(replace(job, spec=replace(job.spec, client=client))).result()
+        return launch(replace(job, spec=replace(job.spec, client=client)), name).result()
 
 
 def _is_task_of_cluster() -> bool:

@@ -148,7 +148,7 @@ class Operation(Generic[P, T]):
 
     def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[T]:
         """Start the job for the arguments of a call and return its run."""
-        return launch(self._job(name, args, kwargs))
+        return launch(self._job(name, args, kwargs), self.__name__)
 
     def _verb(
         self,

@@ -6,6 +6,7 @@ written: by the operation, which checks its arguments, and when its session is m
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import time
 import warnings
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 T = TypeVar("T")
+LOG = logging.getLogger(__name__)
 
 
 class Session(ABC, Generic[T]):
@@ -62,6 +64,8 @@ class Session(ABC, Generic[T]):
 
     Attributes
     ----------
+    name
+        The name of the operation, for the log.
     cancelled
         The event by which the work learns that it is to stop.
     client
@@ -70,8 +74,9 @@ class Session(ABC, Generic[T]):
         The engine that is at work; None before there is one.
     """
 
-    def __init__(self, job: Job[T]) -> None:
+    def __init__(self, job: Job[T], name: str) -> None:
         self.job = job
+        self.name = name
         self.cancelled = Event()
         self.client: Client | None = None
         self.engine: Engine | None = None
@@ -85,18 +90,47 @@ class Session(ABC, Generic[T]):
 
     def result(self) -> T:
         """Execute the job, release all resources, and return the result."""
+        begin, out = time.monotonic(), self.job.spec.out
+        place = "into memory" if out is None else f"to {out}"
+        LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers(), place)
         try:
             found = self.work()
+        except Cancelled:
+            LOG.info("%s was cancelled after %s", self.name, _since(begin))
+            raise
+        except BaseException as error:
+            LOG.error("%s failed after %s: %s", self.name, _since(begin), error)
+            raise
         finally:
             self.close()
+        LOG.info("%s is finished after %s", self.name, _since(begin))
         return found if self.job.spec.out is not None else self.job.like_input(found)
+
+    def _subject(self) -> str:
+        """Describe the input and how it is cut, for the log."""
+        rows, columns = self.job.shape
+        if not self.job.rasters:
+            return f"a graph of {rows} vertices"
+        layout = self.job.layout
+        return f"{rows} x {columns} cells in tiles of {layout.tile} and shards of {layout.shard}"
+
+    def _workers(self) -> str:
+        """Describe what does the work, for the log."""
+        if self.client is None:
+            return f"on {thread_count()} threads"
+        return f"on the cluster at {self.client.scheduler.address}"  # type: ignore[union-attr]
+
+
+def _since(begin: float) -> str:
+    """Return the seconds since a moment as text."""
+    return f"{time.monotonic() - begin:.1f} s"
 
 
 class MemorySession(Session[T]):
     """Execution by threads of this process, from rasters in memory to a result in memory."""
 
-    def __init__(self, job: Job[T]) -> None:
-        super().__init__(job)
+    def __init__(self, job: Job[T], name: str) -> None:
+        super().__init__(job, name)
         tree = Quadtree(job.shape, job.layout.tile)
         gpus, gpu_memory = _gpus(job.backend, None)
         self.sink = job.sink()
@@ -132,8 +166,8 @@ class StoredSession(Session[T]):
         Where the run works.
     """
 
-    def __init__(self, job: Job[T], target: FileTarget | None) -> None:
-        super().__init__(job)
+    def __init__(self, job: Job[T], name: str, target: FileTarget | None) -> None:
+        super().__init__(job, name)
         self.target = target
         self._held = ExitStack()
         try:
@@ -212,6 +246,8 @@ class StoredSession(Session[T]):
 
     def _work(self) -> T:
         job, space = self.job, self.space
+        if space.resumed:
+            LOG.info("%s goes on from what an earlier run has left", self.name)
         if space.finished:
             # it was published, and killed before it could tidy up
             space.clear()

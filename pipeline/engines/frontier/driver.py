@@ -20,6 +20,7 @@ One idea, long: one class, whose methods share the keys, borders and tasks under
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections import Counter
@@ -68,6 +69,8 @@ MANY_WORKERS = 100
 The scheduler takes a millisecond for a task, and does one at a time.
 """
 
+LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class FrontierProgress(Progress):
@@ -92,6 +95,7 @@ class Frontier(FrontierTasks):
         with executor(client, self.problem.name, self.context.token) as workers:
             try:
                 driver.settle(workers, handle, cancelled)
+                LOG.info("%s: all tiles are final; the rest is written", self.problem.name)
                 return driver.write(workers, handle, cancelled)
             finally:
                 workers.everywhere(forget, self.context.token)

@@ -32,6 +32,7 @@ STAGES = {
     "tile_basins": Stage("terrain.basins", "terrain.cuda"),
     "raise_cells": Stage("terrain.basins", "terrain.cuda"),
     "flow_directions": Stage("flow.directions:step_down", "flow.cuda:step_down"),
+    "dig_trenches": Stage("flow.breach", None),
     "label_ends": Stage("flow.ends", None),
     "measure_paths": Stage("flow.lengths", None),
     "longest_paths": Stage("flow.longest", None),

@@ -1,5 +1,6 @@
 """Public names and the modules that define them: `import orograph` reads this list (SPEC 1)."""
 
+from .breach.breach_depressions import breach_depressions as breach_depressions
 from .components.components import connected_components as connected_components
 from .components.table import component_table as component_table
 from .distance.cost_distance import cost_distance as cost_distance

@@ -136,6 +136,7 @@ def _plans() -> dict[str, Function]:
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
         "pits": bad.integer(0, 9, optional=True),
+        "max_length": bad.integer(1, 1024, optional=True),
         "depressions": bad.choice("breach"),
         "labels": bad.FLAG,
         "workers": bad.integer(0, 2**20),
@@ -351,6 +352,15 @@ FUNCTIONS = {
             "strategy": bad.choice("passive", optional=True),
             "max_cost": bad.number(-1, bad.NAN),
             "predecessors": bad.FLAG,
+        },
+    ),
+    "breach_depressions": Function(
+        og.breach_depressions,
+        {"elevation": GRID},
+        {
+            "elevation": bad.RASTER,
+            "max_length": bad.integer(1, 1024),
+            "max_depth": bad.number(-1, bad.NAN),
         },
     ),
     "fill_depressions": Function(

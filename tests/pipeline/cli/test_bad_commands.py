@@ -126,6 +126,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("fill", "--outlet"): POINTS,
     ("fill", "--max-depth"): (*NUMBER, "-1", "nan"),
     ("fill", "--outputs"): (*NONE, ("filled", "x")),
+    ("breach_depressions", "--max-length"): (*WHOLE, "0", "1025"),
+    ("breach_depressions", "--max-depth"): (*NUMBER, "-1", "nan"),
     ("flow_accumulation", "direction"): STORES,
     ("flow_accumulation", "--weights"): STORES,
     ("flow_accumulation", "--encoding"): NONE,
@@ -213,6 +215,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "fill": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "flood": {"elevation": ("dem.tif",), "out": ("out.zarr",), "--point": ("0", "0")},
     "flow_accumulation": {"direction": ("dem.tif",), "out": ("out.zarr",)},
+    "breach_depressions": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "flow_direction": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "flow_distance": {"direction": ("dem.tif",), "out": ("out.zarr",)},
     "height_above_drainage": {

@@ -37,6 +37,7 @@ STORED: dict[str, Callable[..., Any]] = {
     ),
     "flood": lambda **o: call(og.flood_level, GRID, FAR, **CUT, **o),
     "flow directions": lambda **o: call(og.flow_direction, GRID, **CUT, **o),
+    "trenches": lambda **o: call(og.breach_depressions, GRID, max_length=9, **CUT, **o),
     "flow accumulation": lambda **o: call(
         og.flow_accumulation, DIRECTION, weights=GRID, encoding="taudem", **CUT, **o
     ),

@@ -1,0 +1,1 @@
+"""Breach depressions: dig trenches from pits to lower ground."""

@@ -1,0 +1,45 @@
+"""Estimate tasks, memory and disk of `breach_depressions`; see `Operation.plan`."""
+
+from __future__ import annotations
+
+from orograph.breach.breach_depressions import LENGTH, check_limits
+from orograph.engines.map_overlap import part_side
+from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
+
+SURFACE, BREACHED, WINDOW = 8 + 2 + 2, 8, 4 + 1 + 8 + 8
+"""Bytes of a cell: of a part with its halo, marks and pits; of the result; of the window of a pit."""
+
+
+def estimate_breach(
+    grid: Grid, *, workers: int, threads: int = 0, max_length: int = LENGTH
+) -> Plan:
+    """Return the plan of `breach_depressions`, whose tasks are one for each shard."""
+    reach, _ = check_limits(max_length)
+    halo = 2 * reach + 1
+    side = part_side(grid.layout.tile, grid.layout.shard)
+    rows, columns = (_with_halos(length, side, halo) for length in grid.shape)
+    largest = [min(side + 2 * halo, length) for length in grid.shape]
+    size = grid.dtype.itemsize
+    memory = largest[0] * largest[1] * (size + SURFACE) + grid.shard_cells * 2 * BREACHED
+    memory += (2 * reach + 1) ** 2 * WINDOW
+    return Plan(
+        operation="breach_depressions",
+        shape=grid.shape,
+        tile=grid.layout.tile,
+        shard=grid.layout.shard,
+        tiles=grid.tree.count(0),
+        tasks=grid.shards,
+        memory_per_worker=WORKER_BYTES + memory * max(threads, 1),
+        memory_client=CLIENT_BYTES + memory_of_tasks(grid.shards, workers),
+        bytes_read=rows * columns * size,
+        bytes_written=grid.cells * BREACHED,
+        bytes_checkpoints=0,
+        workers=workers,
+        bytes_on_disk=None,
+    )
+
+
+def _with_halos(length: int, side: int, halo: int) -> int:
+    """Return how many rows or columns are read: those of all parts, with their halos."""
+    starts = range(0, length, side)
+    return sum(min(start + side + halo, length) - max(start - halo, 0) for start in starts)

@@ -1,0 +1,96 @@
+"""Trenches from pits to lower ground, as a problem on a part of the grid and a halo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.flow.breach import find_pits
+from orograph.kernels.stages import kernel
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+
+EXACT = 2**53
+"""Whole numbers up to it are float64."""
+PITS_AT_ONCE = 4096
+"""Between two looks at whether the run was cancelled."""
+
+
+@dataclass(frozen=True)
+class Trenches:
+    """The breached surface as a problem of `MapOverlap`."""
+
+    nodata: float | int | None
+    reach: int
+    """Cells from a pit to the farthest row or column of its trench."""
+    deepest: float
+    backend: str = "numba"
+
+    name = "breach-depressions"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of the breached surface."""
+        attrs = {"long_name": "elevation with breached depressions"}
+        return (Variable("breached", np.dtype(np.float64), np.nan, attrs),)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The limits of trenches, in JSON types."""
+        return {"max_length": self.reach, "max_depth": repr(self.deepest)}
+
+    @property
+    def halo(self) -> int:
+        """Width of the halo: two windows' reach, and a neighbour."""
+        return 2 * self.reach + 1
+
+    def solve(
+        self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]
+    ) -> dict[str, Array]:
+        """Return the breached surface of a part, given its heights with their halo."""
+        surface = self._surface(cells[0], frame)
+        part = window.within(frame)
+        breached = surface[1:-1, 1:-1][part].copy()
+        # pits whose trenches may lead into this part; the surface begins a cell before the frame
+        top, left = part[0].start + 1, part[1].start + 1
+        first = max(top - self.reach, 1), max(left - self.reach, 1)
+        last = (
+            min(top + window.height + self.reach, frame.height + 1),
+            min(left + window.width + self.reach, frame.width + 1),
+        )
+        room = -(-(last[0] - first[0]) // 2) * -(-(last[1] - first[1]) // 2)
+        pits = np.empty(room, np.int64)
+        count = find_pits(surface, pits, first, last, self.reach)
+        dig = kernel("dig_trenches", self.backend)
+        for start in range(0, count, PITS_AT_ONCE):
+            check()
+            some = pits[start : min(start + PITS_AT_ONCE, count)]
+            dig(surface, some, self.reach, self.deepest, breached, (top, left))
+        return {"breached": breached}
+
+    def _surface(self, heights: Array, frame: Window) -> npt.NDArray[np.float64]:
+        """Return heights as float64 within a ring of NaN, which nodata are too."""
+        valid = valid_cells(heights, self.nodata)
+        if heights.dtype.kind in "iu" and heights.dtype.itemsize == 8:
+            beyond = valid & (heights > EXACT)
+            if heights.dtype.kind == "i":
+                beyond |= valid & (heights < -EXACT)
+            if beyond.any():
+                row, column = np.argwhere(beyond)[0].tolist()
+                raise InputError(
+                    f"elevation: {heights[row, column]} in row {frame.y + row}, column "
+                    f"{frame.x + column}; trenches are dug in float64, which holds whole numbers "
+                    f"up to 2**53: subtract an offset, or declare it as nodata="
+                )
+        surface = np.full((frame.height + 2, frame.width + 2), np.nan)
+        surface[1:-1, 1:-1] = heights
+        surface[1:-1, 1:-1][~valid] = np.nan
+        return surface

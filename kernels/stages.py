@@ -36,6 +36,7 @@ STAGES = {
     "label_ends": Stage("flow.ends", None),
     "measure_paths": Stage("flow.lengths", None),
     "longest_paths": Stage("flow.longest", None),
+    "trace_boundaries": Stage("polygons.rings", None),
     "trace_pieces": Stage("flow.streams", None),
     "accumulate": Stage("flow.accumulate", "flow.cuda"),
     "exits_of": Stage("flow.accumulate", "flow.cuda"),

@@ -420,6 +420,11 @@ FUNCTIONS = {
             "cell_size": COST_MODEL["cell_size"],
         },
     ),
+    "polygonize": Function(
+        og.polygonize,
+        {"labels": np.eye(3, dtype=int)},
+        {"labels": bad.RASTER, "parts": bad.FLAG},
+    ),
     "streams": Function(
         og.streams,
         {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "encoding": "taudem"},

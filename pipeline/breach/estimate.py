@@ -7,7 +7,7 @@ from orograph.engines.map_overlap import part_side
 from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 
 SURFACE, BREACHED, WINDOW = 8 + 2 + 2, 8, 4 + 1 + 8 + 8
-"""Bytes of a cell: of a part with its halo, marks and pits; of the result; of the window of a pit."""
+"""Bytes of a cell of a part with its halo, marks and pits; of the result; of a pit's window."""
 
 
 def estimate_breach(

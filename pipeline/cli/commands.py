@@ -16,6 +16,7 @@ from orograph.operations.operation import public_operations
 from orograph.tiles.arguments import absolute_path, check_path
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.vector.layer import check_vector_target
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,6 +65,15 @@ def commands() -> list[Command]:
         ),
         Command(og.fill_depressions, "fill", ("fill_depressions",)),
         Command(og.flood_level, "flood", ("flood_level",)),
+        Command(
+            og.polygonize,
+            "polygonize",
+            out=None,
+            cluster=False,
+            extend=_add_vector_file,
+            before=_check_vector_file,
+            after=_write_vector_file,
+        ),
         Command(og.peaks, "peaks", after=_print_length("peak")),
         Command(og.depressions, "depressions", after=_print_length("depression")),
         Command(og.pass_elevation, "passes", out=None, cluster=False, after=_print_passes),
@@ -128,6 +138,20 @@ def _print_reach(reach: og.Reach, options: argparse.Namespace) -> None:
         path = reach.paths and reach.paths[pair]
         for x, y in path.coordinates.tolist() if path else ():
             print(f"{x:.10g} {y:.10g}")
+
+
+def _add_vector_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
+    parser.add_argument("--overwrite", action="store_true")
+
+
+def _check_vector_file(options: argparse.Namespace) -> None:
+    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
+
+
+def _write_vector_file(layer: og.VectorLayer, options: argparse.Namespace) -> None:
+    layer.to_file(options.out, overwrite=options.overwrite)
+    print(f"{options.out}: {len(layer)} geometries")
 
 
 def _check_table_of_pairs(options: argparse.Namespace) -> None:

@@ -113,6 +113,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("rasterize", "like"): STORES,
     ("forest_lines", "forest"): STORES,
     ("forest_lines", "out"): VECTOR_OUT,
+    ("polygonize", "labels"): STORES,
+    ("polygonize", "out"): VECTOR_OUT,
     ("stream_lines", "streams"): STORES,
     ("stream_lines", "out"): VECTOR_OUT,
     ("streams", "direction"): STORES,
@@ -200,6 +202,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "to_geotiff": {"source": ("dem.tif",), "out": ("out.tif",)},
     "rasterize": {"layer": ("layer.geojson",), "like": ("dem.tif",), "out": ("out.zarr",)},
     "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
+    "polygonize": {"labels": ("dem.tif",), "out": ("out.gpkg",)},
     "stream_lines": {"streams": ("forest.zarr",), "out": ("out.gpkg",)},
     "streams": {
         "direction": ("dem.tif",),

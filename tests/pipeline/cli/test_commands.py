@@ -78,6 +78,8 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     command("flow_direction", "dem.tif", "flow.zarr")
     command("flow_accumulation", "flow.zarr", "count.zarr")
     command("streams", "flow.zarr", "count.zarr", 9, "streams.zarr")
+    command("polygonize", "areas.tif", "again.gpkg")
+    assert geopandas.read_file("again.gpkg")["label"].tolist() == [3, 7]
     command("stream_lines", "streams.zarr", "streams.gpkg")
     assert len(geopandas.read_file("streams.gpkg")) == len(og.stream_lines("streams.zarr")) > 0
     command("to_geotiff", "forest.zarr", "edges.tif")

@@ -1,0 +1,1 @@
+"""Boundaries of regions of equal cells."""

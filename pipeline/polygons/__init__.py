@@ -1,0 +1,1 @@
+"""Areas of equal cells as polygons."""

@@ -1,0 +1,202 @@
+"""Trace the regions of a raster part by part, and join what crosses the borders of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.map_overlap import MapOverlap, part_side
+from orograph.engines.sweep_problems import Table
+from orograph.kernels.label.union_find import components
+from orograph.kernels.polygons.rings import (
+    join_walks,
+    match_runs,
+    number_regions,
+    split_rings,
+    trace_boundaries,
+)
+from orograph.tiles.errors import RunError
+from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+SIDES = ("south", "north", "east", "west")
+WALKS = ("corners", "starts", "first", "onward", "region")
+
+
+class Rings(NamedTuple):
+    """Rings of all regions of a grid, region by region, the outer one of each first."""
+
+    corners: Integers
+    """Corners of the cells at which rings turn, row-major; a row has one more than the grid."""
+    ends: Integers
+    """Where each ring ends in ``corners``."""
+    region: Integers
+    """Region of each ring, numbered as a scan meets their first cells."""
+    labels: Array
+    """Label of each region."""
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """Boundaries of the regions of a raster, as a problem whose parts need a cell around them."""
+
+    shape: tuple[int, int]
+    nodata: float | int | None
+    backend: str = "numba"
+
+    name = "polygonize"
+    halo = 1
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """No rasters."""
+        return ()
+
+    def solve(
+        self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]
+    ) -> Table:
+        """Return the walks along boundaries in a part, its labels, and what lies at its border."""
+        (given,) = cells
+        ring = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        inside = frame.within(ring)
+        padded, there = np.zeros(ring.shape, given.dtype), np.zeros(ring.shape, np.bool_)
+        padded[inside], there[inside] = given, valid_cells(given, self.nodata)
+        inner = np.ascontiguousarray(padded[1:-1, 1:-1])
+        numbers, first = np.empty(window.shape, np.int64), np.empty(window.size, np.int64)
+        count = number_regions(inner, np.ascontiguousarray(there[1:-1, 1:-1]), numbers, first)
+        rows, columns = self.shape
+        walks = trace_boundaries(padded, there, window.y, window.x, columns, numbers)
+        y, x = np.divmod(first[:count], window.width)
+        table = dict(zip(WALKS, walks, strict=True))
+        table["labels"] = inner.reshape(-1)[first[:count]]
+        table["cell"] = (y + window.y) * columns + x + window.x
+        along_row = window.y * columns + window.x + np.arange(window.width)
+        along_column = window.x * rows + window.y + np.arange(window.height)
+        table["north"] = _runs(numbers[0], along_row)
+        table["south"] = _runs(numbers[-1], along_row + window.height * columns)
+        table["west"] = _runs(numbers[:, 0], along_column)
+        table["east"] = _runs(numbers[:, -1], along_column + window.width * rows)
+        return table
+
+
+def _runs(numbers: Integers, places: Integers) -> Integers:
+    """Return the runs of cells of one region along a side, shape (n, 3): first, last, region.
+
+    ``places`` are those of the cells across the side, or of the cells themselves, in a row or
+    column of the grid.
+    """
+    cuts = np.flatnonzero(np.diff(numbers)) + 1
+    first, last = np.append(0, cuts), np.append(cuts, numbers.size) - 1
+    kept = numbers[first] >= 0
+    first, last = first[kept], last[kept]
+    return np.stack([places[first], places[last], numbers[first]], axis=1)
+
+
+@dataclass(frozen=True)
+class TracedRegions(MapOverlap):
+    """Engine that traces regions in shards; the client joins them."""
+
+    problem: Tracing
+
+    def task_write(self, node: Node) -> None:
+        """Trace the parts of a shard and save what was found, unless an earlier run has."""
+        tree, context = self.context.tree, self.context
+        if context.checkpoints.load("rows", node) is not None:
+            return
+        tile = context.quadtree.tile
+        joined = part_side(tile, tile << context.shard_level) // tile
+        tables = []
+        for part in tree.nodes(joined.bit_length() - 1, node):
+            context.stop_if_cancelled()
+            tables.append(self._solve(tree.window(part)))
+        context.checkpoints.save("rows", node, tables, compressed=False)
+        context.checkpoints.save("done", node, True)
+
+    def _check_complete(self) -> None:
+        """Do nothing: what is missing is found when it is read."""
+
+    def rings(self) -> Rings:
+        """Return the rings of all regions, joined across the borders of parts."""
+        return join_tables(self._tables(), self.problem.shape)
+
+    def _tables(self) -> list[Table]:
+        tables = []
+        for node in self.context.tree.nodes(self.context.shard_level):
+            saved = self.context.checkpoints.load("rows", node)
+            if saved is None:
+                raise RunError("polygonize: a part of the boundaries has been lost; run it again")
+            tables += saved
+        return tables
+
+
+def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:
+    """Return the rings of all regions, given the walks in the parts of a grid."""
+    counts = np.array([table["labels"].size for table in tables])
+    before = np.cumsum(counts) - counts
+    whole = {name: np.concatenate([t[name] for t in tables]) for name in ("labels", "cell")}
+    root = _join_regions(tables, before, whole["labels"])
+    first, onward, corners = (
+        np.concatenate([t[name] for t in tables]) for name in ("first", "onward", "corners")
+    )
+    region = np.concatenate([t["region"] + b for t, b in zip(tables, before, strict=True)])
+    sizes = np.concatenate([np.diff(t["starts"]) for t in tables])
+    starts = np.append(0, np.cumsum(sizes))
+    # in the order of the sides, so that nothing depends on the parts
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    onward = order[np.searchsorted(first[order], onward)]
+    joined, ends = np.empty_like(corners), np.empty((first.size, 2), np.int64)
+    count, _ = join_walks(corners, starts, onward, joined, ends)
+    rings, found = np.empty_like(corners), np.empty((corners.size // 4, 3), np.int64)
+    number = split_rings(joined, ends[:count], shape[1], rings, found)
+    end, walk, area = found[:number].T
+    of_ring = root[region[ends[walk, 1]]]
+    roots, rank = np.unique(root, return_inverse=True)
+    least = np.full(roots.size, np.iinfo(np.int64).max)
+    np.minimum.at(least, rank, whole["cell"])
+    names = np.empty(roots.size, np.int64)
+    names[np.argsort(least)] = np.arange(roots.size)
+    labels = np.empty(roots.size, whole["labels"].dtype)
+    labels[names[rank]] = whole["labels"]
+    of_ring = names[np.searchsorted(roots, of_ring)]
+    begin = np.append(0, end)[:-1]
+    order = np.lexsort((rings[begin], area < 0, of_ring))
+    return Rings(*_take_rings(rings, begin, end, order), of_ring[order], labels)
+
+
+def _take_rings(
+    rings: Integers, begin: Integers, end: Integers, order: Integers
+) -> tuple[Integers, Integers]:
+    """Return the corners of rings in another order, and where each ring ends in them."""
+    sizes = (end - begin)[order]
+    ends = np.cumsum(sizes)
+    places = np.arange(rings.size) - np.repeat(ends - sizes - begin[order], sizes)
+    return rings[places], ends
+
+
+def _join_regions(tables: Sequence[Table], before: Integers, labels: Array) -> Integers:
+    """Return for each region of each part the first of those that are one with it."""
+    sides = {}
+    for name in SIDES:
+        runs = [t[name] + [0, 0, b] for t, b in zip(tables, before, strict=True)]
+        joined = np.concatenate(runs)
+        sides[name] = joined[np.argsort(joined[:, 0])]
+    pairs = []
+    for one, other in (("south", "north"), ("east", "west")):
+        a, b = sides[one], sides[other]
+        of_a, of_b = match_runs(*(np.ascontiguousarray(r) for r in (*a[:, :2].T, *b[:, :2].T))).T
+        pairs.append(np.stack([a[of_a, 2], b[of_b, 2]]))
+    first, second = np.concatenate(pairs, axis=1)
+    same = labels[first] == labels[second]
+    found: Integers = components(labels.size, first[same], second[same])
+    return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orograph.operations.job import Job
 
-LENGTH = 64
+DEFAULT_LENGTH = 64
 LONGEST = 1024
 """Of a trench in rows or columns: its window has the square of twice as many cells."""
 
@@ -29,7 +29,7 @@ LONGEST = 1024
 def breach_depressions(
     elevation: Any,
     *,
-    max_length: int = LENGTH,
+    max_length: int = DEFAULT_LENGTH,
     max_depth: float = math.inf,
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],

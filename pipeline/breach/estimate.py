@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from orograph.breach.breach_depressions import LENGTH, check_limits
+from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.engines.map_overlap import part_side
 from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 
 SURFACE, BREACHED, WINDOW = 8 + 2 + 2, 8, 4 + 1 + 8 + 8
-"""Bytes of a cell of a part with its halo, marks and pits; of the result; of a pit's window."""
+"""Bytes of a cell: in a part, with its marks and pits; in the result; in the window of a pit."""
 
 
 def estimate_breach(
-    grid: Grid, *, workers: int, threads: int = 0, max_length: int = LENGTH
+    grid: Grid, *, workers: int, threads: int = 0, max_length: int = DEFAULT_LENGTH
 ) -> Plan:
     """Return the plan of `breach_depressions`, whose tasks are one for each shard."""
     reach, _ = check_limits(max_length)

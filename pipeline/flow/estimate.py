@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
+from orograph.breach.estimate import estimate_breach
 from orograph.distance.estimate import estimate_frontier
 from orograph.operations.plan import (
     WORKER_BYTES,
@@ -42,10 +44,18 @@ def estimate_direction(
     threads: int = 0,
     memory_limit: int | str | None = None,
     depressions: str = "fill",
+    max_length: int | None = None,
     pits: int | None = None,
 ) -> Plan:
-    """Return the plan of `flow_direction`: of filling depressions and of resolving flats."""
-    check_choice("depressions", depressions, ("fill", "keep"))
+    """Return the plan of `flow_direction`: of filling depressions and of resolving flats.
+
+    Trenches leave fewer pits, which a plan does not know.
+    """
+    check_choice("depressions", depressions, ("fill", "breach", "keep"))
+    reach, _ = check_limits(DEFAULT_LENGTH if max_length is None else max_length)
+    given = grid
+    if depressions == "breach":
+        grid = replace(grid, dtype=np.dtype(np.float64))
     size = grid.dtype.itemsize
     limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
     state = size + HOPS + PADDED
@@ -53,7 +63,12 @@ def estimate_direction(
     if depressions == "keep":
         return plan
     filling = estimate_fill(grid, workers=workers, pits=pits)
-    return one_after_another(plan, _with_threads(filling, threads))
+    plan = one_after_another(plan, _with_threads(filling, threads))
+    if depressions == "fill":
+        return plan
+    return one_after_another(
+        plan, estimate_breach(given, workers=workers, threads=threads, max_length=reach)
+    )
 
 
 def _with_threads(plan: Plan, threads: int) -> Plan:

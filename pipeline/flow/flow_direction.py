@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
+from orograph.breach.trenches import Trenches
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.directions import Directions, reciprocals_of
-from orograph.flow.routing import compile_routing, fill_then_flow, flow_engine
+from orograph.flow.routing import (
+    breach_then_flow,
+    compile_breaching,
+    compile_routing,
+    fill_then_flow,
+    flow_engine,
+)
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.kernels.flow.directions import compile_kernels
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.tiles.arguments import check_choice
+from orograph.tiles.arguments import check_choice, refuse_arguments
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import open_raster
 
@@ -28,6 +37,8 @@ def flow_direction(
     elevation: Any,
     *,
     depressions: str = "fill",
+    max_length: int | None = None,
+    max_depth: float | None = None,
     flats: str = "nearest",
     encoding: str = "taudem",
     cell_size: float | tuple[float, float] | None = None,
@@ -44,9 +55,14 @@ def flow_direction(
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
-    depressions : {"fill", "keep"}
-        Fill depressions first, so that all water leaves the grid or flows into nodata, or keep
-        them, so that water ends in pits too.
+    depressions : {"fill", "breach", "keep"}
+        Fill depressions first, so that all water leaves the grid or flows into nodata; or dig
+        trenches from pits as `breach_depressions` does, and fill what is left; or keep depressions,
+        so that water ends in pits too.
+    max_length : int, optional
+        Of trenches, in cells, as for `breach_depressions`: 64 by default.
+    max_depth : float, optional
+        Of trenches, as for `breach_depressions`: infinite by default.
     flats : {"nearest"}
         The way over a flat: the fewest steps to a cell that drains.
     encoding : {"taudem", "esri", "grass", "ldd"}
@@ -91,7 +107,7 @@ def flow_direction(
     that leave the grid, and of neighbours in a flat that are as near to one that drains, the first
     in the order E, NE, N, NW, W, SW, S, SE counts. No path is a circle. Any tiling gives the same
     result. Each height is read twice; the filled surface is kept in memory, or beside the result
-    until that is finished.
+    until that is finished, and so is the breached one.
 
     References
     ----------
@@ -108,7 +124,8 @@ def flow_direction(
            [1, 0, 5, 1],
            [2, 3, 4, 3]], dtype=uint8)
     """
-    check_choice("depressions", depressions, ("fill", "keep"))
+    check_choice("depressions", depressions, ("fill", "breach", "keep"))
+    limits = check_trenches(depressions, max_length, max_depth)
     check_choice("flats", flats, ("nearest",))
     check_choice("encoding", encoding, tuple(ENCODINGS))
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
@@ -127,8 +144,27 @@ def flow_direction(
         "depressions": depressions,
         "encoding": encoding,
     }
-    fill = depressions == "fill"
-    compiled = partial(compile_routing if fill else compile_kernels, raster.dtype)
-    return raster_job(
-        fill_then_flow if fill else flow_engine, problem, (raster,), parameters, compiled, spec
+    engine: Any = flow_engine
+    compiled = partial(compile_kernels, raster.dtype)
+    if depressions == "fill":
+        engine, compiled = fill_then_flow, partial(compile_routing, raster.dtype)
+    elif depressions == "breach":
+        trenches = Trenches(raster.nodata, *limits)
+        parameters |= trenches.parameters
+        engine, compiled = partial(breach_then_flow, trenches), partial(compile_breaching)
+    return raster_job(engine, problem, (raster,), parameters, compiled, spec)
+
+
+def check_trenches(depressions: str, max_length: Any, max_depth: Any) -> tuple[int, float]:
+    """Return the limits of trenches, or refuse those that are given where none are dug."""
+    limits = check_limits(
+        DEFAULT_LENGTH if max_length is None else max_length,
+        math.inf if max_depth is None else max_depth,
     )
+    if depressions != "breach":
+        refuse_arguments(
+            f"depressions={depressions!r}",
+            max_length=max_length is not None,
+            max_depth=max_depth is not None,
+        )
+    return limits

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from orograph.breach.trenches import Trenches
 from orograph.engines import quadtree_pass
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
+from orograph.engines.map_overlap import MapOverlap
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.stages import Stage, Stages
 from orograph.execution.context import RunContext
 from orograph.flow.accumulation import Accumulation
 from orograph.flow.directions import Directions
 from orograph.flow.reading import FlowSweep
+from orograph.kernels.flow.breach import compile_kernels as compile_trenches
 from orograph.kernels.flow.directions import compile_kernels
 from orograph.terrain.run import compile_kernels as compile_filling
 from orograph.terrain.water import WaterLevel
@@ -30,23 +33,40 @@ def fill_then_flow(problem: Directions, rasters: tuple[Raster, ...], context: Ru
     """Return the engine of flow directions on a surface without depressions."""
     (elevation,) = rasters
     flow = Stage((FILLED,), partial(flow_engine, problem))
-    return Stages((filling(problem, elevation), flow), {ELEVATION: elevation}, context)
+    return Stages((filling(problem, elevation.dtype), flow), {ELEVATION: elevation}, context)
+
+
+def breach_then_flow(
+    trenches: Trenches, problem: Directions, rasters: tuple[Raster, ...], context: RunContext
+) -> Stages:
+    """Return the engine of flow directions on a surface whose depressions are breached first.
+
+    Those that are left are filled.
+    """
+    (elevation,) = rasters
+    (breached,) = trenches.outputs
+    # the surface has NaN where there is no cell, and may have heights that were nodata
+    problem = replace(problem, nodata=np.nan)
+    breach = Stage((ELEVATION,), partial(MapOverlap, trenches), breached)
+    fill = filling(problem, breached.dtype, breached.name)
+    flow = Stage((FILLED,), partial(flow_engine, problem))
+    return Stages((breach, fill, flow), {ELEVATION: elevation}, context)
 
 
 def routing(problem: Directions, elevation: Raster) -> tuple[Stage, Stage]:
     """Return the stages that write the filled surface and the directions on it."""
     (direction,) = problem.outputs
     flow = Stage((FILLED,), partial(flow_engine, problem), direction)
-    return filling(problem, elevation), flow
+    return filling(problem, elevation.dtype), flow
 
 
-def filling(problem: Directions, elevation: Raster) -> Stage:
+def filling(problem: Directions, dtype: np.dtype[Any], surface: str = ELEVATION) -> Stage:
     """Return the stage that writes the filled surface for a problem of directions."""
-    filled = Variable(FILLED, elevation.dtype, problem.nodata)
+    filled = Variable(FILLED, dtype, problem.nodata)
     level = WaterLevel(
         problem.nodata, 8, problem.backend, "fill-depressions", (filled,), nodata_drains=True
     )
-    return Stage((ELEVATION,), partial(QuadtreePass, level), filled)
+    return Stage((surface,), partial(QuadtreePass, level), filled)
 
 
 def flow_engine(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Frontier:
@@ -87,3 +107,9 @@ def compile_routing(dtype: np.dtype[Any]) -> None:
     """Compile the kernels from an elevation of this dtype to its directions."""
     compile_filling(dtype)
     compile_kernels(dtype)
+
+
+def compile_breaching() -> None:
+    """Compile the kernels from an elevation to the directions on its breached surface."""
+    compile_trenches()
+    compile_routing(np.dtype(np.float64))

@@ -135,6 +135,8 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("flow_accumulation", "--encoding"): NONE,
     ("flow_accumulation", "--method"): NONE,
     ("flow_direction", "--depressions"): NONE,
+    ("flow_direction", "--max-length"): (*WHOLE, "0", "1025"),
+    ("flow_direction", "--max-depth"): (*NUMBER, "-1", "nan"),
     ("flow_direction", "--flats"): NONE,
     ("flow_direction", "--encoding"): NONE,
     ("flow_distance", "direction"): STORES,

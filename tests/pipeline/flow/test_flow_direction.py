@@ -11,6 +11,8 @@ import pytest
 import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle_breach import breach
+from oracle_forest import valid_cells
 from pyproj import CRS
 from terrain_cases import Case, cases, fractal, properties
 
@@ -45,6 +47,31 @@ def test_any_tiling_gives_the_directions_of_plain_loops(
         assert result.attrs["sink_count"] == 0
 
 
+@settings(properties, max_examples=30)
+@given(cases(), st.sampled_from([1, 3, 64]), st.sampled_from([None, 0, 30]))
+def test_breached_then_filled_as_plain_loops_do(
+    case: Case, length: int, depth: float | None
+) -> None:
+    elevation = case.elevation
+    if elevation.dtype.itemsize == 8 and elevation.dtype.kind != "f":
+        elevation = elevation.astype(np.int64) % 500
+    valid = valid_cells(elevation, case.nodata)
+    result = og.flow_direction(
+        elevation,
+        depressions="breach",
+        max_length=length,
+        max_depth=depth,
+        nodata=case.nodata,
+        **case.cut,
+    )
+    surface = breach(elevation, valid, length, np.inf if depth is None else depth)
+    surface = og.fill_depressions(surface)["filled"].values
+    step, leaves = oracle.directions(surface, valid)
+    expected = oracle.encode(step, leaves, valid, "taudem")
+    np.testing.assert_array_equal(result["direction"].values.astype(int), expected)
+    assert result.attrs["sink_count"] == 0
+
+
 @pytest.mark.parametrize("tile", [16, 64])
 def test_a_flat_over_many_tiles_drains_by_the_fewest_steps(tile: int) -> None:
     rng = np.random.default_rng(5)
@@ -57,19 +84,24 @@ def test_a_flat_over_many_tiles_drains_by_the_fewest_steps(tile: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("depressions", ["fill", "breach"])
 @pytest.mark.parametrize("field", [0, 64])
-def test_a_store_and_an_array_have_the_same_directions(field: int, tmp_path: Path) -> None:
+def test_a_store_and_an_array_have_the_same_directions(
+    field: int, depressions: str, tmp_path: Path
+) -> None:
     heights = np.round(fractal(150), -1)
     og.ingest(heights, tmp_path / "dem.zarr", tile=16, shard=32)
+    how = {"depressions": depressions}
     with config.set(field=field):
-        stored = og.flow_direction(tmp_path / "dem.zarr", out=tmp_path / "flow.zarr")
-    expected = og.flow_direction(heights)
+        stored = og.flow_direction(tmp_path / "dem.zarr", out=tmp_path / "flow.zarr", **how)
+    expected = og.flow_direction(heights, **how)
     np.testing.assert_array_equal(stored["direction"], expected["direction"])
     assert stored["direction"].attrs["flow_encoding"] == "taudem"
     assert stored.attrs == expected.attrs
     assert sorted(stored.data_vars) == ["direction"]
     assert not (tmp_path / "flow.zarr.partial").exists()
     assert not list((tmp_path / "flow.zarr").glob("**/filled*"))
+    assert not list((tmp_path / "flow.zarr").glob("**/breached*"))
 
 
 def test_cells_of_a_geographic_grid_are_as_wide_as_their_latitude_makes_them() -> None:
@@ -119,7 +151,10 @@ def test_directions_of_pysheds_where_one_slope_is_the_steepest() -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "depressions": ({"depressions": "breach"}, "depressions: 'breach' is unknown"),
+    "depressions": ({"depressions": "carve"}, "depressions: 'carve' is unknown"),
+    "length": ({"max_length": 9}, "max_length: of no use for depressions='fill'; leave it out"),
+    "depth": ({"depressions": "keep", "max_depth": 0}, "max_depth: of no use for depressions='ke"),
+    "no length": ({"depressions": "breach", "max_length": 0}, "max_length: 0; it must be a whole"),
     "flats": ({"flats": "gradient"}, "flats: 'gradient' is unknown"),
     "encoding": ({"encoding": "d8"}, "encoding: 'd8' is unknown; use .*taudem"),
     "neighbours": ({"cell_size": 0}, "cell_size: 0; give one side"),

@@ -106,19 +106,22 @@ def exits_of(numbers: Array, border: Integers) -> Integers:
     return exits
 
 
+@compiled(inline=True)
+def _fits(value, nodata, has_nodata, most):
+    return (value >= 0) & (value <= most) & ((value != nodata) | (not has_nodata))
+
+
 @compiled
 def first_unfit(numbers: Array, values: Array, nodata: Any, has_nodata: bool, most: Any) -> int:
     """Return the first cell with a direction whose value is nodata or not 0 to ``most``, or -1."""
     for y in range(numbers.shape[0]):
         unfit = False
         for x in range(numbers.shape[1]):
-            value = values[y, x]
-            fits = (value >= 0) & (value <= most) & ((value != nodata) | (not has_nodata))
+            fits = _fits(values[y, x], nodata, has_nodata, most)
             unfit |= (numbers[y, x] != MISSING) & (not fits)
         if unfit:
             for x in range(numbers.shape[1]):
-                value = values[y, x]
-                fits = (value >= 0) & (value <= most) & ((value != nodata) | (not has_nodata))
+                fits = _fits(values[y, x], nodata, has_nodata, most)
                 if numbers[y, x] != MISSING and not fits:
                     first: int = y * numbers.shape[1] + x
                     return first

@@ -131,6 +131,11 @@ def cell_areas(place: Georeference, height: int, argument: str = "result") -> tu
     size = place.cell_size
     if place.y is None:
         return np.ones(height), "cells"
+    if size is None and 1 in (height, place.x.size if place.x is not None else 0):
+        raise InputError(
+            f"{argument}: a single row or column does not tell the size of its cells; give a "
+            "transform, or drop the coordinates (.drop_vars) to count cells"
+        )
     if size is None:
         raise InputError(
             f"{argument}: its coordinates are not evenly spaced, so that cells have no one size; "

@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
+from orograph.flow.job import flow_job, open_directions
 from orograph.flow.paths import Junction, Paths, join_paths, paths_of_tile
-from orograph.flow.reading import FlowSweep, encoding_of, refuse_circle, stream_cells
+from orograph.flow.reading import refuse_circle, stream_cells
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE, compile_kernels, join_lengths, measure_paths
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
@@ -214,8 +213,7 @@ def flow_distance(
            [2.  , 1.  , 0.  , 0.  ],
            [2.41, 2.  , 1.  , 1.  ]])
     """
-    raster = open_raster(direction, nodata=nodata, argument="direction")
-    code = encoding_of(raster, encoding)
+    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
     rasters: tuple[Raster, ...] = (raster,)
     if to is not None:
@@ -225,12 +223,4 @@ def flow_distance(
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("measure_paths", rasters, spec)
     problem = FlowLengths(code, steps, rasters[-1].nodata, backend)
-    parameters = {
-        "encoding": code,
-        "nodata": repr([r.nodata for r in rasters]),
-        "lengths": steps.identity(),
-    }
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
-    )
+    return flow_job(problem, rasters, {"lengths": steps.identity()}, compile_kernels, spec)

@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.watershed_sweep import LeafState, Message, Watersheds
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.reading import FlowSweep, encoding_of, stream_cells
+from orograph.flow.job import flow_job, open_directions
+from orograph.flow.reading import stream_cells
 from orograph.kernels.flow.codes import Codes
 from orograph.kernels.flow.directions import comparable
 from orograph.kernels.flow.ends import compile_kernels, replace_labels
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.quadtree import Place
@@ -189,8 +188,7 @@ def height_above_drainage(
            [4., 4., 5., 7.]])
     """
     heights = open_raster(elevation, nodata=nodata, argument="elevation")
-    raster = open_raster(direction, argument="direction")
-    code = encoding_of(raster, encoding)
+    raster, code = open_directions(direction, None, encoding)
     marked = open_raster(streams, argument="streams")
     spec = RunSpec(**options)
     for name, other in (("elevation", heights), ("streams", marked)):
@@ -198,8 +196,4 @@ def height_above_drainage(
     rasters = (raster, heights, marked)
     backend = choose_backend("label_ends", rasters, spec)
     problem = Drainage(code, None, None, None, backend, heights.nodata, marked.nodata)
-    parameters = {"encoding": code, "nodata": repr([r.nodata for r in rasters])}
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
-    )
+    return flow_job(problem, rasters, {}, compile_kernels, spec)

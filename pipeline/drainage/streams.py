@@ -11,12 +11,10 @@ import numpy as np
 from orograph.arguments.grids import check_same_grid
 from orograph.drainage.lengths import StepLengths
 from orograph.drainage.stream_network import OF_LINKS, StreamNetwork, StreamSweep
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.reading import encoding_of
+from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.streams import compile_kernels
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import InputError, OrographError
@@ -120,8 +118,7 @@ def streams(
     >>> og.stream_lines(found).geometry[0].wkt
     'LINESTRING (1 1, 1 2, 2 2, 3 2)'
     """
-    raster = open_raster(direction, nodata=nodata, argument="direction")
-    code = encoding_of(raster, encoding)
+    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
     least = check_number("threshold", threshold, math.ulp(0.0), np.finfo(np.float64).max)
     rasters = [raster, open_raster(accumulation, argument="accumulation")]
@@ -133,22 +130,8 @@ def streams(
     backend = choose_backend("trace_pieces", tuple(rasters), spec)
     nodata_of_others = tuple(r.nodata for r in rasters[1:])
     problem = StreamNetwork(code, raster.shape, steps, least, nodata_of_others, backend)
-    parameters = {
-        "encoding": code,
-        "nodata": repr([r.nodata for r in rasters]),
-        "threshold": repr(least),
-        "lengths": steps.identity(),
-    }
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        StreamSweep,
-        problem,
-        tuple(rasters),
-        parameters,
-        compile_kernels,
-        spec,
-        join_tiles=larger,
-    )
+    parameters = {"threshold": repr(least), "lengths": steps.identity()}
+    return flow_job(problem, tuple(rasters), parameters, compile_kernels, spec, StreamSweep)
 
 
 def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:

@@ -11,20 +11,18 @@ import numpy.typing as npt
 
 from orograph.drainage.flow_distance import FlowLengths, MergeState, Summary
 from orograph.drainage.lengths import StepLengths
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.reading import FlowSweep, encoding_of, refuse_circle
+from orograph.flow.job import flow_job, open_directions
+from orograph.flow.reading import refuse_circle
 from orograph.kernels.flow.codes import MISSING, OUT, SINK, Codes, leave_at_border
 from orograph.kernels.flow.lengths import NONE
 from orograph.kernels.flow.longest import compile_kernels, join_longest, longest_paths
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.border import border_cells
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.grid.window import Window
-from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Variable
 
 if TYPE_CHECKING:
@@ -204,18 +202,9 @@ def upstream_length(
            [0.  , 1.41, 2.41, 3.41],
            [0.  , 0.  , 0.  , 0.  ]])
     """
-    raster = open_raster(direction, nodata=nodata, argument="direction")
-    code = encoding_of(raster, encoding)
+    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
     steps = StepLengths.of_raster(raster, cell_size)
     backend = choose_backend("longest_paths", (raster,), spec)
     problem = UpstreamLengths(code, steps, backend)
-    parameters = {
-        "encoding": code,
-        "nodata": repr(raster.nodata),
-        "lengths": steps.identity(),
-    }
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        FlowSweep, problem, (raster,), parameters, compile_kernels, spec, join_tiles=larger
-    )
+    return flow_job(problem, (raster,), {"lengths": steps.identity()}, compile_kernels, spec)

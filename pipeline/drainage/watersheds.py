@@ -10,12 +10,10 @@ import numpy.typing as npt
 from orograph.arguments.grids import check_same_grid
 from orograph.arguments.sources import labelled_points, snap_cells
 from orograph.drainage.watershed_sweep import Watersheds
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.reading import FlowSweep, encoding_of
+from orograph.flow.job import flow_job, open_directions
 from orograph.kernels.flow.ends import compile_kernels
-from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
@@ -104,8 +102,7 @@ def watersheds(
     >>> found["parent"].values
     array([ 1, -1])
     """
-    raster = open_raster(direction, nodata=nodata, argument="direction")
-    code = encoding_of(raster, encoding)
+    raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)
     reach = snap_cells(snap)
     if outlets is None and label is not None:
@@ -129,14 +126,9 @@ def watersheds(
         _refuse_same_cells(rows * raster.shape[1] + columns, raster.shape[1])
     problem = Watersheds(code, rows, columns, labels, choose_backend("label_ends", (raster,), spec))
     parameters = {
-        "encoding": code,
-        "nodata": repr(raster.nodata),
-        "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)]),
+        "outlets": repr([None if n is None else n.tolist() for n in (rows, columns, labels)])
     }
-    larger = join_tiles if spec.tile is None else None
-    return raster_job(
-        FlowSweep, problem, (raster,), parameters, compile_kernels, spec, join_tiles=larger
-    )
+    return flow_job(problem, (raster,), parameters, compile_kernels, spec)
 
 
 def _read_outlets(

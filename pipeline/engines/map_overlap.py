@@ -77,7 +77,7 @@ class MapOverlap:
     context: RunContext
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
-        """Compute and write all shards; there are no attributes to return."""
+        """Compute and write all shards; return no attributes."""
         layers = Layers(self.problem.name, self.context.token)
         nodes = self.context.tree.nodes(self.context.shard_level)
         tasks = (Task(layers.key("write", node), _perform, handle, node) for node in nodes)

@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stage:
-    """One of several engines that a run uses in turn."""
+    """An engine that a run uses after others, or before them."""
 
     reads: tuple[str, ...]
     """Names of its rasters: inputs of the run, or variables that earlier stages write."""

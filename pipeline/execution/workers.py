@@ -165,7 +165,7 @@ class Restrictions(NamedTuple):
 
     @classmethod
     def current(cls) -> Restrictions:
-        """Return those of the annotations that hold here."""
+        """Return the restrictions of the annotations that hold here."""
         annotations = get_annotations()
         workers = annotations.get("workers")
         if annotations.get("allow_other_workers"):

@@ -9,12 +9,12 @@ import numpy as np
 
 from orograph.arguments.grids import check_same_grid
 from orograph.components.table import cell_areas
-from orograph.engines.quadtree_pass import join_tiles
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
 from orograph.flow.directions import Directions, reciprocals_of
-from orograph.flow.reading import FlowSweep, encoding_of
+from orograph.flow.job import flow_job
+from orograph.flow.reading import encoding_of
 from orograph.flow.routing import compile_routing, flow_then_accumulate
 from orograph.kernels.flow.route import compile_kernels
 from orograph.operations.job import raster_job
@@ -136,10 +136,7 @@ def flow_accumulation(
         engine = partial(flow_then_accumulate, flow, join)
         compiled = partial(_compile_all, raster.dtype)
         return raster_job(engine, problem, rasters, parameters, compiled, spec)
-    larger = join_tiles if join else None
-    return raster_job(
-        FlowSweep, problem, rasters, parameters, compile_kernels, spec, join_tiles=larger
-    )
+    return flow_job(problem, rasters, parameters, compile_kernels, spec)
 
 
 def _source_of_directions(

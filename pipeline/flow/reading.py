@@ -25,7 +25,9 @@ Array = npt.NDArray[Any]
 class FlowProblem(Protocol):
     """A quadtree sweep problem whose first raster holds flow directions."""
 
-    encoding: str
+    @property
+    def encoding(self) -> str:
+        """Name of the encoding of the directions."""
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
         """Check the other rasters' cells and convert them for the problem."""

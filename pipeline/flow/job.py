@@ -1,0 +1,38 @@
+"""Jobs of operations that read flow directions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orograph.engines.quadtree_pass import join_tiles
+from orograph.execution.options import RunSpec
+from orograph.flow.reading import FlowProblem, FlowSweep, encoding_of
+from orograph.operations.job import RasterJob, raster_job
+from orograph.tiles.raster.raster import Raster, open_raster
+
+
+def open_directions(
+    direction: Any, nodata: float | int | None, encoding: str | None
+) -> tuple[Raster, str]:
+    """Return a raster of directions and their encoding: as given, else from its attributes."""
+    raster = open_raster(direction, nodata=nodata, argument="direction")
+    return raster, encoding_of(raster, encoding)
+
+
+def flow_job(
+    problem: FlowProblem,
+    rasters: tuple[Raster, ...],
+    parameters: Mapping[str, Any],
+    compile_kernels: Callable[[], None],
+    spec: RunSpec,
+    engine: type[FlowSweep] = FlowSweep,
+) -> RasterJob:
+    """Return the job of a sweep over directions, in larger tiles where ``spec`` names none.
+
+    ``parameters`` are what beside the encoding and nodata values decides the result.
+    """
+    known = {"encoding": problem.encoding, "nodata": repr([r.nodata for r in rasters])}
+    larger = join_tiles if spec.tile is None else None
+    whole = {**known, **parameters}
+    return raster_job(engine, problem, rasters, whole, compile_kernels, spec, join_tiles=larger)

@@ -69,6 +69,53 @@ def directions(
     return step, leaves
 
 
+def with_gradients(
+    surface: np.ndarray, valid: np.ndarray, size: tuple[float, float] = (1.0, 1.0)
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `directions`, but over flats as Barnes, Lehman and Mulla have it, with their mask."""
+    nearest, leaves = directions(surface, valid, size)
+    cells = [tuple(cell) for cell in np.argwhere(valid).tolist()]
+
+    def around(cell: Cell) -> list[tuple[int, Cell]]:
+        places = [(k, (cell[0] + dy, cell[1] + dx)) for k, (dy, dx) in enumerate(STEPS)]
+        inside = [(k, c) for k, c in places if 0 <= c[0] < len(surface) and c[1] >= 0]
+        return [(k, c) for k, c in inside if c[1] < surface.shape[1] and valid[c]]
+
+    def spread(hops: dict[Cell, int], among: set[Cell]) -> dict[Cell, int]:
+        queue = deque(hops)
+        while queue:
+            cell = queue.popleft()
+            for _, other in around(cell):
+                if other in among and other not in hops and surface[other] == surface[cell]:
+                    hops[other] = hops[cell] + 1
+                    queue.append(other)
+        return hops
+
+    def lower(cell: Cell) -> bool:
+        return any(surface[other] < surface[cell] for _, other in around(cell))
+
+    drained = {cell for cell in cells if lower(cell) or len(around(cell)) < 8}
+    flat = set(cells) - drained
+    high = [c for c in cells if c in flat and any(surface[o] > surface[c] for _, o in around(c))]
+    away = spread(dict.fromkeys(high, 1), flat)
+    toward = spread(dict.fromkeys((cell for cell in cells if cell in drained), 1), set(cells))
+    mask: dict[Cell, int] = {}
+    for cell in flat:
+        if cell in mask:
+            continue
+        members = spread({cell: 0}, flat)
+        greatest = max((away.get(c, 0) for c in members), default=0)
+        for c in members:
+            mask[c] = 2 * toward.get(c, 0) + (greatest - away[c] if c in away else 0)
+    step = nearest.copy()
+    for cell in flat & toward.keys():
+        same = [(k, other) for k, other in around(cell) if surface[other] == surface[cell]]
+        best = min((2 if other in drained else mask[other], k) for k, other in same)
+        step[cell] = best[1]
+        assert best[0] < mask[cell]
+    return step, leaves
+
+
 def encode(step: np.ndarray, leaves: np.ndarray, valid: np.ndarray, encoding: str) -> np.ndarray:
     """The codes of steps."""
     codes, sink, nodata = CODES[encoding]

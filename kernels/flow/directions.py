@@ -6,17 +6,28 @@ that leads there. Where there is no such step either, it takes the first step to
 same height that is nearer, by a hop, to one that drains: so paths over a flat do not turn back, and
 none is a circle. What reaches no such cell is a pit.
 
+With gradients it takes the step to a cell that drains, or else to that where twice the hops to one
+that drains less the hops from higher ground are least. Hops of both kinds differ by one at the most
+between neighbours, so the one that is a hop nearer has less, and no path is a circle. Barnes,
+Lehman and Mulla add the greatest hops from higher ground in the flat, the same for all its cells.
+
 surface : (h + 2, w + 2), heights as `comparable` returns them; the greatest beyond the grid and on
     nodata.
 valid : (h + 2, w + 2) uint8; 1 where there is a cell.
 numbers : (h, w) uint8, as `orograph.kernels.flow.codes` has them.
 hops : (h + 2, w + 2) int32 or int64; 0 where a cell drains, -1 on nodata, which may be as high as
     cells in a flat, and greatest where nothing is known.
+away : (h + 2, w + 2) int32 or int64; hops from higher ground, 1 beside it; 0 elsewhere.
 
 Slopes are float64: the drop, exact for integers until it is rounded once, times the reciprocal of
 the length. Which neighbour is lower is told by the heights, never by a slope, which may underflow.
 Hops are integers, and each cell gets the least in the order of a queue, so that nothing depends on
 the order of work.
+
+References
+----------
+R. Barnes, C. Lehman, D. Mulla, "An efficient assignment of drainage direction over flat surfaces in
+raster digital elevation models", doi:10.1016/j.cageo.2013.01.009.
 """
 
 from __future__ import annotations
@@ -121,6 +132,36 @@ def start_hops(surface: Array, numbers: Array, hops: Array, undrained: Array) ->
 
 
 @compiled
+def start_away(surface: Array, valid: Array, numbers: Array, hops: Array, undrained: Array) -> int:
+    """Write 1 where a cell that does not drain lies below a neighbour; return how many do.
+
+    Those come first in the list of all cells that do not drain.
+    """
+    height, width = numbers.shape
+    far = np.iinfo(hops.dtype).max
+    count, first = 0, 0
+    for y in range(height):
+        for x in range(width):
+            number = numbers[y, x]
+            hops[y + 1, x + 1] = -1 if number == MISSING else 0
+            if number != SINK:
+                continue
+            cell = (y + 1) * (width + 2) + x + 1
+            hops[y + 1, x + 1] = far
+            undrained[count] = cell
+            for k in range(8):
+                i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
+                if valid[i, j] and surface[i, j] > surface[y + 1, x + 1]:
+                    hops[y + 1, x + 1] = 1
+                    undrained[count] = undrained[first]
+                    undrained[first] = cell
+                    first += 1
+                    break
+            count += 1
+    return first
+
+
+@compiled
 def _spread_from(heights, hops, i, height, width, queue, end):
     """Carry the hops of a cell to its neighbours of the same height; append these to the queue."""
     for k in range(8):
@@ -204,6 +245,30 @@ def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
                         break
 
 
+@compiled
+def step_down_gradients(surface: Array, hops: Array, away: Array, numbers: Array) -> None:
+    """Write the steps of cells in flats away from higher ground and towards cells that drain."""
+    height, width = numbers.shape
+    far = np.iinfo(hops.dtype).max
+    for y in range(height):
+        for x in range(width):
+            if numbers[y, x] != SINK or hops[y + 1, x + 1] == far:
+                continue
+            least = np.int64(far)
+            for k in range(8):
+                i, j = y + 1 + _ROWS[k], x + 1 + _COLUMNS[k]
+                other = hops[i, j]
+                if other < 0 or other == far or surface[i, j] != surface[y + 1, x + 1]:
+                    continue
+                if other == 0:
+                    numbers[y, x] = k
+                    break
+                mask = 2 * np.int64(other) - away[i, j]
+                if mask < least:
+                    least = mask
+                    numbers[y, x] = k
+
+
 def compile_kernels(dtype: np.dtype[Any]) -> None:
     """Compile, or load from the cache, the functions for tiles of this dtype."""
     surface = comparable(np.ones((4, 4), dtype))
@@ -215,3 +280,5 @@ def compile_kernels(dtype: np.dtype[Any]) -> None:
     enter_hops(surface, hops, cells[:0], cells)
     spread_hops(surface, hops, cells[:0], cells[:0], cells, np.inf)
     step_along_flats(surface, hops, numbers)
+    start_away(surface, np.ones(surface.shape, np.uint8), numbers, hops, cells)
+    step_down_gradients(surface, hops, hops, numbers)

@@ -18,8 +18,10 @@ from orograph.kernels.flow.directions import (
     comparable,
     enter_hops,
     spread_hops,
+    start_away,
     start_hops,
     step_along_flats,
+    step_down_gradients,
 )
 from orograph.kernels.relax.border import facing, inner_of
 from orograph.kernels.stages import kernel
@@ -47,6 +49,8 @@ class State:
     """Cells whose hops have not been carried on."""
     facing: list[npt.NDArray[np.bool_]]
     """For each neighbour, which border cells are as high as a cell of it beside them."""
+    away: Array | None
+    """Hops from higher ground, if steps over flats go by them."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Directions(FrontierDefaults):
     """Of the lengths of `STEPS` in each row, or in all."""
     encoding: str
     backend: str = "numba"
+    gradients: bool = False
+    """Whether steps over flats lead away from higher ground: a second raster has hops from it."""
 
     name = "flow-direction"
 
@@ -83,7 +89,7 @@ class Directions(FrontierDefaults):
 
     def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
         """Return a tile with the steepest descent directions, and flats next to drains started."""
-        (heights,) = cells
+        heights = cells[0]
         window = place.window
         height, width = window.shape
         there = valid_cells(heights, self.nodata)
@@ -102,13 +108,31 @@ class Directions(FrontierDefaults):
         numbers = np.empty((height, width), np.uint8)
         step_down = kernel("flow_directions", self.backend)
         flats = step_down(surface, valid, reciprocals, numbers)
-        # hops are fewer than cells
-        small = self.shape[0] * self.shape[1] < 2**31 - 1
-        hops = np.full(surface.shape, _far(np.int32 if small else np.int64))
+        hops = np.full(surface.shape, _far(self.dtype_of_hops))
         undrained = np.empty(flats, np.int64)
-        first = start_hops(surface, numbers, hops, undrained)
+        first = self.start(surface, valid, numbers, hops, undrained)
         same = _facing_same_height(surface, valid)
-        return State(surface, numbers, hops, undrained, undrained[:first].copy(), same)
+        away = None
+        if len(cells) > 1:
+            away = np.zeros(surface.shape, cells[1].dtype)
+            away[inside] = cells[1]
+        return State(surface, numbers, hops, undrained, undrained[:first].copy(), same, away)
+
+    @property
+    def dtype_of_hops(self) -> np.dtype[Any]:
+        """Dtype of hops, of which there are fewer than cells."""
+        return np.dtype(np.int32 if self.shape[0] * self.shape[1] < 2**31 - 1 else np.int64)
+
+    def start(
+        self, surface: Array, valid: Array, numbers: Codes, hops: Array, undrained: Integers
+    ) -> int:
+        """Write the hops that are known at first; list the other cells, those beside them first."""
+        count: int = start_hops(surface, numbers, hops, undrained)
+        return count
+
+    def outgoing(self, hops: Array) -> Array:
+        """Return what neighbours are told of the hops of border cells."""
+        return hops
 
     def visit(
         self,
@@ -134,9 +158,8 @@ class Directions(FrontierDefaults):
         far = _far(hops.dtype)
         border: Border = []
         outward = []
-        for own, same, known in zip(
-            facing(inner_of(state.hops, 1), 1), state.facing, sent, strict=True
-        ):
+        at_border = map(self.outgoing, facing(inner_of(state.hops, 1), 1))
+        for own, same, known in zip(at_border, state.facing, sent, strict=True):
             before = far if known is None else known
             new = same & (own < before)
             some = bool(new.any())
@@ -157,7 +180,10 @@ class Directions(FrontierDefaults):
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
         """Return the direction codes of a converged tile."""
-        step_along_flats(state.surface, state.hops, state.numbers)
+        if state.away is None:
+            step_along_flats(state.surface, state.hops, state.numbers)
+        else:
+            step_down_gradients(state.surface, state.hops, state.away, state.numbers)
         (variable,) = self.outputs
         counts: dict[str, float] = {"sinks": int(np.count_nonzero(state.numbers == SINK))}
         return {variable.name: ENCODINGS[self.encoding].table()[state.numbers]}, counts
@@ -165,6 +191,38 @@ class Directions(FrontierDefaults):
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the number of cells where water ends within the grid."""
         return {"sink_count": int(counts["sinks"])}
+
+
+@dataclass(frozen=True)
+class HopsFromHigher(Directions):
+    """Hops over flats from cells below a neighbour, among those that do not drain."""
+
+    name = "flow-gradients"
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of hops, 0 where there are none."""
+        return (Variable("away", self.dtype_of_hops, None),)
+
+    def start(
+        self, surface: Array, valid: Array, numbers: Codes, hops: Array, undrained: Integers
+    ) -> int:
+        """Write 1 below a higher neighbour; list these cells first, then the others."""
+        count: int = start_away(surface, valid, numbers, hops, undrained)
+        return count
+
+    def outgoing(self, hops: Array) -> Array:
+        """Return the hops of border cells without those that drain, which carry none."""
+        return np.where(hops > 0, hops, _far(hops.dtype))
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the hops of a converged tile."""
+        hops = inner_of(state.hops, 1)
+        return {"away": np.where((hops > 0) & (hops < _far(hops.dtype)), hops, 0)}, {}
+
+    def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
+        """Return no attributes."""
+        return {}
 
 
 def reciprocals_of(lengths: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -45,6 +45,7 @@ def estimate_direction(
     memory_limit: int | str | None = None,
     depressions: str = "fill",
     max_length: int | None = None,
+    flats: str = "nearest",
     pits: int | None = None,
 ) -> Plan:
     """Return the plan of `flow_direction`: of filling depressions and of resolving flats.
@@ -52,14 +53,21 @@ def estimate_direction(
     Trenches leave fewer pits, which a plan does not know.
     """
     check_choice("depressions", depressions, ("fill", "breach", "keep"))
+    check_choice("flats", flats, ("nearest", "gradient"))
     reach, _ = check_limits(DEFAULT_LENGTH if max_length is None else max_length)
     given = grid
     if depressions == "breach":
         grid = replace(grid, dtype=np.dtype(np.float64))
     size = grid.dtype.itemsize
     limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
-    state = size + HOPS + PADDED
-    plan = estimate_frontier("flow_direction", grid, state, size, 1, limit, workers, threads)
+    state, how = size + HOPS + PADDED, (limit, workers, threads)
+    if flats == "gradient":  # a stage more writes hops, which the last one reads
+        both = size + HOPS
+        hops = estimate_frontier("flow_direction", grid, state, size, HOPS, *how)
+        plan = estimate_frontier("flow_direction", grid, state + HOPS, both, 1, *how)
+        plan = one_after_another(plan, hops)
+    else:
+        plan = estimate_frontier("flow_direction", grid, state, size, 1, *how)
     if depressions == "keep":
         return plan
     filling = estimate_fill(grid, workers=workers, pits=pits)

@@ -6,17 +6,18 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.breach.trenches import Trenches
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.directions import Directions, reciprocals_of
 from orograph.flow.routing import (
-    breach_then_flow,
     compile_breaching,
     compile_routing,
-    fill_then_flow,
     flow_engine,
+    surface_then_flow,
 )
 from orograph.kernels.flow.codes import ENCODINGS
 from orograph.kernels.flow.directions import compile_kernels
@@ -48,8 +49,8 @@ def flow_direction(
     """Return the direction in which the water of each cell flows (D8), at any size.
 
     It flows to the neighbour of the steepest descent. Where no neighbour is lower it leaves the
-    grid, or flows into nodata, if the cell lies beside one of these; in a flat it flows towards the
-    nearest cell of the flat that drains.
+    grid, or flows into nodata, if the cell lies beside one of these; in a flat it flows towards a
+    cell of the flat that drains.
 
     Parameters
     ----------
@@ -63,8 +64,9 @@ def flow_direction(
         Of trenches, in cells, as for `breach_depressions`: 64 by default.
     max_depth : float, optional
         Of trenches, as for `breach_depressions`: infinite by default.
-    flats : {"nearest"}
-        The way over a flat: the fewest steps to a cell that drains.
+    flats : {"nearest", "gradient"}
+        The way over a flat: the fewest steps to a cell that drains; or away from higher ground and
+        towards a cell that drains, so that ways meet in its middle.
     encoding : {"taudem", "esri", "grass", "ldd"}
         The codes of the directions, see Notes.
     cell_size : float or (float, float), optional
@@ -105,14 +107,19 @@ def flow_direction(
 
     The slope is the drop times the reciprocal of the length, in float64. Of equal slopes, of steps
     that leave the grid, and of neighbours in a flat that are as near to one that drains, the first
-    in the order E, NE, N, NW, W, SW, S, SE counts. No path is a circle. Any tiling gives the same
-    result. Each height is read twice; the filled surface is kept in memory, or beside the result
-    until that is finished, and so is the breached one.
+    in the order E, NE, N, NW, W, SW, S, SE counts, and so it does of equals where flats have
+    gradients: there water flows to a cell that drains, or to the least of twice the steps to one
+    less the steps from the nearest cell below higher ground. No path is a circle. Any tiling gives
+    the same result. Each height is read twice, or once more for gradients; the filled surface is
+    kept in memory, or beside the result until that is finished, and so is the breached one.
 
     References
     ----------
     J. F. O'Callaghan, D. M. Mark, "The extraction of drainage networks from digital elevation
     data", doi:10.1016/S0734-189X(84)80011-0.
+
+    R. Barnes, C. Lehman, D. Mulla, "An efficient assignment of drainage direction over flat
+    surfaces in raster digital elevation models", doi:10.1016/j.cageo.2013.01.009.
 
     Examples
     --------
@@ -126,7 +133,7 @@ def flow_direction(
     """
     check_choice("depressions", depressions, ("fill", "breach", "keep"))
     limits = check_trenches(depressions, max_length, max_depth)
-    check_choice("flats", flats, ("nearest",))
+    check_choice("flats", flats, ("nearest", "gradient"))
     check_choice("encoding", encoding, tuple(ENCODINGS))
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
@@ -137,22 +144,34 @@ def flow_direction(
         reciprocals_of(lengths),
         encoding,
         choose_backend("flow_directions", (raster,), spec),
+        flats == "gradient",
     )
     parameters = {
         "nodata": repr(raster.nodata),
         "lengths": repr(lengths.tolist()),
         "depressions": depressions,
+        "flats": flats,
         "encoding": encoding,
     }
-    engine: Any = flow_engine
-    compiled = partial(compile_kernels, raster.dtype)
-    if depressions == "fill":
-        engine, compiled = fill_then_flow, partial(compile_routing, raster.dtype)
-    elif depressions == "breach":
-        trenches = Trenches(raster.nodata, *limits)
+    trenches = Trenches(raster.nodata, *limits) if depressions == "breach" else None
+    if trenches is not None:
         parameters |= trenches.parameters
-        engine, compiled = partial(breach_then_flow, trenches), partial(compile_breaching)
+    fill = depressions != "keep"
+    compiled = partial(_compile_kernels, raster.dtype, fill, trenches is not None)
+    engine: Any = partial(surface_then_flow, trenches, fill)
+    if not fill and not problem.gradients:
+        engine = flow_engine
     return raster_job(engine, problem, (raster,), parameters, compiled, spec)
+
+
+def _compile_kernels(dtype: np.dtype[Any], fill: bool, breach: bool) -> None:
+    """Compile the kernels from an elevation of this dtype to its directions."""
+    if breach:
+        compile_breaching()
+    elif fill:
+        compile_routing(dtype)
+    else:
+        compile_kernels(dtype)
 
 
 def check_trenches(depressions: str, max_length: Any, max_depth: Any) -> tuple[int, float]:

@@ -1,7 +1,8 @@
-"""Stages of runs on an elevation: depressions are filled, directions follow, then what flows."""
+"""Stages of runs on an elevation: it is breached or filled, directions follow, then what flows."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.stages import Stage, Stages
 from orograph.execution.context import RunContext
 from orograph.flow.accumulation import Accumulation
-from orograph.flow.directions import Directions
+from orograph.flow.directions import Directions, HopsFromHigher
 from orograph.flow.reading import FlowSweep
 from orograph.kernels.flow.breach import compile_kernels as compile_trenches
 from orograph.kernels.flow.directions import compile_kernels
@@ -29,28 +30,38 @@ from orograph.tiles.store.create import Variable
 ELEVATION, FILLED, WEIGHTS = "elevation", "filled", "weights"
 
 
-def fill_then_flow(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Stages:
-    """Return the engine of flow directions on a surface without depressions."""
-    (elevation,) = rasters
-    flow = Stage((FILLED,), partial(flow_engine, problem))
-    return Stages((filling(problem, elevation.dtype), flow), {ELEVATION: elevation}, context)
-
-
-def breach_then_flow(
-    trenches: Trenches, problem: Directions, rasters: tuple[Raster, ...], context: RunContext
+def surface_then_flow(
+    trenches: Trenches | None,
+    fill: bool,
+    problem: Directions,
+    rasters: tuple[Raster, ...],
+    context: RunContext,
 ) -> Stages:
-    """Return the engine of flow directions on a surface whose depressions are breached first.
+    """Return the engine of flow directions on a surface that is made first.
 
-    Those that are left are filled.
+    ``trenches`` are dug if there are any; then depressions are filled, if ``fill`` says so; and
+    flats get gradients, if the problem needs these.
     """
     (elevation,) = rasters
-    (breached,) = trenches.outputs
-    # the surface has NaN where there is no cell, and may have heights that were nodata
-    problem = replace(problem, nodata=np.nan)
-    breach = Stage((ELEVATION,), partial(MapOverlap, trenches), breached)
-    fill = filling(problem, breached.dtype, breached.name)
-    flow = Stage((FILLED,), partial(flow_engine, problem))
-    return Stages((breach, fill, flow), {ELEVATION: elevation}, context)
+    stages, surface, dtype = [], ELEVATION, elevation.dtype
+    if trenches is not None:
+        (breached,) = trenches.outputs
+        stages.append(Stage((surface,), partial(MapOverlap, trenches), breached))
+        surface, dtype = breached.name, breached.dtype
+        # it has NaN where there is no cell, and may have heights that were nodata
+        problem = replace(problem, nodata=np.nan)
+    if fill:
+        stages.append(filling(problem, dtype, surface))
+        surface = FILLED
+    reads: tuple[str, ...] = (surface,)
+    if problem.gradients:
+        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
+        hops = HopsFromHigher(**fields)
+        (away,) = hops.outputs
+        stages.append(Stage(reads, partial(flow_engine, hops), away))
+        reads = surface, away.name
+    stages.append(Stage(reads, partial(flow_engine, problem)))
+    return Stages(stages, {ELEVATION: elevation}, context)
 
 
 def routing(problem: Directions, elevation: Raster) -> tuple[Stage, Stage]:

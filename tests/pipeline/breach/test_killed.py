@@ -32,7 +32,7 @@ import orograph as og
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "trenches": lambda dem, **o: call(og.breach_depressions, dem, max_length=6, **o),
     "directions": lambda dem, **o: call(
-        og.flow_direction, dem, depressions="breach", max_length=6, **o
+        og.flow_direction, dem, depressions="breach", max_length=6, flats="gradient", **o
     ),
 }
 SHAPE = (70, 90)

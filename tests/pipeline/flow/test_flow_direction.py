@@ -72,6 +72,78 @@ def test_breached_then_filled_as_plain_loops_do(
     assert result.attrs["sink_count"] == 0
 
 
+@settings(properties, max_examples=40)
+@given(cases(), SIDES, st.sampled_from(["fill", "keep", "breach"]))
+def test_gradients_over_flats_are_those_of_plain_loops(
+    case: Case, size: tuple[float, float], depressions: str
+) -> None:
+    elevation, valid = case.elevation, case.valid
+    if depressions == "breach":
+        wide = elevation.dtype.itemsize == 8 and elevation.dtype.kind != "f"
+        elevation = elevation.astype(np.int64) % 500 if wide else elevation
+        valid = valid_cells(elevation, case.nodata)
+    how = {"depressions": depressions, "cell_size": size, "nodata": case.nodata}
+    result = og.flow_direction(elevation, flats="gradient", **how, **case.cut)
+    surface = elevation
+    if depressions == "breach":
+        surface = breach(elevation, valid, 64, np.inf)
+    if depressions != "keep":
+        nodata = None if depressions == "breach" else case.nodata
+        surface = og.fill_depressions(surface, nodata=nodata)["filled"].values
+    step, leaves = oracle.with_gradients(surface, valid, size)
+    expected = oracle.encode(step, leaves, valid, "taudem")
+    np.testing.assert_array_equal(result["direction"].values.astype(int), expected)
+    assert result.attrs["sink_count"] == int((valid & (step == 8)).sum())
+
+
+@pytest.mark.parametrize("field", [0, 64])
+@pytest.mark.parametrize("cut", [{}, {"tile": 8, "shard": 32}, {"tile": 32}])
+def test_gradients_over_large_flats(field: int, cut: dict[str, int], tmp_path: Path) -> None:
+    heights = np.round(fractal(100) / 60).astype(np.int16)
+    valid = np.ones(heights.shape, bool)
+    surface = og.fill_depressions(heights)["filled"].values
+    step, leaves = oracle.with_gradients(surface, valid)
+    assert (step != oracle.directions(surface, valid)[0]).mean() > 0.05
+    expected = oracle.encode(step, leaves, valid, "taudem")
+    with config.set(field=field):
+        found = og.flow_direction(heights, flats="gradient", **cut)
+        stored = og.flow_direction(heights, flats="gradient", out=tmp_path / "flow.zarr", **cut)
+    np.testing.assert_array_equal(found["direction"], expected)
+    np.testing.assert_array_equal(stored["direction"], expected)
+    assert not list((tmp_path / "flow.zarr").glob("**/away*"))
+
+
+def test_steps_go_down_the_mask_of_the_published_algorithm() -> None:
+    """The mask of a bowl with one outlet, as a test of another implementation of it has it."""
+    bowl = np.zeros((7, 7), int)
+    bowl[[0, -1]] = bowl[:, [0, -1]] = 1
+    bowl[6, 2] = -1
+    mask = np.full((7, 7), 99)
+    mask[1:6, 1:6] = [
+        [12, 12, 12, 12, 12],
+        [10, 9, 9, 9, 10],
+        [8, 7, 6, 7, 8],
+        [6, 5, 5, 5, 8],
+        [2, 2, 2, 6, 8],
+    ]
+    found = og.flow_direction(bowl, flats="gradient", depressions="keep")["direction"].values
+    assert found[5, 1:4].tolist() == [8, 7, 6]
+    for y, x in np.argwhere((mask > 2) & (mask < 99)).tolist():
+        around = [int(mask[y + dy, x + dx]) for dy, dx in oracle.STEPS]
+        assert found[y, x] == 1 + around.index(min(around))
+
+
+def test_gradients_lead_the_water_of_a_valley_to_its_middle() -> None:
+    valley = np.full((9, 30), 9)
+    valley[1:8, 1:] = 5
+    valley[4, 29] = 4
+    found = og.flow_direction(valley, flats="gradient", depressions="keep")["direction"].values
+    # two flats apart from the edge: by the fewest steps water would go straight or aslant
+    assert (found[4, 4:27] == 1).all()
+    assert np.isin(found[2:4, 3:22], (7, 8)).all()
+    assert np.isin(found[5:7, 3:22], (2, 3)).all()
+
+
 @pytest.mark.parametrize("tile", [16, 64])
 def test_a_flat_over_many_tiles_drains_by_the_fewest_steps(tile: int) -> None:
     rng = np.random.default_rng(5)
@@ -155,7 +227,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "length": ({"max_length": 9}, "max_length: of no use for depressions='fill'; leave it out"),
     "depth": ({"depressions": "keep", "max_depth": 0}, "max_depth: of no use for depressions='ke"),
     "no length": ({"depressions": "breach", "max_length": 0}, "max_length: 0; it must be a whole"),
-    "flats": ({"flats": "gradient"}, "flats: 'gradient' is unknown"),
+    "flats": ({"flats": "steepest"}, "flats: 'steepest' is unknown"),
     "encoding": ({"encoding": "d8"}, "encoding: 'd8' is unknown; use .*taudem"),
     "neighbours": ({"cell_size": 0}, "cell_size: 0; give one side"),
     "long steps": ({"cell_size": 1.7e308}, "cell_size: the longest step is inf"),

@@ -37,6 +37,15 @@ STORED: dict[str, Callable[..., Any]] = {
     ),
     "flood": lambda **o: call(og.flood_level, GRID, FAR, **CUT, **o),
     "flow directions": lambda **o: call(og.flow_direction, GRID, **CUT, **o),
+    "breached directions": lambda **o: call(
+        og.flow_direction,
+        GRID,
+        depressions="breach",
+        max_length=9,
+        flats="gradient",
+        **CUT,
+        **o,
+    ),
     "trenches": lambda **o: call(og.breach_depressions, GRID, max_length=9, **CUT, **o),
     "flow accumulation": lambda **o: call(
         og.flow_accumulation, DIRECTION, weights=GRID, encoding="taudem", **CUT, **o
@@ -63,7 +72,7 @@ STORED: dict[str, Callable[..., Any]] = {
     "Dijkstra": lambda **o: call(og.all_pairs, MATRIX, method="dijkstra", tile=8, **o),
     "index": lambda out, **o: call(og.DistanceIndex.build, GRID, out, block=4, levels=0, **o),
 }
-FRONTIERS = ("cost", "allocation", "hops", "flow directions")
+FRONTIERS = ("cost", "allocation", "hops", "flow directions", "breached directions")
 OTHERS: dict[str, Callable[..., Any]] = {
     "a pair": lambda **o: call(og.st_connected, MASK, (0, 0), FAR[0], tile=4, **o),
     "pairs": lambda **o: call(og.st_connected, MASK, (0, 0), FAR, tile=4, **o),

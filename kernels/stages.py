@@ -39,6 +39,7 @@ STAGES = {
     "trace_boundaries": Stage("polygons.rings", None),
     "trace_pieces": Stage("flow.streams", None),
     "accumulate": Stage("flow.accumulate", "flow.cuda"),
+    "split": Stage("flow.split", None),
     "exits_of": Stage("flow.accumulate", "flow.cuda"),
     "find_components": Stage("label.tile", "label.cuda"),
     "edge_components": Stage("label.union_find:components", "label.union_find_cuda:components"),

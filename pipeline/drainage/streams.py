@@ -113,10 +113,12 @@ def streams(
     >>> found["link"].values
     array([[0, 0, 0, 0],
            [0, 1, 0, 0],
-           [0, 1, 1, 1],
+           [0, 2, 3, 3],
            [0, 0, 0, 0]])
-    >>> og.stream_lines(found).geometry[0].wkt
-    'LINESTRING (1 1, 1 2, 2 2, 3 2)'
+    >>> found["strahler"].values
+    array([1, 1, 2], dtype=uint8)
+    >>> [line.wkt for line in og.stream_lines(found).geometry]
+    ['LINESTRING (1 1, 2 2)', 'LINESTRING (1 2, 2 2)', 'LINESTRING (2 2, 3 2)']
     """
     raster, code = open_directions(direction, nodata, encoding)
     spec = RunSpec(**options)

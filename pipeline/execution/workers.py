@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dask.base import get_annotations
-
 from orograph import __version__
+from orograph.execution.restrictions import Restrictions
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
 from orograph.tiles.storage import Storage
@@ -153,25 +152,6 @@ def ask_workers(
                 callback_timeout=SECONDS_TO_ANSWER / 10,
             )
     return answers
-
-
-class Restrictions(NamedTuple):
-    """Workers to which Dask's annotations restrict tasks."""
-
-    resources: dict[str, float]
-    """What a task takes of the resources of a worker."""
-    workers: list[str] | None
-    """Addresses, hosts or names of workers; None: any."""
-
-    @classmethod
-    def current(cls) -> Restrictions:
-        """Return the restrictions of the annotations that hold here."""
-        annotations = get_annotations()
-        workers = annotations.get("workers")
-        if annotations.get("allow_other_workers"):
-            workers = None
-        named = [workers] if isinstance(workers, str) else workers
-        return cls(dict(annotations.get("resources") or {}), None if named is None else [*named])
 
 
 def make_roll_call() -> Callable[..., tuple[int, dict[str, int] | None]]:

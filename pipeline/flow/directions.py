@@ -131,7 +131,7 @@ class Directions(FrontierDefaults):
         return count
 
     def outgoing(self, hops: Array) -> Array:
-        """Return what neighbours are told of the hops of border cells."""
+        """Return the message to neighbours about the hops of border cells."""
         return hops
 
     def visit(

@@ -10,6 +10,7 @@ import numpy as np
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.breach.estimate import estimate_breach
 from orograph.distance.estimate import estimate_frontier
+from orograph.kernels.flow.split import METHODS
 from orograph.operations.plan import (
     WORKER_BYTES,
     Grid,
@@ -31,6 +32,8 @@ HEIGHT = 9
 """Bytes of a height and of a mark of a stream."""
 LENGTH, MARK = 8, 2
 """Bytes of the length of a path, and of marks of a stream and of what it reaches."""
+SPLIT = 8 + 1 + 1 + 1 + 8 + 8 + 8 + 1 + 8
+"""Bytes of a cell of a tile whose water splits: see `orograph.flow.split.State`."""
 STREAMS, PIECE, VERTEX, WRITTEN = 0.1, 64, 120, 24
 """Of all cells how many are streams; bytes of one in a piece, in the table, and in the store."""
 BORDER_BYTES = 160
@@ -117,7 +120,11 @@ def estimate_accumulation(
         plan = replace(plan, bytes_read=plan.bytes_read + 2 * grid.cells * given)
     if method is None:
         return plan
-    check_choice("method", method, ("d8",))
+    check_choice("method", method, ("d8", *METHODS))
+    if method in METHODS:
+        limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
+        last = estimate_frontier("flow_accumulation", grid, SPLIT, 8, 8, limit, workers, threads)
+        plan = replace(last, bytes_read=plan.bytes_read + last.bytes_read)
     flow = estimate_direction(grid, workers=workers, threads=threads, memory_limit=memory_limit)
     return one_after_another(plan, flow)
 

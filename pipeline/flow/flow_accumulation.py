@@ -16,7 +16,10 @@ from orograph.flow.directions import Directions, reciprocals_of
 from orograph.flow.job import flow_job
 from orograph.flow.reading import encoding_of
 from orograph.flow.routing import compile_routing, flow_then_accumulate
+from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.route import compile_kernels
+from orograph.kernels.flow.split import METHODS
+from orograph.kernels.flow.split import compile_kernels as compile_split
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, shown
@@ -48,9 +51,11 @@ def flow_accumulation(
     direction : raster
         Directions of flow, shape (y, x), as `flow_direction` returns them, or of another program.
         Heights, if ``method`` is given.
-    method : {"d8"}, optional
-        How water flows over heights: "d8" fills depressions and takes the directions of
-        `flow_direction`, which are not part of the result. By default the raster holds directions.
+    method : {"d8", "dinf", "mfd"}, optional
+        How water flows over heights, whose depressions are filled first: to one neighbour, by the
+        directions of `flow_direction`; to the two beside the steepest descent over eight facets
+        (D-infinity); or to all lower ones, in proportion to the slopes (multiple flow directions).
+        By default the raster holds directions.
     weights : raster or "area", optional
         What falls on each cell, 0 or more: a raster of the same grid, or the area of the cell. By
         default each cell counts as 1.
@@ -68,9 +73,9 @@ def flow_accumulation(
     -------
     xarray.Dataset
         ``accumulation``, with the cell itself: int64, -1 on nodata, of cells and of whole weights;
-        float64, NaN on nodata, of areas and of other weights. Areas are in m² where the CRS says
-        how long a unit is; on geographic grids they are those of WGS 84. Coordinates and CRS are
-        the raster's.
+        float64, NaN on nodata, of areas, of other weights and where water splits. Areas are in m²
+        where the CRS says how long a unit is; on geographic grids they are those of WGS 84.
+        Coordinates and CRS are the raster's.
 
     Raises
     ------
@@ -83,12 +88,17 @@ def flow_accumulation(
     Notes
     -----
     Exact: weights that are not whole are rounded to multiples of 2**-62, added as integers, and
-    rounded once more at the end. So any tiling gives the same bits.
+    rounded once more at the end. Where water splits, the sum of a cell is added up once, in a fixed
+    order of its neighbours, when all that flow into it are known; over flats water goes as with
+    "d8". So any tiling gives the same bits.
 
     References
     ----------
     R. Barnes, "Parallel non-divergent flow accumulation for trillion cell digital elevation models
-    on desktops or clusters", doi:10.1016/j.envsoft.2017.02.022.
+    on desktops or clusters", doi:10.1016/j.envsoft.2017.02.022. D. G. Tarboton, "A new method for
+    the determination of flow directions and upslope areas in grid digital elevation models",
+    doi:10.1029/96WR03137. T. G. Freeman, "Calculating catchment area with divergent flow based on
+    a regular grid", doi:10.1016/0098-3004(91)90048-I.
 
     Examples
     --------
@@ -119,24 +129,30 @@ def flow_accumulation(
         check_same_grid("weights", given, raster)
         rasters = (raster, given)
         unit = str(given.attrs.get("units", "1"))
-    backend = choose_backend("accumulate", rasters, spec)
-    problem = Accumulation(code, areas, unit, backend)
-    if len(rasters) > 1:
-        problem = WeightedAccumulation(
-            code, None, unit, backend, str(given.dtype), given.nodata, MOST // cells
+    parameters = {"areas": repr(None if areas is None else areas.tolist())}
+    problem: Accumulation | SplitAccumulation
+    if flow is not None and method in METHODS:
+        problem = SplitAccumulation(
+            *(raster.shape, raster.nodata, flow.reciprocals, str(method), areas, unit),
+            *(rasters[-1].nodata, choose_backend("split", rasters, spec)),
         )
-    parameters = {
-        "encoding": code,
+    else:
+        backend = choose_backend("accumulate", rasters, spec)
+        along_one = Accumulation(code, areas, unit, backend)
+        if len(rasters) > 1:
+            dtype, none = str(rasters[1].dtype), rasters[1].nodata
+            along_one = WeightedAccumulation(code, None, unit, backend, dtype, none, MOST // cells)
+        if flow is None:
+            return flow_job(along_one, rasters, parameters, compile_kernels, spec)
+        problem = along_one
+    parameters |= {
+        "method": str(method),
+        "lengths": repr(flow.reciprocals.tolist()),
         "nodata": repr([r.nodata for r in rasters]),
-        "areas": repr(None if areas is None else areas.tolist()),
     }
-    join = spec.tile is None
-    if flow is not None:
-        parameters |= {"method": "d8", "lengths": repr(flow.reciprocals.tolist())}
-        engine = partial(flow_then_accumulate, flow, join)
-        compiled = partial(_compile_all, raster.dtype)
-        return raster_job(engine, problem, rasters, parameters, compiled, spec)
-    return flow_job(problem, rasters, parameters, compile_kernels, spec)
+    engine = partial(flow_then_accumulate, flow, spec.tile is None)
+    compiled = partial(_compile_all, raster.dtype, method in METHODS)
+    return raster_job(engine, problem, rasters, parameters, compiled, spec)
 
 
 def _source_of_directions(
@@ -152,7 +168,7 @@ def _source_of_directions(
                 f"cell_size: {shown(cell_size)}; only heights need it: pass it with method='d8'"
             )
         return encoding_of(raster, encoding), None
-    check_choice("method", method, ("d8",))
+    check_choice("method", method, ("d8", *METHODS))
     if encoding is not None:
         raise InputError(
             "encoding: heights have none; leave it out, or method= if the raster holds directions"
@@ -165,7 +181,9 @@ def _source_of_directions(
     return "taudem", Directions(raster.shape, raster.nodata, reciprocals_of(lengths), "taudem")
 
 
-def _compile_all(dtype: np.dtype[Any]) -> None:
+def _compile_all(dtype: np.dtype[Any], splits: bool) -> None:
     """Compile the kernels from an elevation of this dtype to accumulated amounts."""
     compile_routing(dtype)
     compile_kernels()
+    if splits:
+        compile_split()

@@ -20,6 +20,7 @@ from orograph.execution.context import RunContext
 from orograph.flow.accumulation import Accumulation
 from orograph.flow.directions import Directions, HopsFromHigher
 from orograph.flow.reading import FlowSweep
+from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.breach import compile_kernels as compile_trenches
 from orograph.kernels.flow.directions import compile_kernels
 from orograph.terrain.run import compile_kernels as compile_filling
@@ -80,8 +81,10 @@ def filling(problem: Directions, dtype: np.dtype[Any], surface: str = ELEVATION)
     return Stage((surface,), partial(QuadtreePass, level), filled)
 
 
-def flow_engine(problem: Directions, rasters: tuple[Raster, ...], context: RunContext) -> Frontier:
-    """Return the engine of flow directions on a surface as it is.
+def flow_engine(
+    problem: Directions | SplitAccumulation, rasters: tuple[Raster, ...], context: RunContext
+) -> Frontier:
+    """Return the engine of flow directions, or of water that splits, on a surface as it is.
 
     Tiles are joined as for CPUs: on a GPU steps down are found, but flats are crossed on the host.
     """
@@ -91,7 +94,7 @@ def flow_engine(problem: Directions, rasters: tuple[Raster, ...], context: RunCo
 def flow_then_accumulate(
     directions: Directions,
     join: bool,
-    problem: Accumulation,
+    problem: Accumulation | SplitAccumulation,
     rasters: tuple[Raster, ...],
     context: RunContext,
 ) -> Stages:
@@ -103,7 +106,10 @@ def flow_then_accumulate(
     stages = routing(replace(directions, backend=problem.backend), rasters[0])
     inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
     reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
-    last = Stage(reads, partial(_accumulate, problem, join))
+    if isinstance(problem, SplitAccumulation):
+        last = Stage((FILLED, *reads), partial(flow_engine, problem))
+    else:
+        last = Stage(reads, partial(_accumulate, problem, join))
     return Stages((*stages, last), inputs, context)
 
 

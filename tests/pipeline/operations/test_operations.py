@@ -53,6 +53,7 @@ STORED: dict[str, Callable[..., Any]] = {
     "accumulation of heights": lambda **o: call(
         og.flow_accumulation, GRID, method="d8", **CUT, **o
     ),
+    "water that splits": lambda **o: call(og.flow_accumulation, GRID, method="dinf", **CUT, **o),
     "upstream lengths": lambda **o: call(
         og.upstream_length, DIRECTION, encoding="taudem", **CUT, **o
     ),
@@ -72,7 +73,14 @@ STORED: dict[str, Callable[..., Any]] = {
     "Dijkstra": lambda **o: call(og.all_pairs, MATRIX, method="dijkstra", tile=8, **o),
     "index": lambda out, **o: call(og.DistanceIndex.build, GRID, out, block=4, levels=0, **o),
 }
-FRONTIERS = ("cost", "allocation", "hops", "flow directions", "breached directions")
+FRONTIERS = (
+    "cost",
+    "allocation",
+    "hops",
+    "flow directions",
+    "breached directions",
+    "water that splits",
+)
 OTHERS: dict[str, Callable[..., Any]] = {
     "a pair": lambda **o: call(og.st_connected, MASK, (0, 0), FAR[0], tile=4, **o),
     "pairs": lambda **o: call(og.st_connected, MASK, (0, 0), FAR, tile=4, **o),

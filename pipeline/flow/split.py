@@ -1,0 +1,178 @@
+"""Accumulation of water that splits, as a problem of the frontier engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.frontier.links import LinkBorder
+from orograph.engines.frontier.protocol import Border, FrontierDefaults, Visit
+from orograph.kernels.flow.codes import ENCODINGS, MISSING, Codes, decode
+from orograph.kernels.flow.split import METHODS, add_up, count_waiting, split, take_in
+from orograph.kernels.relax.border import facing, inner_of
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.neighbours import NEIGHBOURS
+from orograph.tiles.grid.quadtree import Place
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+Reals = npt.NDArray[np.float64]
+RING = 2
+"""Cells around a tile on which depends what flows into it."""
+
+
+@dataclass(slots=True)
+class State:
+    """A tile; arrays as `orograph.kernels.flow.split` has them."""
+
+    heights: Reals
+    reciprocals: Reals
+    kinds: Codes
+    shares: Reals
+    receivers: Codes
+    weights: Reals
+    sums: Reals
+    waiting: Codes
+    queue: npt.NDArray[np.int64]
+    ready: int
+
+    @property
+    def cells(self) -> tuple[Reals, Reals, Codes, Reals, Codes]:
+        """The arrays that tell how water splits."""
+        return self.heights, self.reciprocals, self.kinds, self.shares, self.receivers
+
+
+@dataclass(frozen=True)
+class SplitAccumulation(FrontierDefaults):
+    """Accumulation along several directions; the rasters are a filled surface and its D8 steps."""
+
+    shape: tuple[int, int]
+    nodata: float | int | None
+    reciprocals: Reals
+    """Of the lengths of the eight steps in each row, or in all."""
+    method: str
+    row_areas: Reals | None
+    unit: str
+    weights_nodata: float | int | None = None
+    backend: str = "numba"
+
+    name = "flow-accumulation"
+    kept = ("sums",)
+
+    @property
+    def encoding(self) -> str:
+        """Name of the encoding of the directions."""
+        return "taudem"
+
+    @property
+    def halo_width(self) -> int:
+        """Width of the halo that is read."""
+        return RING
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of accumulated amounts."""
+        attrs = {"long_name": "flow accumulation", "units": self.unit}
+        return (Variable("accumulation", np.dtype(np.float64), np.nan, attrs),)
+
+    def starts(self, tile: int) -> dict[tuple[int, int], float]:
+        """Return all tiles: each has cells into which nothing flows."""
+        rows, columns = (-(-n // tile) for n in self.shape)
+        return dict.fromkeys(np.ndindex(rows, columns), 0.0)
+
+    def open(self, place: Place, cells: Sequence[Array], frame: Window) -> State:
+        """Return a tile of which no sum is known."""
+        surface, codes, *others = cells
+        window = place.window
+        padded = window.height + 2 * RING, window.width + 2 * RING
+        inside = frame.within(Window(window.y - RING, window.x - RING, *padded))
+        heights, there = np.zeros(padded), np.zeros(padded, np.uint8)
+        heights[inside], there[inside] = surface, valid_cells(surface, self.nodata)
+        numbers = np.full(padded, MISSING, np.uint8)
+        numbers[inside], _ = decode(codes, ENCODINGS[self.encoding], None)
+        reciprocals = self.reciprocals
+        if len(reciprocals) > 1:
+            rows = np.arange(window.y - 1, window.y + window.height + 1)
+            reciprocals = reciprocals[np.clip(rows, 0, len(reciprocals) - 1)]
+        ring = window.height + 2, window.width + 2
+        kinds, receivers, waiting = np.zeros((3, *ring), np.uint8)
+        shares, sums = np.empty(ring), np.full(ring, np.nan)
+        method = METHODS[self.method]
+        split(heights, there, numbers, reciprocals, method, kinds, shares, receivers)
+        weights = self._weights(window, kinds, [c[window.within(frame)] for c in others])
+        queue = np.empty(window.size, np.int64)
+        ready = count_waiting(receivers, kinds, sums, waiting, queue)
+        cells = heights, reciprocals, kinds, shares, receivers
+        return State(*cells, weights, sums, waiting, queue, ready)
+
+    def _weights(self, window: Window, kinds: Codes, others: Sequence[Array]) -> Reals:
+        """Return the amount that falls on each cell of a tile; refuse weights that are none."""
+        if self.row_areas is not None:
+            rows = self.row_areas[window.y : window.y + window.height]
+            return np.repeat(rows[:, None], window.width, axis=1)
+        if not others:
+            return np.ones(window.shape)
+        weights = others[0].astype(np.float64)
+        unfit = ~(weights >= 0) | np.isinf(weights) | ~valid_cells(others[0], self.weights_nodata)
+        unfit &= inner_of(kinds, 1) != MISSING
+        if unfit.any():
+            y, x = (int(n[0]) for n in np.nonzero(unfit))
+            raise InputError(
+                f"weights: {others[0][y, x]} at row {window.y + y}, column {window.x + x}; where "
+                "there is a height a weight must be 0 or more, finite and not nodata: put 0 where "
+                "nothing falls"
+            )
+        return weights
+
+    def visit(
+        self,
+        state: State,
+        halo: Border,
+        sent: Border,
+        bound: float,
+        links: LinkBorder | None = None,
+    ) -> Visit:
+        """Add up all that is ready, given what is known around the tile."""
+        end, sums = state.ready, state.sums
+        arrived = _take_in(sums, halo)
+        end = take_in(state.receivers, state.waiting, arrived, state.queue, end)
+        settled = add_up(*state.cells, state.weights, sums, state.waiting, state.queue, end)
+        state.ready = 0
+        border: Border = []
+        outward = []
+        for own, known in zip(facing(inner_of(sums, 1), 1), sent, strict=True):
+            new = np.isfinite(own) if known is None else np.isfinite(own) & np.isnan(known)
+            some = bool(new.any())
+            outward.append(0.0 if some else math.inf)
+            border.append(own.copy() if some else None)
+        reached = int(np.count_nonzero(np.isfinite(inner_of(sums, 1))))
+        return Visit(math.inf, outward, border, settled, reached)
+
+    def unpack(self, state: State, packed: Any) -> None:
+        """Restore the sums that were known; count anew what the others wait for."""
+        (state.sums,) = packed
+        state.ready = count_waiting(
+            state.receivers, state.kinds, state.sums, state.waiting, state.queue
+        )
+
+    def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:
+        """Return the sums of a tile."""
+        return {"accumulation": inner_of(state.sums, 1).copy()}, {}
+
+
+def _take_in(sums: Reals, halo: Border) -> npt.NDArray[np.int64]:
+    """Write what has become known around a tile; return its cells, row-major."""
+    before = np.isnan(sums)
+    rows = {-1: slice(0, 1), 0: slice(1, -1), 1: slice(-1, None)}
+    for (dy, dx), arrived in zip(NEIGHBOURS, halo, strict=True):
+        if arrived is not None:
+            ring = sums[rows[dy], rows[dx]]
+            np.copyto(ring, arrived, where=np.isnan(ring))
+    return np.flatnonzero(before & ~np.isnan(sums))

@@ -17,8 +17,7 @@ slopes the first facet counts, counterclockwise from east.
 
 Arrays of a tile with a ring of r cells have (h + 2 r) x (w + 2 r) elements:
 
-heights : float64, r = 2; any value where there is no cell.
-there : uint8, r = 2; whether there is a cell.
+heights : float64, r = 2; infinite on nodata and beyond the grid.
 numbers : uint8, r = 2, as `orograph.kernels.flow.codes` has them.
 reciprocals : (h + 2 or 1, 8) float64, of the lengths of the eight steps in each row with a ring of
     one, or in all.
@@ -52,6 +51,7 @@ _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 # of each facet the step along a side of the cell and the diagonal one, as Tarboton numbers them
 _SIDE = np.array([0, 2, 2, 4, 4, 6, 6, 0])
 _CORNER = np.array([1, 1, 3, 3, 5, 5, 7, 7])
+_SERIES = 1 / np.arange(23.0, 0, -2)
 
 
 @compiled
@@ -65,57 +65,42 @@ def arctan(x: float) -> float:
         x = x / (1 + np.sqrt(1 + x * x))
     square = x * x
     series = 0.0
-    for n in range(23, 0, -2):
-        series = 1.0 / n - square * series
+    for n in range(_SERIES.size):
+        series = _SERIES[n] - square * series
     angle = 4 * (x * series)
     return np.pi / 2 - angle if inverse else angle
 
 
 @compiled
-def _descends(heights, there, i, k, across):
-    j = i + _ROWS[k] * across + _COLUMNS[k]
-    return there[j] != 0 and heights[j] < heights[i]
+def _steepest_facet(own, around, row):
+    """Return the steepest facet of a cell, and of its direction and its width the tangents.
 
-
-@compiled
-def _steepest_facet(heights, there, i, across, row):
-    """Return the steepest facet of a cell, and the portion of its second neighbour."""
+    The first is infinite where water goes to the corner alone, or beyond.
+    """
     best, facet, tangent, widest = -1.0, 0, 0.0, 1.0
     for number in range(8):
         side, corner = _SIDE[number], _CORNER[number]
-        a = i + _ROWS[side] * across + _COLUMNS[side]
-        b = i + _ROWS[corner] * across + _COLUMNS[corner]
-        down_side = there[a] != 0 and heights[a] < heights[i]
-        down_corner = there[b] != 0 and heights[b] < heights[i]
-        if not (down_side or down_corner):
+        first, second = around[side], around[corner]
+        if not (first < own or second < own):
             continue
         # of the step from the end of the one to the end of the other
         beside = row[2 if side % 4 == 0 else 0]
         most = row[side] / beside
-        first = (heights[i] - heights[a]) * row[side] if down_side else 0.0
-        second = 0.0
-        if not down_side:
-            slope, second = (heights[i] - heights[b]) * row[corner], np.inf
-        elif there[b] == 0 or heights[b] >= heights[a]:
-            slope = first
-        else:
-            second = (heights[a] - heights[b]) * beside
-            if second < first * most:
-                slope = np.sqrt(first * first + second * second)
-            else:
-                slope, second = (heights[i] - heights[b]) * row[corner], np.inf
+        slope, turn = (own - second) * row[corner], np.inf
+        if first < own:
+            down, across = (own - first) * row[side], (first - second) * beside
+            if second >= first:
+                slope, turn = down, 0.0
+            elif across < down * most:
+                slope, turn = np.sqrt(down * down + across * across), across / down
         if slope > best:
-            best, facet, widest = slope, number, most
-            tangent = second / first if second < np.inf and second > 0 else second
-    if tangent < np.inf:
-        return facet, arctan(tangent) / arctan(widest) if tangent > 0 else 0.0
-    return facet, 1.0
+            best, facet, tangent, widest = slope, number, turn, most
+    return facet, tangent, widest
 
 
 @compiled
 def split(
     heights: Array,
-    there: Array,
     numbers: Array,
     reciprocals: Array,
     method: int,
@@ -126,31 +111,39 @@ def split(
     """Write how the water of each cell of a tile and of the ring around it splits."""
     height, width = kinds.shape
     across = width + 2
-    flat, known, codes = heights.reshape(-1), there.reshape(-1), numbers.reshape(-1)
+    flat, codes = heights.reshape(-1), numbers.reshape(-1)
+    steps, around = _ROWS * across + _COLUMNS, np.empty(8)
+    known_width, known_angle = 1.0, arctan(1.0)
     for y in range(height):
         row = reciprocals[y if reciprocals.shape[0] > 1 else 0]
         for x in range(width):
             i = (y + 1) * across + x + 1
-            code = codes[i]
+            code, own = codes[i], flat[i]
             kinds[y, x], shares[y, x], receivers[y, x] = code, 0.0, 0
             if code >= SINK:
                 continue
             receivers[y, x] = 1 << code
-            if not _descends(flat, known, i, code, across):
+            for k in range(8):
+                around[k] = flat[i + steps[k]]
+            if not around[code] < own:
                 continue
             if method == MULTIPLE:
                 total, lower = 0.0, 0
                 for k in range(8):
-                    if _descends(flat, known, i, k, across):
-                        j = i + _ROWS[k] * across + _COLUMNS[k]
-                        total += (flat[i] - flat[j]) * row[k]
+                    if around[k] < own:
+                        total += (own - around[k]) * row[k]
                         lower |= 1 << k
                 if 0 < total < np.inf:
                     kinds[y, x], shares[y, x], receivers[y, x] = MULTIPLE, total, lower
-            else:
-                facet, share = _steepest_facet(flat, known, i, across, row)
-                kinds[y, x], shares[y, x] = INFINITE + facet, share
-                receivers[y, x] = (share < 1) << _SIDE[facet] | (share > 0) << _CORNER[facet]
+                continue
+            facet, tangent, widest = _steepest_facet(own, around, row)
+            share = 1.0
+            if tangent < np.inf:
+                if widest != known_width:
+                    known_width, known_angle = widest, arctan(widest)
+                share = arctan(tangent) / known_angle
+            kinds[y, x], shares[y, x] = INFINITE + facet, share
+            receivers[y, x] = (share < 1) << _SIDE[facet] | (share > 0) << _CORNER[facet]
 
 
 @compiled(inline=True)
@@ -245,10 +238,11 @@ def add_up(
     flat_kinds, flat_shares, found = kinds.reshape(-1), shares.reshape(-1), sums.reshape(-1)
     given = receivers.reshape(-1)
     steps = _ROWS * width + _COLUMNS
-    start = 0
-    while start < end:
-        i = queue[start]
-        start += 1
+    done = 0
+    while end > 0:  # the last first: what a cell makes ready lies beside it
+        end -= 1
+        done += 1
+        i = queue[end]
         total = weights[i // width - 1, i % width - 1]
         for k in range(8):
             n = i + steps[k]
@@ -257,17 +251,17 @@ def add_up(
                 total += _portion(heights, reciprocals, flat_kinds, flat_shares, n, back) * found[n]
         found[i] = total
         end = _hand_on(receivers, waiting, i, height, width, queue, end)
-    return start
+    return done
 
 
 def compile_kernels() -> None:
     """Compile, or load from the cache, the functions for tiles."""
-    heights, there = np.zeros((5, 5)), np.ones((5, 5), np.uint8)
+    heights = np.zeros((5, 5))
     numbers, reciprocals = np.full((5, 5), SINK, np.uint8), np.ones((1, 8))
     kinds, receivers, waiting = np.zeros((3, 3, 3), np.uint8)
     shares, sums = np.zeros((2, 3, 3))
     for method in METHODS.values():
-        split(heights, there, numbers, reciprocals, method, kinds, shares, receivers)
+        split(heights, numbers, reciprocals, method, kinds, shares, receivers)
     queue = np.empty(1, np.int64)
     end = count_waiting(receivers, kinds, sums, waiting, queue)
     end = take_in(receivers, waiting, queue[:0], queue, end)

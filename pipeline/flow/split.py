@@ -93,8 +93,8 @@ class SplitAccumulation(FrontierDefaults):
         window = place.window
         padded = window.height + 2 * RING, window.width + 2 * RING
         inside = frame.within(Window(window.y - RING, window.x - RING, *padded))
-        heights, there = np.zeros(padded), np.zeros(padded, np.uint8)
-        heights[inside], there[inside] = surface, valid_cells(surface, self.nodata)
+        heights = np.full(padded, np.inf)
+        heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
         numbers = np.full(padded, MISSING, np.uint8)
         numbers[inside], _ = decode(codes, ENCODINGS[self.encoding], None)
         reciprocals = self.reciprocals
@@ -105,7 +105,7 @@ class SplitAccumulation(FrontierDefaults):
         kinds, receivers, waiting = np.zeros((3, *ring), np.uint8)
         shares, sums = np.empty(ring), np.full(ring, np.nan)
         method = METHODS[self.method]
-        split(heights, there, numbers, reciprocals, method, kinds, shares, receivers)
+        split(heights, numbers, reciprocals, method, kinds, shares, receivers)
         weights = self._weights(window, kinds, [c[window.within(frame)] for c in others])
         queue = np.empty(window.size, np.int64)
         ready = count_waiting(receivers, kinds, sums, waiting, queue)

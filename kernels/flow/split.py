@@ -25,6 +25,7 @@ kinds : uint8, r = 1. A step from 0 to 7, to which all flows; `SINK` and `MISSIN
     `INFINITE` plus the number of the facet.
 shares : float64, r = 1; the sum of the slopes, or the portion of the facet's second neighbour.
 receivers : uint8, r = 1; a bit for each step that water of the cell takes.
+givers : uint8, r = 1; a bit for each step towards a cell whose water it takes.
 sums : float64, r = 1; NaN where not known.
 waiting : uint8, r = 1; how many cells of unknown sums flow into a cell.
 
@@ -51,15 +52,18 @@ _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 # of each facet the step along a side of the cell and the diagonal one, as Tarboton numbers them
 _SIDE = np.array([0, 2, 2, 4, 4, 6, 6, 0])
 _CORNER = np.array([1, 1, 3, 3, 5, 5, 7, 7])
+_SIDES, _CORNERS = 1 << _SIDE, 1 << _CORNER
 _SERIES = 1 / np.arange(23.0, 0, -2)
+# of each set of steps the first, and how many they are
+_LOWEST = np.array([0, *((n & -n).bit_length() - 1 for n in range(1, 256))])
+_NUMBER = np.array([n.bit_count() for n in range(256)], np.uint8)
 
 
-@compiled
+@compiled(inline=True, error_model="numpy")
 def arctan(x: float) -> float:
     """Return the arctangent of a number from 0 on, to some units in the last place."""
     inverse = x > 1
-    if inverse:
-        x = 1 / x
+    x = 1 / x if inverse else x
     # halve the angle twice: at most tan(pi / 16), where the series is short
     for _ in range(2):
         x = x / (1 + np.sqrt(1 + x * x))
@@ -71,31 +75,100 @@ def arctan(x: float) -> float:
     return np.pi / 2 - angle if inverse else angle
 
 
-@compiled
-def _steepest_facet(own, around, row):
-    """Return the steepest facet of a cell, and of its direction and its width the tangents.
+@compiled(inline=True, error_model="numpy")
+def _steeper(own, first, second, straight, slanting, beside, number, best):
+    """Return the slope, number and tangent of a facet, or of the best one if that is as steep.
 
-    The first is infinite where water goes to the corner alone, or beyond.
+    ``first`` and ``second`` are the heights beside it, along the side of the cell and at its
+    corner; of the steps to these, and from the one to the other, the reciprocals follow. The
+    tangent is that of the angle from the side: infinite where water goes to the corner alone.
     """
-    best, facet, tangent, widest = -1.0, 0, 0.0, 1.0
-    for number in range(8):
-        side, corner = _SIDE[number], _CORNER[number]
-        first, second = around[side], around[corner]
-        if not (first < own or second < own):
+    falls, turns = (own - first) * straight, (first - second) * beside
+    lower = first < own
+    level = lower & (second >= first)
+    within = lower & (second < first) & (turns < falls * (straight / beside))
+    slope = np.sqrt(falls * falls + turns * turns) if within else (own - second) * slanting
+    slope = falls if level else slope
+    tangent = turns / falls if within else (0.0 if level else np.inf)
+    steeper = (lower | (second < own)) & (slope > best[0])
+    return (
+        slope if steeper else best[0],
+        number if steeper else best[1],
+        tangent if steeper else best[2],
+    )
+
+
+@compiled(error_model="numpy")
+def _steepest_facets(above, here, below, row, facets, shares):
+    """Write the steepest facet of each cell of a row, and the portion that goes to its corner.
+
+    One loop without branches, which LLVM makes vectors of.
+    """
+    e, ne, n, nw, w, sw, s, se = row
+    flat, steep = arctan(e / n), arctan(n / e)
+    for x in range(shares.size):
+        own, side, corner = here[x + 1], here[x + 2], above[x + 2]
+        best = _steeper(own, side, corner, e, ne, n, 0.0, (-1.0, 0.0, 0.0))
+        side = above[x + 1]
+        best = _steeper(own, side, corner, n, ne, e, 1.0, best)
+        corner = above[x]
+        best = _steeper(own, side, corner, n, nw, w, 2.0, best)
+        side = here[x]
+        best = _steeper(own, side, corner, w, nw, n, 3.0, best)
+        corner = below[x]
+        best = _steeper(own, side, corner, w, sw, s, 4.0, best)
+        side = below[x + 1]
+        best = _steeper(own, side, corner, s, sw, w, 5.0, best)
+        corner = below[x + 2]
+        best = _steeper(own, side, corner, s, se, e, 6.0, best)
+        best = _steeper(own, here[x + 2], corner, e, se, s, 7.0, best)
+        facet, angle = best[1], arctan(best[2])
+        beside_row = (facet == 0) | (facet == 3) | (facet == 4) | (facet == 7)
+        facets[x], shares[x] = facet, min(angle / (flat if beside_row else steep), 1.0)
+
+
+@compiled
+def _split_in_two(flat, numbers, base, steps, row, kinds, shares, receivers, facets):
+    """Write how the water of the cells of a row splits to the two beside the steepest descent."""
+    width = kinds.size
+    across = width + 2
+    above, here, below = base - across - 1, base - 1, base + across - 1
+    _steepest_facets(
+        *(flat[above : above + across], flat[here : here + across], flat[below : below + across]),
+        *((row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]), facets, shares),
+    )
+    for x in range(width):
+        i = base + x
+        code = numbers[i]
+        if code >= SINK:
+            kinds[x], receivers[x] = code, 0
+        elif flat[i + steps[code]] < flat[i]:
+            facet = int(facets[x])
+            kinds[x] = INFINITE + facet
+            receivers[x] = (shares[x] < 1) * _SIDES[facet] | (shares[x] > 0) * _CORNERS[facet]
+        else:
+            kinds[x], receivers[x] = code, 1 << code
+
+
+@compiled
+def _split_to_all(flat, numbers, base, steps, row, kinds, shares, receivers):
+    """Write how the water of the cells of a row splits to all lower neighbours."""
+    for x in range(kinds.size):
+        i = base + x
+        code, own = numbers[i], flat[i]
+        kinds[x], shares[x], receivers[x] = code, 0.0, 0
+        if code >= SINK:
             continue
-        # of the step from the end of the one to the end of the other
-        beside = row[2 if side % 4 == 0 else 0]
-        most = row[side] / beside
-        slope, turn = (own - second) * row[corner], np.inf
-        if first < own:
-            down, across = (own - first) * row[side], (first - second) * beside
-            if second >= first:
-                slope, turn = down, 0.0
-            elif across < down * most:
-                slope, turn = np.sqrt(down * down + across * across), across / down
-        if slope > best:
-            best, facet, tangent, widest = slope, number, turn, most
-    return facet, tangent, widest
+        receivers[x] = 1 << code
+        if not flat[i + steps[code]] < own:
+            continue
+        total, lower = 0.0, 0
+        for k in range(8):
+            drop = own - flat[i + steps[k]]
+            total += drop * row[k] if drop > 0 else 0.0
+            lower |= (drop > 0) << k
+        if 0 < total < np.inf:
+            kinds[x], shares[x], receivers[x] = MULTIPLE, total, lower
 
 
 @compiled
@@ -110,109 +183,71 @@ def split(
 ) -> None:
     """Write how the water of each cell of a tile and of the ring around it splits."""
     height, width = kinds.shape
-    across = width + 2
     flat, codes = heights.reshape(-1), numbers.reshape(-1)
-    steps, around = _ROWS * across + _COLUMNS, np.empty(8)
-    known_width, known_angle = 1.0, arctan(1.0)
+    steps = _ROWS * (width + 2) + _COLUMNS
+    facets = np.empty(width)
     for y in range(height):
         row = reciprocals[y if reciprocals.shape[0] > 1 else 0]
-        for x in range(width):
-            i = (y + 1) * across + x + 1
-            code, own = codes[i], flat[i]
-            kinds[y, x], shares[y, x], receivers[y, x] = code, 0.0, 0
-            if code >= SINK:
-                continue
-            receivers[y, x] = 1 << code
-            for k in range(8):
-                around[k] = flat[i + steps[k]]
-            if not around[code] < own:
-                continue
-            if method == MULTIPLE:
-                total, lower = 0.0, 0
-                for k in range(8):
-                    if around[k] < own:
-                        total += (own - around[k]) * row[k]
-                        lower |= 1 << k
-                if 0 < total < np.inf:
-                    kinds[y, x], shares[y, x], receivers[y, x] = MULTIPLE, total, lower
-                continue
-            facet, tangent, widest = _steepest_facet(own, around, row)
-            share = 1.0
-            if tangent < np.inf:
-                if widest != known_width:
-                    known_width, known_angle = widest, arctan(widest)
-                share = arctan(tangent) / known_angle
-            kinds[y, x], shares[y, x] = INFINITE + facet, share
-            receivers[y, x] = (share < 1) << _SIDE[facet] | (share > 0) << _CORNER[facet]
+        base = (y + 1) * (width + 2) + 1
+        out = kinds[y], shares[y], receivers[y]
+        if method == MULTIPLE:
+            _split_to_all(flat, codes, base, steps, row, *out)
+        else:
+            _split_in_two(flat, codes, base, steps, row, *out, facets)
 
 
-@compiled(inline=True)
-def _portion(heights, reciprocals, kinds, shares, n, step):
-    """Return the portion of a cell's water that takes a step, which is one of its receivers."""
-    kind = kinds[n]
-    if kind < SINK:
-        return 1.0
-    if kind >= INFINITE:
-        return 1 - shares[n] if step == _SIDE[kind - INFINITE] else shares[n]
-    across = heights.shape[1] - 2
-    y, x = n // across, n % across
-    drop = heights[y + 1, x + 1] - heights[y + 1 + _ROWS[step], x + 1 + _COLUMNS[step]]
-    return drop * reciprocals[y if reciprocals.shape[0] > 1 else 0, step] / shares[n]
+@compiled
+def _find_givers(receivers, givers):
+    """Write for each cell within the ring which neighbours' water it takes, as a bit for each."""
+    height, width = receivers.shape
+    for y in range(1, height - 1):
+        above, here, below, into = receivers[y - 1], receivers[y], receivers[y + 1], givers[y, 1:]
+        for x in range(width - 2):
+            # bit k of a cell if bit k + 4 of its neighbour says so
+            upper = (above[x + 2] >> 5 & 1) << 1 | (above[x + 1] >> 6 & 1) << 2
+            lower = (below[x] >> 1 & 1) << 5 | (below[x + 1] >> 2 & 1) << 6
+            ends = here[x + 2] >> 4 & 1 | (here[x] & 1) << 4
+            corners = (above[x] >> 7 & 1) << 3 | (below[x + 2] >> 3 & 1) << 7
+            into[x] = upper | lower | ends | corners
 
 
 @compiled
 def count_waiting(
-    receivers: Array, kinds: Array, sums: Array, waiting: Array, queue: Integers
+    receivers: Array, kinds: Array, sums: Array, givers: Array, waiting: Array, queue: Integers
 ) -> int:
-    """Count for each cell those of unknown sums that flow into it; return how many are ready.
+    """Find for each cell those that flow into it, and count those of unknown sums.
 
-    These are unknown and wait for none; ``queue``, of h * w, begins with them.
+    Returns how many cells are ready, that is, unknown and waiting for none; ``queue``, of h * w,
+    begins with them. Cells of the ring wait for ever.
     """
     height, width = kinds.shape
-    waiting[:] = 0
-    for y in range(height):
-        for x in range(width):
-            if receivers[y, x] == 0 or not np.isnan(sums[y, x]):
-                continue
-            for k in range(8):
-                v, u = y + _ROWS[k], x + _COLUMNS[k]
-                if receivers[y, x] >> k & 1 and 0 <= v < height and 0 <= u < width:
-                    waiting[v, u] += 1
+    unknown = np.isnan(sums)
+    _find_givers(np.where(unknown, receivers, np.uint8(0)), givers)
+    waiting[:] = 255
     count = 0
     for y in range(1, height - 1):
         for x in range(1, width - 1):
-            if waiting[y, x] == 0 and np.isnan(sums[y, x]) and kinds[y, x] != MISSING:
+            waiting[y, x] = _NUMBER[givers[y, x]]
+            if waiting[y, x] == 0 and unknown[y, x] and kinds[y, x] != MISSING:
                 queue[count] = y * width + x
                 count += 1
+    _find_givers(receivers, givers)
     return count
-
-
-@compiled(inline=True)
-def _hand_on(receivers, waiting, i, height, width, queue, end):
-    """Let the receivers of a cell wait for one less; append those that wait for none."""
-    own, across = receivers.reshape(-1)[i], width
-    still = waiting.reshape(-1)
-    k = 0
-    while own:
-        if own & 1:
-            v, u = i // across + _ROWS[k], i % across + _COLUMNS[k]
-            if 0 < v < height - 1 and 0 < u < width - 1:
-                j = v * across + u
-                still[j] -= 1
-                if still[j] == 0:
-                    queue[end] = j
-                    end += 1
-        own >>= 1
-        k += 1
-    return end
 
 
 @compiled
 def take_in(receivers: Array, waiting: Array, arrived: Integers, queue: Integers, end: int) -> int:
-    """Hand on that the sums of some cells of the ring are known; return the end of the queue."""
+    """Let what flows from some cells of the ring count as known; return the end of the queue."""
     height, width = receivers.shape
     for i in arrived:
-        end = _hand_on(receivers, waiting, i, height, width, queue, end)
+        for k in range(8):
+            v, u = i // width + _ROWS[k], i % width + _COLUMNS[k]
+            inside = 0 < v < height - 1 and 0 < u < width - 1
+            if inside and receivers[i // width, i % width] >> k & 1:
+                waiting[v, u] -= 1
+                if waiting[v, u] == 0:
+                    queue[end] = v * width + u
+                    end += 1
     return end
 
 
@@ -223,6 +258,7 @@ def add_up(
     kinds: Array,
     shares: Array,
     receivers: Array,
+    givers: Array,
     weights: Array,
     sums: Array,
     waiting: Array,
@@ -234,23 +270,42 @@ def add_up(
     weights : (h, w) float64, what falls on each cell.
     Returns how many cells have become known.
     """
-    height, width = kinds.shape
-    flat_kinds, flat_shares, found = kinds.reshape(-1), shares.reshape(-1), sums.reshape(-1)
-    given = receivers.reshape(-1)
-    steps = _ROWS * width + _COLUMNS
+    width = kinds.shape[1]
+    surface, flat_kinds, flat_shares = heights.reshape(-1), kinds.reshape(-1), shares.reshape(-1)
+    found, counts = sums.reshape(-1), waiting.reshape(-1)
+    given, taken = receivers.reshape(-1), givers.reshape(-1)
+    steps, wide = _ROWS * width + _COLUMNS, _ROWS * (width + 2) + _COLUMNS
     done = 0
     while end > 0:  # the last first: what a cell makes ready lies beside it
         end -= 1
         done += 1
         i = queue[end]
-        total = weights[i // width - 1, i % width - 1]
-        for k in range(8):
-            n = i + steps[k]
-            back = (k + 4) % 8
-            if given[n] >> back & 1:
-                total += _portion(heights, reciprocals, flat_kinds, flat_shares, n, back) * found[n]
+        y = i // width
+        j = i + 2 * y + width + 3  # the same cell among the heights
+        own = surface[j]
+        total = weights[y - 1, i - y * width - 1]
+        left = taken[i]
+        while left:
+            k = _LOWEST[left]
+            left &= left - 1
+            n, back = i + steps[k], (k + 4) % 8
+            kind, portion = flat_kinds[n], 1.0
+            if kind >= INFINITE:
+                share = flat_shares[n]
+                portion = 1 - share if back == _SIDE[kind - INFINITE] else share
+            elif kind == MULTIPLE:
+                row = y + _ROWS[k] if reciprocals.shape[0] > 1 else 0
+                portion = (surface[j + wide[k]] - own) * reciprocals[row, back] / flat_shares[n]
+            total += portion * found[n]
         found[i] = total
-        end = _hand_on(receivers, waiting, i, height, width, queue, end)
+        left = given[i]
+        while left:
+            n = i + steps[_LOWEST[left]]
+            left &= left - 1
+            counts[n] -= 1
+            if counts[n] == 0:
+                queue[end] = n
+                end += 1
     return done
 
 
@@ -258,12 +313,12 @@ def compile_kernels() -> None:
     """Compile, or load from the cache, the functions for tiles."""
     heights = np.zeros((5, 5))
     numbers, reciprocals = np.full((5, 5), SINK, np.uint8), np.ones((1, 8))
-    kinds, receivers, waiting = np.zeros((3, 3, 3), np.uint8)
+    kinds, receivers, givers, waiting = np.zeros((4, 3, 3), np.uint8)
     shares, sums = np.zeros((2, 3, 3))
     for method in METHODS.values():
         split(heights, numbers, reciprocals, method, kinds, shares, receivers)
     queue = np.empty(1, np.int64)
-    end = count_waiting(receivers, kinds, sums, waiting, queue)
+    end = count_waiting(receivers, kinds, sums, givers, waiting, queue)
     end = take_in(receivers, waiting, queue[:0], queue, end)
-    cells = heights, reciprocals, kinds, shares, receivers
+    cells = heights, reciprocals, kinds, shares, receivers, givers
     add_up(*cells, np.ones((1, 1)), sums, waiting, queue, end)

@@ -37,6 +37,7 @@ class State:
     kinds: Codes
     shares: Reals
     receivers: Codes
+    givers: Codes
     weights: Reals
     sums: Reals
     waiting: Codes
@@ -44,9 +45,12 @@ class State:
     ready: int
 
     @property
-    def cells(self) -> tuple[Reals, Reals, Codes, Reals, Codes]:
+    def cells(self) -> tuple[Reals, Reals, Codes, Reals, Codes, Codes]:
         """The arrays that tell how water splits."""
-        return self.heights, self.reciprocals, self.kinds, self.shares, self.receivers
+        return (
+            *(self.heights, self.reciprocals, self.kinds),
+            *(self.shares, self.receivers, self.givers),
+        )
 
 
 @dataclass(frozen=True)
@@ -102,14 +106,14 @@ class SplitAccumulation(FrontierDefaults):
             rows = np.arange(window.y - 1, window.y + window.height + 1)
             reciprocals = reciprocals[np.clip(rows, 0, len(reciprocals) - 1)]
         ring = window.height + 2, window.width + 2
-        kinds, receivers, waiting = np.zeros((3, *ring), np.uint8)
+        kinds, receivers, givers, waiting = np.zeros((4, *ring), np.uint8)
         shares, sums = np.empty(ring), np.full(ring, np.nan)
         method = METHODS[self.method]
         split(heights, numbers, reciprocals, method, kinds, shares, receivers)
         weights = self._weights(window, kinds, [c[window.within(frame)] for c in others])
         queue = np.empty(window.size, np.int64)
-        ready = count_waiting(receivers, kinds, sums, waiting, queue)
-        cells = heights, reciprocals, kinds, shares, receivers
+        ready = count_waiting(receivers, kinds, sums, givers, waiting, queue)
+        cells = heights, reciprocals, kinds, shares, receivers, givers
         return State(*cells, weights, sums, waiting, queue, ready)
 
     def _weights(self, window: Window, kinds: Codes, others: Sequence[Array]) -> Reals:
@@ -159,7 +163,8 @@ class SplitAccumulation(FrontierDefaults):
         """Restore the sums that were known; count anew what the others wait for."""
         (state.sums,) = packed
         state.ready = count_waiting(
-            state.receivers, state.kinds, state.sums, state.waiting, state.queue
+            *(state.receivers, state.kinds, state.sums),
+            *(state.givers, state.waiting, state.queue),
         )
 
     def finish(self, state: State) -> tuple[dict[str, Array], dict[str, float]]:

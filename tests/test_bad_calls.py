@@ -162,6 +162,8 @@ def _plans() -> dict[str, Function]:
             outputs = {"connected_components": "labels", "fill_depressions": "filled"}
             if operation is og.flow_accumulation:
                 own["method"] = bad.choice("d9", optional=True)
+                own["depressions"] = bad.choice("carve", optional=True)
+                own["flats"] = bad.choice("steepest", optional=True)
             own["outputs"] = _outputs(outputs.get(operation.__name__, "cost"))
             own[first] = kinds["raster"]
             valid: dict[str, Any] = {first: subject}
@@ -386,6 +388,10 @@ FUNCTIONS = {
             "direction": bad.RASTER,
             "method": bad.choice("d9", optional=True),
             "weights": _OTHER_RASTER,
+            "depressions": bad.choice("carve", optional=True),
+            "max_length": bad.integer(1, 1024, optional=True),
+            "max_depth": bad.number(-1, bad.NAN, optional=True),
+            "flats": bad.choice("steepest", optional=True),
             "encoding": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
@@ -405,11 +411,12 @@ FUNCTIONS = {
         {"elevation": GRID},
         {
             "elevation": bad.RASTER,
+            "method": bad.choice("mfd"),
             "depressions": bad.choice("carve"),
             "max_length": bad.integer(1, 1024, optional=True),
             "max_depth": bad.number(-1, bad.NAN, optional=True),
             "flats": bad.choice("steepest"),
-            "encoding": bad.choice("d8"),
+            "encoding": bad.choice("d8", optional=True),
             "cell_size": COST_MODEL["cell_size"],
         },
     ),

@@ -53,6 +53,9 @@ _ROWS, _COLUMNS = np.array(STEPS).T.copy()
 _SIDE = np.array([0, 2, 2, 4, 4, 6, 6, 0])
 _CORNER = np.array([1, 1, 3, 3, 5, 5, 7, 7])
 _SIDES, _CORNERS = 1 << _SIDE, 1 << _CORNER
+# where facets begin, at their sides; those of odd numbers go clockwise from there
+_START = np.array([0, 0.5, 0.5, 1, 1, 1.5, 1.5, 2]) * np.pi
+_FACET_OF_STEP = np.array([0, 0, 2, 2, 4, 4, 6, 6])
 _SERIES = 1 / np.arange(23.0, 0, -2)
 # of each set of steps the first, and how many they are
 _LOWEST = np.array([0, *((n & -n).bit_length() - 1 for n in range(1, 256))])
@@ -77,7 +80,7 @@ def arctan(x: float) -> float:
 
 @compiled(inline=True, error_model="numpy")
 def _steeper(own, first, second, straight, slanting, beside, number, best):
-    """Return the slope, number and tangent of a facet, or of the best one if that is as steep.
+    """Return the slope, number and tangent of a facet, or ``best`` if that is as steep.
 
     ``first`` and ``second`` are the heights beside it, along the side of the cell and at its
     corner; of the steps to these, and from the one to the other, the reciprocals follow. The
@@ -151,6 +154,40 @@ def _split_in_two(flat, numbers, base, steps, row, kinds, shares, receivers, fac
 
 
 @compiled
+def find_angles(heights: Array, numbers: Array, reciprocals: Array, angles: Array) -> None:
+    """Write the angle of each cell's direction, counterclockwise from east, below 2 pi.
+
+    heights, numbers : with a ring of one cell.
+    reciprocals : (h or 1, 8), of the lengths of the steps in each row, or in all.
+    angles : (h, w) float32; NaN on nodata, -1 where water ends. In a flat, and where water leaves
+        the grid or flows into nodata, the angle is that of the D8 step.
+    """
+    height, width = angles.shape
+    facets, shares = np.empty(width), np.empty(width)
+    turn = np.float32(2 * np.pi)
+    for y in range(height):
+        row = reciprocals[y if reciprocals.shape[0] > 1 else 0]
+        here = heights[y + 1]
+        _steepest_facets(
+            *(heights[y], here, heights[y + 2]),
+            *((row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7]), facets, shares),
+        )
+        flat, steep = arctan(row[0] / row[2]), arctan(row[2] / row[0])
+        for x in range(width):
+            code = numbers[y + 1, x + 1]
+            if code >= SINK:
+                angles[y, x] = np.nan if code == MISSING else -1
+                continue
+            # of a D8 step: the first facet beside it, and all or nothing of its angle
+            facet, share = _FACET_OF_STEP[code], code % 2 * 1.0
+            if heights[y + 1 + _ROWS[code], x + 1 + _COLUMNS[code]] < here[x + 1]:
+                facet, share = int(facets[x]), shares[x]
+            angle = share * (flat if _SIDE[facet] % 4 == 0 else steep)
+            own = np.float32(_START[facet] + (angle if facet % 2 == 0 else -angle))
+            angles[y, x] = own if own < turn else 0
+
+
+@compiled
 def _split_to_all(flat, numbers, base, steps, row, kinds, shares, receivers):
     """Write how the water of the cells of a row splits to all lower neighbours."""
     for x in range(kinds.size):
@@ -215,7 +252,7 @@ def _find_givers(receivers, givers):
 def count_waiting(
     receivers: Array, kinds: Array, sums: Array, givers: Array, waiting: Array, queue: Integers
 ) -> int:
-    """Find for each cell those that flow into it, and count those of unknown sums.
+    """Find which cells flow into each, and count how many of these have unknown sums.
 
     Returns how many cells are ready, that is, unknown and waiting for none; ``queue``, of h * w,
     begins with them. Cells of the ring wait for ever.
@@ -317,6 +354,7 @@ def compile_kernels() -> None:
     shares, sums = np.zeros((2, 3, 3))
     for method in METHODS.values():
         split(heights, numbers, reciprocals, method, kinds, shares, receivers)
+    find_angles(shares, kinds, reciprocals, np.zeros((1, 1), np.float32))
     queue = np.empty(1, np.int64)
     end = count_waiting(receivers, kinds, sums, givers, waiting, queue)
     end = take_in(receivers, waiting, queue[:0], queue, end)

@@ -15,15 +15,43 @@ def estimate_breach(
 ) -> Plan:
     """Return the plan of `breach_depressions`, whose tasks are one for each shard."""
     reach, _ = check_limits(max_length)
-    halo = 2 * reach + 1
+    size = grid.dtype.itemsize
+    return estimate_map(
+        "breach_depressions",
+        grid,
+        workers=workers,
+        threads=threads,
+        halo=2 * reach + 1,
+        read=size,
+        state=size + SURFACE,
+        written=BREACHED,
+        more=(2 * reach + 1) ** 2 * WINDOW,
+    )
+
+
+def estimate_map(
+    operation: str,
+    grid: Grid,
+    *,
+    workers: int,
+    threads: int,
+    halo: int,
+    read: int,
+    state: int,
+    written: int,
+    more: int = 0,
+) -> Plan:
+    """Return the plan of a problem of `MapOverlap`.
+
+    ``read``, ``state`` and ``written`` are bytes of a cell of its rasters, of a part and of the
+    result; ``more`` are bytes of a task that do not depend on its cells.
+    """
     side = part_side(grid.layout.tile, grid.layout.shard)
     rows, columns = (_with_halos(length, side, halo) for length in grid.shape)
     largest = [min(side + 2 * halo, length) for length in grid.shape]
-    size = grid.dtype.itemsize
-    memory = largest[0] * largest[1] * (size + SURFACE) + grid.shard_cells * 2 * BREACHED
-    memory += (2 * reach + 1) ** 2 * WINDOW
+    memory = largest[0] * largest[1] * state + grid.shard_cells * 2 * written + more
     return Plan(
-        operation="breach_depressions",
+        operation=operation,
         shape=grid.shape,
         tile=grid.layout.tile,
         shard=grid.layout.shard,
@@ -31,8 +59,8 @@ def estimate_breach(
         tasks=grid.shards,
         memory_per_worker=WORKER_BYTES + memory * max(threads, 1),
         memory_client=CLIENT_BYTES + memory_of_tasks(grid.shards, workers),
-        bytes_read=rows * columns * size,
-        bytes_written=grid.cells * BREACHED,
+        bytes_read=rows * columns * read,
+        bytes_written=grid.cells * written,
         bytes_checkpoints=0,
         workers=workers,
         bytes_on_disk=None,

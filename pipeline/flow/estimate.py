@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
-from orograph.breach.estimate import estimate_breach
+from orograph.breach.estimate import estimate_breach, estimate_map
 from orograph.distance.estimate import estimate_frontier
+from orograph.flow.routing import DEPRESSIONS, FLATS, of_heights
 from orograph.kernels.flow.split import METHODS
 from orograph.operations.plan import (
     WORKER_BYTES,
@@ -34,6 +35,8 @@ LENGTH, MARK = 8, 2
 """Bytes of the length of a path, and of marks of a stream and of what it reaches."""
 SPLIT = 8 + 1 + 1 + 1 + 8 + 8 + 8 + 1 + 8
 """Bytes of a cell of a tile whose water splits: see `orograph.flow.split.State`."""
+STEP_AND_ANGLE = 1 + 8 + 1 + 2 + 4
+"""Bytes of a cell whose angle is found: its code, height and step, marks, and the angle."""
 STREAMS, PIECE, VERTEX, WRITTEN = 0.1, 64, 120, 24
 """Of all cells how many are streams; bytes of one in a piece, in the table, and in the store."""
 BORDER_BYTES = 160
@@ -46,6 +49,7 @@ def estimate_direction(
     workers: int,
     threads: int = 0,
     memory_limit: int | str | None = None,
+    method: str = "d8",
     depressions: str = "fill",
     max_length: int | None = None,
     flats: str = "nearest",
@@ -55,8 +59,9 @@ def estimate_direction(
 
     Trenches leave fewer pits, which a plan does not know.
     """
-    check_choice("depressions", depressions, ("fill", "breach", "keep"))
-    check_choice("flats", flats, ("nearest", "gradient"))
+    check_choice("method", method, ("d8", "dinf"))
+    check_choice("depressions", depressions, DEPRESSIONS)
+    check_choice("flats", flats, FLATS)
     reach, _ = check_limits(DEFAULT_LENGTH if max_length is None else max_length)
     given = grid
     if depressions == "breach":
@@ -71,6 +76,18 @@ def estimate_direction(
         plan = one_after_another(plan, hops)
     else:
         plan = estimate_frontier("flow_direction", grid, state, size, 1, *how)
+    if method == "dinf":
+        last = estimate_map(
+            "flow_direction",
+            grid,
+            workers=workers,
+            threads=threads,
+            halo=1,
+            read=size + 1,
+            state=size + STEP_AND_ANGLE,
+            written=4,
+        )
+        plan = one_after_another(last, plan)
     if depressions == "keep":
         return plan
     filling = estimate_fill(grid, workers=workers, pits=pits)
@@ -109,9 +126,13 @@ def estimate_accumulation(
     memory_limit: int | str | None = None,
     method: str | None = None,
     weights: Any = None,
+    depressions: str | None = None,
+    max_length: int | None = None,
+    flats: str | None = None,
 ) -> Plan:
     """Return the plan of `flow_accumulation`; ``weights`` other than areas are read twice."""
     limit_of_worker(memory_limit)  # refuse what is none in any case
+    surface = of_heights(method, depressions=depressions, max_length=max_length, flats=flats)
     codes = grid if method is None else replace(grid, dtype=np.dtype(np.uint8))
     plan = _estimate_sweep("flow_accumulation", codes, workers, AMOUNT + MARKS, 8)
     plan = _with_threads(plan, threads)
@@ -125,7 +146,9 @@ def estimate_accumulation(
         limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
         last = estimate_frontier("flow_accumulation", grid, SPLIT, 8, 8, limit, workers, threads)
         plan = replace(last, bytes_read=plan.bytes_read + last.bytes_read)
-    flow = estimate_direction(grid, workers=workers, threads=threads, memory_limit=memory_limit)
+    flow = estimate_direction(
+        grid, workers=workers, threads=threads, memory_limit=memory_limit, **surface
+    )
     return one_after_another(plan, flow)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -12,19 +13,17 @@ from orograph.components.table import cell_areas
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
 from orograph.flow.accumulation import MOST, Accumulation, WeightedAccumulation
-from orograph.flow.directions import Directions, reciprocals_of
 from orograph.flow.job import flow_job
 from orograph.flow.reading import encoding_of
-from orograph.flow.routing import compile_routing, flow_then_accumulate
+from orograph.flow.routing import Routing, flow_then_accumulate, of_heights
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.route import compile_kernels
 from orograph.kernels.flow.split import METHODS
 from orograph.kernels.flow.split import compile_kernels as compile_split
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.tiles.arguments import check_choice, shown
+from orograph.tiles.arguments import check_choice
 from orograph.tiles.errors import InputError
-from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster, open_raster
 
 if TYPE_CHECKING:
@@ -39,6 +38,10 @@ def flow_accumulation(
     *,
     method: str | None = None,
     weights: Any = None,
+    depressions: str | None = None,
+    max_length: int | None = None,
+    max_depth: float | None = None,
+    flats: str | None = None,
     encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
@@ -52,17 +55,24 @@ def flow_accumulation(
         Directions of flow, shape (y, x), as `flow_direction` returns them, or of another program.
         Heights, if ``method`` is given.
     method : {"d8", "dinf", "mfd"}, optional
-        How water flows over heights, whose depressions are filled first: to one neighbour, by the
+        How water flows over heights: to one neighbour, by the
         directions of `flow_direction`; to the two beside the steepest descent over eight facets
         (D-infinity); or to all lower ones, in proportion to the slopes (multiple flow directions).
         By default the raster holds directions.
     weights : raster or "area", optional
         What falls on each cell, 0 or more: a raster of the same grid, or the area of the cell. By
         default each cell counts as 1.
+    depressions : {"fill", "breach", "keep"}, optional
+        What is done to depressions, as for `flow_direction`: "fill" by default. For heights only,
+        and so are all that follow to ``cell_size``, but for ``encoding``.
+    max_length, max_depth : optional
+        Of trenches, as for `breach_depressions`.
+    flats : {"nearest", "gradient"}, optional
+        The way over a flat, as for `flow_direction`: "nearest" by default.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         The codes of the directions, see `flow_direction`. Not needed if that has made them.
     cell_size : float or (float, float), optional
-        As for `flow_direction`; for heights only.
+        As for `flow_direction`.
     nodata : float or int, optional
         The value of cells without a direction or height, in place of what the raster itself says.
         The nodata code of the encoding counts in any case.
@@ -114,7 +124,15 @@ def flow_accumulation(
     """
     raster = open_raster(direction, nodata=nodata, argument="direction")
     spec = RunSpec(**options)
-    code, flow = _source_of_directions(raster, method, encoding, cell_size)
+    given = of_heights(
+        method,
+        depressions=depressions,
+        max_length=max_length,
+        max_depth=max_depth,
+        flats=flats,
+        cell_size=cell_size,
+    )
+    code, routing = _source_of_directions(raster, method, encoding, given)
     rasters: tuple[Raster, ...] = (raster,)
     areas, unit, cells = None, "cells", raster.shape[0] * raster.shape[1]
     if isinstance(weights, str) and weights == "area":
@@ -125,16 +143,17 @@ def flow_accumulation(
                 "up to more than 2**62; give coordinates in a larger unit"
             )
     elif weights is not None:
-        given = open_raster(weights, argument="weights")
-        check_same_grid("weights", given, raster)
-        rasters = (raster, given)
-        unit = str(given.attrs.get("units", "1"))
+        falling = open_raster(weights, argument="weights")
+        check_same_grid("weights", falling, raster)
+        rasters = (raster, falling)
+        unit = str(falling.attrs.get("units", "1"))
     parameters = {"areas": repr(None if areas is None else areas.tolist())}
     problem: Accumulation | SplitAccumulation
-    if flow is not None and method in METHODS:
+    if routing is not None and method in METHODS:
+        backend = choose_backend("split", rasters, spec)
         problem = SplitAccumulation(
-            *(raster.shape, raster.nodata, flow.reciprocals, str(method), areas, unit),
-            *(rasters[-1].nodata, choose_backend("split", rasters, spec)),
+            *(raster.shape, raster.nodata, routing.directions.reciprocals, str(method)),
+            *(areas, unit, rasters[-1].nodata, backend),
         )
     else:
         backend = choose_backend("accumulate", rasters, spec)
@@ -142,48 +161,45 @@ def flow_accumulation(
         if len(rasters) > 1:
             dtype, none = str(rasters[1].dtype), rasters[1].nodata
             along_one = WeightedAccumulation(code, None, unit, backend, dtype, none, MOST // cells)
-        if flow is None:
+        if routing is None:
             return flow_job(along_one, rasters, parameters, compile_kernels, spec)
         problem = along_one
+    routing = replace(routing, directions=replace(routing.directions, backend=backend))
     parameters |= {
         "method": str(method),
-        "lengths": repr(flow.reciprocals.tolist()),
+        **routing.parameters,
         "nodata": repr([r.nodata for r in rasters]),
     }
-    engine = partial(flow_then_accumulate, flow, spec.tile is None)
-    compiled = partial(_compile_all, raster.dtype, method in METHODS)
+    engine = partial(flow_then_accumulate, routing, spec.tile is None)
+    compiled = partial(_compile_all, routing, raster.dtype, method in METHODS)
     return raster_job(engine, problem, rasters, parameters, compiled, spec)
 
 
 def _source_of_directions(
-    raster: Raster,
-    method: str | None,
-    encoding: str | None,
-    cell_size: float | tuple[float, float] | None,
-) -> tuple[str, Directions | None]:
-    """Return the encoding of the directions, and the problem that finds them in an elevation."""
+    raster: Raster, method: str | None, encoding: str | None, given: dict[str, Any]
+) -> tuple[str, Routing | None]:
+    """Return the encoding of the directions, and how they are found on an elevation.
+
+    ``given`` are the arguments that say more of the latter.
+    """
     if method is None:
-        if cell_size is not None:
-            raise InputError(
-                f"cell_size: {shown(cell_size)}; only heights need it: pass it with method='d8'"
-            )
         return encoding_of(raster, encoding), None
     check_choice("method", method, ("d8", *METHODS))
     if encoding is not None:
         raise InputError(
             "encoding: heights have none; leave it out, or method= if the raster holds directions"
         )
-    if "flow_encoding" in raster.attrs:
+    if "flow_encoding" in raster.attrs or "flow_method" in raster.attrs:
         raise InputError(
-            "method: the raster holds directions, as its attribute flow_encoding says; leave it out"
+            "method: the raster holds directions, as its attributes say; pass heights, or leave it "
+            "out where the directions are those of D8"
         )
-    lengths = step_lengths(raster.georeference, raster.shape, cell_size)
-    return "taudem", Directions(raster.shape, raster.nodata, reciprocals_of(lengths), "taudem")
+    return "taudem", Routing.on(raster, **given)
 
 
-def _compile_all(dtype: np.dtype[Any], splits: bool) -> None:
+def _compile_all(routing: Routing, dtype: np.dtype[Any], splits: bool) -> None:
     """Compile the kernels from an elevation of this dtype to accumulated amounts."""
-    compile_routing(dtype)
+    routing.compile_kernels(dtype)
     compile_kernels()
     if splits:
         compile_split()

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
-from orograph.breach.trenches import Trenches
 from orograph.execution.backends import choose_backend
 from orograph.execution.options import RunOptions, RunSpec
-from orograph.flow.directions import Directions, reciprocals_of
-from orograph.flow.routing import (
-    compile_breaching,
-    compile_routing,
-    flow_engine,
-    surface_then_flow,
-)
+from orograph.flow.angles import Angles
+from orograph.flow.routing import Routing, find_directions
 from orograph.kernels.flow.codes import ENCODINGS
-from orograph.kernels.flow.directions import compile_kernels
+from orograph.kernels.flow.split import compile_kernels as compile_split
 from orograph.operations.job import raster_job
 from orograph.operations.operation import operation
-from orograph.tiles.arguments import check_choice, refuse_arguments
-from orograph.tiles.grid.lengths import step_lengths
+from orograph.tiles.arguments import check_choice
+from orograph.tiles.errors import InputError
 from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
@@ -37,25 +29,29 @@ if TYPE_CHECKING:
 def flow_direction(
     elevation: Any,
     *,
+    method: str = "d8",
     depressions: str = "fill",
     max_length: int | None = None,
     max_depth: float | None = None,
     flats: str = "nearest",
-    encoding: str = "taudem",
+    encoding: str | None = None,
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the direction in which the water of each cell flows (D8), at any size.
+    """Return the direction in which the water of each cell flows, at any size.
 
-    It flows to the neighbour of the steepest descent. Where no neighbour is lower it leaves the
-    grid, or flows into nodata, if the cell lies beside one of these; in a flat it flows towards a
-    cell of the flat that drains.
+    With D8 it flows to the neighbour of the steepest descent, with D-infinity down the steepest of
+    the eight triangles between a cell and its neighbours, at an angle. Where no neighbour is lower
+    it leaves the grid, or flows into nodata, if the cell lies beside one of these; in a flat it
+    flows towards a cell of the flat that drains.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
+    method : {"d8", "dinf"}
+        Whether directions are one of eight steps, or angles (D-infinity).
     depressions : {"fill", "breach", "keep"}
         Fill depressions first, so that all water leaves the grid or flows into nodata; or dig
         trenches from pits as `breach_depressions` does, and fill what is left; or keep depressions,
@@ -67,8 +63,8 @@ def flow_direction(
     flats : {"nearest", "gradient"}
         The way over a flat: the fewest steps to a cell that drains; or away from higher ground and
         towards a cell that drains, so that ways meet in its middle.
-    encoding : {"taudem", "esri", "grass", "ldd"}
-        The codes of the directions, see Notes.
+    encoding : {"taudem", "esri", "grass", "ldd"}, optional
+        The codes of the directions of D8, see Notes: "taudem" by default.
     cell_size : float or (float, float), optional
         Side of a cell, or its (y, x) sides, in place of what the coordinates say. On geographic
         grids steps have the lengths of geodesics.
@@ -81,8 +77,10 @@ def flow_direction(
     Returns
     -------
     xarray.Dataset
-        ``direction``, uint8 (int8 for "grass"), and the attribute ``sink_count``, the number of
-        cells where water ends within the grid. Coordinates and CRS are the elevation's.
+        ``direction``: of D8 uint8 (int8 for "grass"), and the attribute ``sink_count``, the number
+        of cells where water ends within the grid; of D-infinity float32, angles in radians
+        counterclockwise from east, -1 where water ends within the grid and NaN on nodata.
+        Coordinates and CRS are the elevation's.
 
     Raises
     ------
@@ -113,6 +111,10 @@ def flow_direction(
     the same result. Each height is read twice, or once more for gradients; the filled surface is
     kept in memory, or beside the result until that is finished, and so is the breached one.
 
+    The angles of D-infinity are those by which `flow_accumulation` splits water with the same
+    method. In flats, where water leaves the grid and where it flows into nodata the angle is that
+    of the step of D8.
+
     References
     ----------
     J. F. O'Callaghan, D. M. Mark, "The extraction of drainage networks from digital elevation
@@ -120,6 +122,9 @@ def flow_direction(
 
     R. Barnes, C. Lehman, D. Mulla, "An efficient assignment of drainage direction over flat
     surfaces in raster digital elevation models", doi:10.1016/j.cageo.2013.01.009.
+
+    D. G. Tarboton, "A new method for the determination of flow directions and upslope areas in grid
+    digital elevation models", doi:10.1029/96WR03137.
 
     Examples
     --------
@@ -131,59 +136,35 @@ def flow_direction(
            [1, 0, 5, 1],
            [2, 3, 4, 3]], dtype=uint8)
     """
-    check_choice("depressions", depressions, ("fill", "breach", "keep"))
-    limits = check_trenches(depressions, max_length, max_depth)
-    check_choice("flats", flats, ("nearest", "gradient"))
-    check_choice("encoding", encoding, tuple(ENCODINGS))
+    check_choice("method", method, ("d8", "dinf"))
+    if encoding is not None:
+        check_choice("encoding", encoding, tuple(ENCODINGS))
+        if method != "d8":
+            raise InputError("encoding: angles have none; leave it out, or choose method='d8'")
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     spec = RunSpec(**options)
-    lengths = step_lengths(raster.georeference, raster.shape, cell_size)
-    problem = Directions(
-        raster.shape,
-        raster.nodata,
-        reciprocals_of(lengths),
-        encoding,
-        choose_backend("flow_directions", (raster,), spec),
-        flats == "gradient",
+    stage = "flow_directions" if method == "d8" else "split"
+    routing = Routing.on(
+        raster,
+        depressions=depressions,
+        max_length=max_length,
+        max_depth=max_depth,
+        flats=flats,
+        encoding=encoding or "taudem",
+        cell_size=cell_size,
+        backend=choose_backend(stage, (raster,), spec),
     )
-    parameters = {
-        "nodata": repr(raster.nodata),
-        "lengths": repr(lengths.tolist()),
-        "depressions": depressions,
-        "flats": flats,
-        "encoding": encoding,
-    }
-    trenches = Trenches(raster.nodata, *limits) if depressions == "breach" else None
-    if trenches is not None:
-        parameters |= trenches.parameters
-    fill = depressions != "keep"
-    compiled = partial(_compile_kernels, raster.dtype, fill, trenches is not None)
-    engine: Any = partial(surface_then_flow, trenches, fill)
-    if not fill and not problem.gradients:
-        engine = flow_engine
+    problem: Any = routing.directions
+    if method == "dinf":
+        problem = Angles(raster.nodata, problem.reciprocals, problem.backend)
+    parameters = {"method": method, "encoding": encoding or "taudem", **routing.parameters}
+    compiled = partial(_compile_kernels, routing, raster.dtype, method == "dinf")
+    engine = partial(find_directions, routing)
     return raster_job(engine, problem, (raster,), parameters, compiled, spec)
 
 
-def _compile_kernels(dtype: np.dtype[Any], fill: bool, breach: bool) -> None:
+def _compile_kernels(routing: Routing, dtype: np.dtype[Any], angles: bool) -> None:
     """Compile the kernels from an elevation of this dtype to its directions."""
-    if breach:
-        compile_breaching()
-    elif fill:
-        compile_routing(dtype)
-    else:
-        compile_kernels(dtype)
-
-
-def check_trenches(depressions: str, max_length: Any, max_depth: Any) -> tuple[int, float]:
-    """Return the limits of trenches, or refuse those that are given where none are dug."""
-    limits = check_limits(
-        DEFAULT_LENGTH if max_length is None else max_length,
-        math.inf if max_depth is None else max_depth,
-    )
-    if depressions != "breach":
-        refuse_arguments(
-            f"depressions={depressions!r}",
-            max_length=max_length is not None,
-            max_depth=max_depth is not None,
-        )
-    return limits
+    routing.compile_kernels(dtype)
+    if angles:
+        compile_split()

@@ -68,6 +68,11 @@ def encoding_of(raster: Raster, encoding: str | None) -> str:
     """Return the encoding of a raster of directions: as given, else from its attributes."""
     if encoding is not None:
         return str(check_choice("encoding", encoding, tuple(ENCODINGS)))
+    if raster.attrs.get("flow_method") == "dinf":
+        raise InputError(
+            "direction: its attributes say that it holds angles (D-infinity); pass directions of "
+            "D8, or to flow_accumulation the heights with method='dinf'"
+        )
     stated = raster.attrs.get("flow_encoding")
     if not isinstance(stated, str) or stated not in ENCODINGS:
         raise InputError(

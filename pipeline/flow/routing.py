@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from orograph.breach.breach_depressions import DEFAULT_LENGTH, check_limits
 from orograph.breach.trenches import Trenches
 from orograph.engines import quadtree_pass
 from orograph.engines.frontier.driver import Frontier
@@ -18,67 +20,151 @@ from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.stages import Stage, Stages
 from orograph.execution.context import RunContext
 from orograph.flow.accumulation import Accumulation
-from orograph.flow.directions import Directions, HopsFromHigher
+from orograph.flow.angles import Angles
+from orograph.flow.directions import Directions, HopsFromHigher, reciprocals_of
 from orograph.flow.reading import FlowSweep
 from orograph.flow.split import SplitAccumulation
 from orograph.kernels.flow.breach import compile_kernels as compile_trenches
-from orograph.kernels.flow.directions import compile_kernels
+from orograph.kernels.flow.directions import compile_kernels as compile_directions
 from orograph.terrain.run import compile_kernels as compile_filling
 from orograph.terrain.water import WaterLevel
+from orograph.tiles.arguments import check_choice, refuse_arguments, shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import Variable
 
 ELEVATION, FILLED, WEIGHTS = "elevation", "filled", "weights"
+DEPRESSIONS, FLATS = ("fill", "breach", "keep"), ("nearest", "gradient")
 
 
-def surface_then_flow(
-    trenches: Trenches | None,
-    fill: bool,
-    problem: Directions,
-    rasters: tuple[Raster, ...],
-    context: RunContext,
+def of_heights(method: str | None, **arguments: Any) -> dict[str, Any]:
+    """Return the arguments that are not None; refuse them where there is no ``method``."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if method is None:
+        for name, value in given.items():
+            raise InputError(
+                f"{name}: {shown(value)}; only heights need it: pass it with method='d8'"
+            )
+    return given
+
+
+@dataclass(frozen=True)
+class Routing:
+    """The way directions are found on an elevation: over which surface, and over flats."""
+
+    directions: Directions
+    trenches: Trenches | None
+    """That are dug first."""
+    fill: bool
+
+    @classmethod
+    def on(
+        cls,
+        elevation: Raster,
+        *,
+        depressions: str = "fill",
+        max_length: int | None = None,
+        max_depth: float | None = None,
+        flats: str = "nearest",
+        encoding: str = "taudem",
+        cell_size: float | tuple[float, float] | None = None,
+        backend: str = "numba",
+    ) -> Routing:
+        """Return how directions are found, with all arguments checked."""
+        check_choice("depressions", depressions, DEPRESSIONS)
+        limits = check_limits(
+            DEFAULT_LENGTH if max_length is None else max_length,
+            math.inf if max_depth is None else max_depth,
+        )
+        if depressions != "breach":
+            refuse_arguments(
+                f"depressions={depressions!r}",
+                max_length=max_length is not None,
+                max_depth=max_depth is not None,
+            )
+        check_choice("flats", flats, FLATS)
+        reciprocals = reciprocals_of(
+            step_lengths(elevation.georeference, elevation.shape, cell_size)
+        )
+        gradients = flats == "gradient"
+        directions = Directions(
+            elevation.shape, elevation.nodata, reciprocals, encoding, backend, gradients
+        )
+        trenches = Trenches(elevation.nodata, *limits) if depressions == "breach" else None
+        return cls(directions, trenches, depressions != "keep")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that decide the directions beside the heights, in JSON types."""
+        directions = self.directions
+        return {
+            "nodata": repr(directions.nodata),
+            "lengths": repr(directions.reciprocals.tolist()),
+            "fill": self.fill,
+            "gradients": directions.gradients,
+            **({} if self.trenches is None else self.trenches.parameters),
+        }
+
+    @property
+    def surface(self) -> str:
+        """Name of the raster on which directions are found."""
+        if self.fill:
+            return FILLED
+        return ELEVATION if self.trenches is None else self.trenches.outputs[0].name
+
+    @property
+    def nodata(self) -> float | int | None:
+        """The value of cells without a height on that surface."""
+        # a breached one has NaN there, and may have heights that were nodata
+        return self.directions.nodata if self.trenches is None else np.nan
+
+    def stages(self, elevation: Raster, *, last: bool) -> list[Stage]:
+        """Return the stages that find directions; whether theirs is the last of the run."""
+        stages, made, dtype = [], ELEVATION, elevation.dtype
+        if self.trenches is not None:
+            (breached,) = self.trenches.outputs
+            stages.append(Stage((made,), partial(MapOverlap, self.trenches), breached))
+            made, dtype = breached.name, breached.dtype
+        problem = replace(self.directions, nodata=self.nodata)
+        if self.fill:
+            filled = Variable(FILLED, dtype, self.nodata)
+            level = WaterLevel(
+                *(self.nodata, 8, problem.backend, "fill-depressions", (filled,)),
+                nodata_drains=True,
+            )
+            stages.append(Stage((made,), partial(QuadtreePass, level), filled))
+        reads: tuple[str, ...] = (self.surface,)
+        if problem.gradients:
+            fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
+            hops = HopsFromHigher(**fields)
+            (away,) = hops.outputs
+            stages.append(Stage(reads, partial(flow_engine, hops), away))
+            reads = *reads, away.name
+        (direction,) = problem.outputs
+        stages.append(Stage(reads, partial(flow_engine, problem), None if last else direction))
+        return stages
+
+    def compile_kernels(self, dtype: np.dtype[Any]) -> None:
+        """Compile the kernels from an elevation of this dtype to its directions."""
+        if self.trenches is not None:
+            compile_trenches()
+            dtype = np.dtype(np.float64)
+        if self.fill:
+            compile_filling(dtype)
+        compile_directions(dtype)
+
+
+def find_directions(
+    routing: Routing, problem: Directions | Angles, rasters: tuple[Raster, ...], context: RunContext
 ) -> Stages:
-    """Return the engine of flow directions on a surface that is made first.
-
-    ``trenches`` are dug if there are any; then depressions are filled, if ``fill`` says so; and
-    flats get gradients, if the problem needs these.
-    """
+    """Return the engine of directions, or of the angles of those that split water in two."""
     (elevation,) = rasters
-    stages, surface, dtype = [], ELEVATION, elevation.dtype
-    if trenches is not None:
-        (breached,) = trenches.outputs
-        stages.append(Stage((surface,), partial(MapOverlap, trenches), breached))
-        surface, dtype = breached.name, breached.dtype
-        # it has NaN where there is no cell, and may have heights that were nodata
-        problem = replace(problem, nodata=np.nan)
-    if fill:
-        stages.append(filling(problem, dtype, surface))
-        surface = FILLED
-    reads: tuple[str, ...] = (surface,)
-    if problem.gradients:
-        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem)}
-        hops = HopsFromHigher(**fields)
-        (away,) = hops.outputs
-        stages.append(Stage(reads, partial(flow_engine, hops), away))
-        reads = surface, away.name
-    stages.append(Stage(reads, partial(flow_engine, problem)))
+    stages = routing.stages(elevation, last=isinstance(problem, Directions))
+    if isinstance(problem, Angles):
+        problem = replace(problem, nodata=routing.nodata)
+        stages.append(Stage((routing.surface, stages[-1].name), partial(MapOverlap, problem)))
     return Stages(stages, {ELEVATION: elevation}, context)
-
-
-def routing(problem: Directions, elevation: Raster) -> tuple[Stage, Stage]:
-    """Return the stages that write the filled surface and the directions on it."""
-    (direction,) = problem.outputs
-    flow = Stage((FILLED,), partial(flow_engine, problem), direction)
-    return filling(problem, elevation.dtype), flow
-
-
-def filling(problem: Directions, dtype: np.dtype[Any], surface: str = ELEVATION) -> Stage:
-    """Return the stage that writes the filled surface for a problem of directions."""
-    filled = Variable(FILLED, dtype, problem.nodata)
-    level = WaterLevel(
-        problem.nodata, 8, problem.backend, "fill-depressions", (filled,), nodata_drains=True
-    )
-    return Stage((surface,), partial(QuadtreePass, level), filled)
 
 
 def flow_engine(
@@ -92,7 +178,7 @@ def flow_engine(
 
 
 def flow_then_accumulate(
-    directions: Directions,
+    routing: Routing,
     join: bool,
     problem: Accumulation | SplitAccumulation,
     rasters: tuple[Raster, ...],
@@ -103,11 +189,12 @@ def flow_then_accumulate(
     ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether the last
     stage may take larger tiles than the store's.
     """
-    stages = routing(replace(directions, backend=problem.backend), rasters[0])
+    stages = routing.stages(rasters[0], last=False)
     inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
     reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
     if isinstance(problem, SplitAccumulation):
-        last = Stage((FILLED, *reads), partial(flow_engine, problem))
+        problem = replace(problem, nodata=routing.nodata)
+        last = Stage((routing.surface, *reads), partial(flow_engine, problem))
     else:
         last = Stage(reads, partial(_accumulate, problem, join))
     return Stages((*stages, last), inputs, context)
@@ -118,15 +205,3 @@ def _accumulate(
 ) -> FlowSweep:
     """Return the engine of the last stage."""
     return FlowSweep(problem, rasters, quadtree_pass.join_tiles(context) if join else context)
-
-
-def compile_routing(dtype: np.dtype[Any]) -> None:
-    """Compile the kernels from an elevation of this dtype to its directions."""
-    compile_filling(dtype)
-    compile_kernels(dtype)
-
-
-def compile_breaching() -> None:
-    """Compile the kernels from an elevation to the directions on its breached surface."""
-    compile_trenches()
-    compile_routing(np.dtype(np.float64))

@@ -125,6 +125,83 @@ def test_any_tiling_gives_the_sums_of_plain_loops(
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+@settings(properties, max_examples=40)
+@given(cases(), SIZES, st.sampled_from(["fill", "keep"]), st.booleans())
+def test_any_tiling_gives_the_angles_of_plain_loops(
+    case: Case, size: tuple[float, float], depressions: str, gradient: bool
+) -> None:
+    rng = np.random.default_rng(case.elevation.size)
+    # small, so that slopes differ by more than rounding
+    heights = np.where(case.valid, case.elevation, 0).astype(float) % 500
+    heights += rng.permutation(heights.size).reshape(heights.shape) / 1e3
+    heights[~case.valid] = np.nan
+    flats = "gradient" if gradient else "nearest"
+    options: dict[str, Any] = {"depressions": depressions, "flats": flats, "cell_size": size}
+    found = og.flow_direction(heights, method="dinf", **options, **case.cut)["direction"].values
+    surface = heights
+    if depressions == "fill":
+        surface = og.fill_depressions(surface)["filled"].values
+    steps = og.flow_direction(heights, **options)["direction"].values
+    expected = np.full(heights.shape, np.nan)
+    for cell, targets in portions(surface, case.valid, "dinf", size).items():
+        directions = [
+            math.atan2((cell[0] - y) * size[0], (x - cell[1]) * size[1]) for y, x in targets
+        ]
+        if len(targets) < 2 and not any(surface[target] < surface[cell] for target in targets):
+            dy, dx = oracle.STEPS[steps[cell] - 1] if steps[cell] else (0, 0)
+            directions = [math.atan2(-dy * size[0], dx * size[1])]
+        share = list(targets.values())[-1] if len(targets) == 2 else 0
+        turn = math.remainder(directions[-1] - directions[0], 2 * math.pi)
+        expected[cell] = (directions[0] + share * turn) % (2 * math.pi)
+        expected[cell] = -1 if steps[cell] == 0 else expected[cell]
+    assert (np.isnan(found) == np.isnan(expected)).all()
+    assert ((found == -1) == (expected == -1)).all()
+    off = np.mod(found - expected + math.pi, 2 * math.pi) - math.pi
+    assert np.nanmax(np.abs(off), initial=0) < 1e-6
+    assert np.nanmax(found, initial=0) < np.float32(2 * math.pi)
+
+
+def test_angles_on_a_breached_surface_are_those_of_that_surface() -> None:
+    heights = fractal(90)
+    breached = og.breach_depressions(heights, max_length=9)["breached"]
+    expected = og.flow_direction(breached, method="dinf")["direction"].values
+    found = og.flow_direction(heights, method="dinf", depressions="breach", max_length=9, tile=16)[
+        "direction"
+    ].values
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("method", ["d8", *METHODS])
+@pytest.mark.parametrize("depressions", ["breach", "keep"])
+def test_one_run_is_as_several(method: str, depressions: str) -> None:
+    heights = fractal(90)
+    limits: dict[str, Any] = {"max_length": 9} if depressions == "breach" else {}
+    options: dict[str, Any] = {
+        "depressions": depressions,
+        "flats": "gradient",
+        "tile": 16,
+        **limits,
+    }
+    found = og.flow_accumulation(heights, method=method, **options)["accumulation"].values
+    if depressions == "breach":
+        breached = og.breach_depressions(heights, **limits)["breached"]
+        expected = og.flow_accumulation(breached, method=method, flats="gradient")
+        np.testing.assert_array_equal(found, expected["accumulation"].values)
+        return
+    if method == "d8":
+        flow = og.flow_direction(heights, **options)
+        expected = og.flow_accumulation(flow)["accumulation"].values
+        np.testing.assert_array_equal(found, expected)
+        return
+    flow = og.flow_direction(heights, **options)["direction"].values
+    flows = portions(heights, np.ones(heights.shape, bool), method, (1.0, 1.0))
+    for cell, targets in flows.items():  # over flats the gradient leads
+        if targets and not any(heights[target] < heights[cell] for target in targets):
+            dy, dx = oracle.STEPS[flow[cell] - 1]
+            flows[cell] = {(cell[0] + dy, cell[1] + dx): 1.0}
+    np.testing.assert_allclose(found, accumulate(flows, np.ones(heights.shape)), rtol=1e-9)
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("noise", [False, True])
 def test_what_leaves_is_what_fell(method: str, noise: bool) -> None:
@@ -151,6 +228,8 @@ def test_water_on_a_plane_goes_straight_down(degrees: float) -> None:
     weights[7, 7] = 1
     sums = og.flow_accumulation(plane, method="dinf", weights=weights)["accumulation"].values
     below = {(7, 8): 0.0, (6, 8): 45.0, (6, 7): 90.0}
+    angle = float(og.flow_direction(plane, method="dinf")["direction"][7, 7])
+    assert angle == pytest.approx(math.radians(degrees), abs=1e-6)
     for cell, its_angle in below.items():
         expected = max(0.0, 1 - abs(degrees - its_angle) / 45)
         assert sums[cell] == pytest.approx(expected, abs=1e-6)

@@ -53,6 +53,7 @@ STORED: dict[str, Callable[..., Any]] = {
     "accumulation of heights": lambda **o: call(
         og.flow_accumulation, GRID, method="d8", **CUT, **o
     ),
+    "angles": lambda **o: call(og.flow_direction, GRID, method="dinf", **CUT, **o),
     "water that splits": lambda **o: call(og.flow_accumulation, GRID, method="dinf", **CUT, **o),
     "upstream lengths": lambda **o: call(
         og.upstream_length, DIRECTION, encoding="taudem", **CUT, **o

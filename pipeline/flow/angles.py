@@ -1,0 +1,60 @@
+"""D-infinity directions as angles, as a problem on a part of the grid and a halo of one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.kernels.flow.codes import ENCODINGS, LOWEST, MISSING
+from orograph.kernels.flow.split import find_angles
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.store.create import Variable
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Angles:
+    """The angles of D-infinity; the rasters are a surface and its D8 steps as TauDEM codes."""
+
+    nodata: float | int | None
+    reciprocals: npt.NDArray[np.float64]
+    """Of the lengths of the eight steps in each row, or in all."""
+    backend: str = "numba"
+
+    name = "flow-angles"
+    halo = 1
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The raster of angles."""
+        attrs = {
+            "long_name": "direction of flow, counterclockwise from east",
+            "units": "radian",
+            "flow_method": "dinf",
+        }
+        return (Variable("direction", np.dtype(np.float32), np.nan, attrs),)
+
+    def solve(
+        self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]
+    ) -> dict[str, Array]:
+        """Return the angles of a part, given its heights and steps with their halo."""
+        surface, codes = cells
+        around = Window(window.y - 1, window.x - 1, window.height + 2, window.width + 2)
+        inside = frame.within(around)
+        heights = np.full(around.shape, np.inf)
+        heights[inside] = np.where(valid_cells(surface, self.nodata), surface, np.inf)
+        numbers = np.full(around.shape, MISSING, np.uint8)
+        # not decoded: where water leaves, the step has an angle too
+        numbers[inside] = ENCODINGS["taudem"].numbers()[codes.astype(np.int16) - LOWEST]
+        reciprocals = self.reciprocals
+        if len(reciprocals) > 1:
+            reciprocals = reciprocals[window.y : window.y + window.height]
+        angles = np.empty(window.shape, np.float32)
+        find_angles(heights, numbers, reciprocals, angles)
+        return {"direction": angles}

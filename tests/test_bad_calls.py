@@ -709,7 +709,6 @@ def nothing_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
         "orograph.index.distance_index.field_of",
         "orograph.index.distance_index.corridor_of",
         "orograph.index.store.IndexStore.begin",
-        "orograph.index.estimate.bytes_on_disk",
         "orograph.tiles.convert.ingest.create_store",
         "orograph.tiles.convert.export._write",
         "distributed.LocalCluster.__init__",

@@ -63,7 +63,6 @@ def estimate_map(
         bytes_written=grid.cells * written,
         bytes_checkpoints=0,
         workers=workers,
-        bytes_on_disk=None,
     )
 
 

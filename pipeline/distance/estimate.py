@@ -153,6 +153,5 @@ def estimate_frontier(
         bytes_written=grid.cells * written,
         bytes_checkpoints=grid.cells * 8 + borders,
         workers=workers,
-        bytes_on_disk=None,
         memory_kept=kept,
     )

@@ -169,6 +169,5 @@ def _plan(
         bytes_written=written,
         bytes_checkpoints=checkpoints,
         workers=workers,
-        bytes_on_disk=None,
         arcs=graph.arc_count,
     )

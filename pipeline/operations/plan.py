@@ -28,7 +28,7 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.nodata import supported_dtype
-from orograph.tiles.raster.raster import Raster, open_raster
+from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.create import Layout
 
 if TYPE_CHECKING:
@@ -76,14 +76,11 @@ class Plan:
         How much of ``memory_client`` is for the table of components, peaks or depressions, which is
         written when workers have let go of what they held.
     bytes_read, bytes_written, bytes_checkpoints
-        Uncompressed bytes of the input, of the result and of the checkpoints; on disk they are
-        less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``.
+        Uncompressed bytes of the input, of the result and of the checkpoints; compressed they are
+        less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``. Rows of tables
+        are planned for as many pits or components as white noise has, unless they are given.
     workers
         For how many workers ``memory_total`` is; 0: for threads of this process.
-    bytes_on_disk
-        What an index will take, compressed, estimated from parts of some of its blocks, usually to
-        a few hundredths, within a tenth on all rasters tried; None where there is only a shape, and
-        for all other operations.
 
     Examples
     --------
@@ -104,15 +101,13 @@ class Plan:
     bytes_written: int
     bytes_checkpoints: int
     workers: int
-    bytes_on_disk: int | None
     memory_kept: int = 0
     memory_table: int = 0
 
     @property
     def bytes_per_cell(self) -> float:
-        """Bytes of the result for each cell: on disk if that is known, else uncompressed."""
-        count = self.bytes_written if self.bytes_on_disk is None else self.bytes_on_disk
-        return count / (self.shape[0] * self.shape[1])
+        """Uncompressed bytes of the result for each cell."""
+        return self.bytes_written / (self.shape[0] * self.shape[1])
 
     @property
     def memory_scheduler(self) -> int:
@@ -156,15 +151,10 @@ class Plan:
             *self._head(),
             f"  {self.tasks} task{'s' * (self.tasks != 1)}",
             f"  memory: {memory}",
-            f"  disk, uncompressed: {_size(self.bytes_read)} read, "
-            f"{_size(self.bytes_written)} written, "
+            f"  disk, at most: {_size(self.bytes_read)} read, "
+            f"{_size(self.bytes_written)} written ({self.bytes_per_cell:.1f} bytes a cell), "
             f"{_size(self.bytes_checkpoints)} of checkpoints on the way",
         ]
-        if self.bytes_on_disk is not None:
-            lines.append(
-                f"  on disk: some {_size(self.bytes_on_disk)}, "
-                f"{self.bytes_per_cell:.1f} bytes a cell"
-            )
         if excess := too_many_shards(self.shape, self.shard, memory_of_machine()):
             lines.append(f"  warning: {excess}")
         return "\n".join(lines)
@@ -337,13 +327,11 @@ def _of_this_process(worker: Plan, threads: int) -> Plan:
 
 @dataclass(frozen=True)
 class Grid:
-    """Shape, dtype and tiling of a raster that is planned for; the raster itself may be missing."""
+    """Shape, dtype and tiling of a raster that is planned for."""
 
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     layout: Layout
-    raster: Raster | None
-    """None where there is only a shape."""
     workers: int = 0
     """Workers of one thread each; 0: threads of this process."""
 
@@ -418,7 +406,6 @@ class Grid:
             bytes_written=self.cells * written,
             bytes_checkpoints=checkpoints + 4 * self.shards * self.layout.shard * saved,
             workers=workers,
-            bytes_on_disk=None,
         )
 
 
@@ -430,12 +417,12 @@ def open_grid(
     workers: int = 0,
 ) -> Grid:
     """Return the grid of a raster or `RasterSpec`, with the tile and shard sides of its run."""
-    opened, spec = None, raster
+    spec = raster
     if not isinstance(raster, RasterSpec):
-        spec = opened = open_raster(raster, argument=argument)
-        tile = opened.tile if tile is None else tile
+        spec = open_raster(raster, argument=argument)
+        tile = spec.tile if tile is None else tile
     layout = run_layout(spec.shape, setting("tile") if tile is None else tile, shard)
-    return Grid(spec.shape, np.dtype(spec.dtype), layout, opened, workers)
+    return Grid(spec.shape, np.dtype(spec.dtype), layout, workers)
 
 
 def memory_of_tasks(tasks: int, workers: int) -> int:

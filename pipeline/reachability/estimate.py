@@ -63,7 +63,6 @@ def estimate_reach(
         bytes_written=0,
         bytes_checkpoints=checkpoints,
         workers=workers,
-        bytes_on_disk=None,
         memory_kept=kept,
     )
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from orograph.components.patches import neighbour_pairs, patches
 from orograph.operations.plan import (
     Grid,
     Plan,
 )
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, check_outputs
-from orograph.tiles.nodata import valid_cells
-from orograph.tiles.raster.raster import Raster
 from orograph.tiles.store.create import TABLE_ROWS
 
 # bytes of a pit while its tile is summarised, in the saved state of its shard, and on disk
@@ -30,7 +27,6 @@ HEIGHT_ROW, HEIGHT_OF_TILE, HEIGHT_ADDED = 3 * 8, 100, 100
 WET, HEIGHTS_OF_PIT, CELLS_OF_PIT = 0.4, 8, 3
 OUTPUT_BYTES = {"depth": 8, "depression": 8}
 LABEL_BYTES = 8
-SIDE, PATCHES = 512, 3  # cells a side, and patches a side of the raster, in which pits are counted
 
 
 def estimate_fill(
@@ -100,18 +96,12 @@ class _Sweep:
 
     @classmethod
     def of(cls, grid: Grid, connectivity: int, pits: int | None) -> _Sweep:
-        """Check the arguments of a plan, and count or estimate the raster's pits."""
+        """Return the raster with its number of pits, checked; None: at most as many as in noise."""
         connectivity = check_choice("connectivity", connectivity, (4, 8))
-        if pits is not None:
-            pits = check_integer("pits", pits, 0, grid.cells)
-        else:
-            # a cell of white noise has nine chances to be the lowest of its neighbourhood
-            pits = (
-                grid.cells // (connectivity + 1)
-                if grid.raster is None
-                else count_pits(grid.raster, connectivity)
-            )
-        return cls(grid, pits)
+        if pits is None:
+            # white noise, which has more than terrain: one cell in each neighbourhood is the lowest
+            return cls(grid, grid.cells // (connectivity + 1))
+        return cls(grid, check_integer("pits", pits, 0, grid.cells))
 
     def plan(
         self, operation: str, workers: int, written: int = 0, *, reread: bool, kept: bool = True
@@ -192,21 +182,3 @@ estimate_passes = _estimate(
 estimate_peaks = _estimate(
     lambda sweep, workers: sweep.with_table("peaks", workers, PEAK_ROW, PEAK_COLUMNS)
 )
-
-
-def count_pits(raster: Raster, connectivity: int) -> int:
-    """Estimate the number of pits of a raster from sample patches."""
-    count = cells_looked_at = 0
-    for part in patches(raster, SIDE, PATCHES):
-        heights = raster.read(part)
-        pit = valid_cells(heights, raster.nodata)
-        inside = pit.copy()
-        for (one, other), (valid, also), (earlier, later) in zip(
-            *(neighbour_pairs(cells, connectivity) for cells in (heights, inside, pit))
-        ):
-            both = valid & also
-            earlier &= ~(both & (other < one))
-            later &= ~(both & (one <= other))
-        count += int(pit.sum())
-        cells_looked_at += pit.size
-    return -(-count * raster.shape[0] * raster.shape[1] // cells_looked_at)

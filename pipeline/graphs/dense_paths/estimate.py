@@ -84,5 +84,4 @@ def estimate_all_pairs(
         bytes_written=n * n * each,
         bytes_checkpoints=checkpoints,
         workers=workers,
-        bytes_on_disk=None,
     )

@@ -339,7 +339,6 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "orograph.execution.run.Run.__init__",
         "orograph.index.distance_index.table_of",
         "orograph.index.distance_index.field_of",
-        "orograph.index.estimate.bytes_on_disk",
         "orograph.tiles.convert.ingest.create_store",
         "distributed.LocalCluster.__init__",
     ):

@@ -37,6 +37,7 @@ STAGES = {
     "measure_paths": Stage("flow.lengths", None),
     "longest_paths": Stage("flow.longest", None),
     "trace_boundaries": Stage("polygons.rings", None),
+    "trace_contours": Stage("polygons.contours", None),
     "trace_pieces": Stage("flow.streams", None),
     "accumulate": Stage("flow.accumulate", "flow.cuda"),
     "split": Stage("flow.split", None),

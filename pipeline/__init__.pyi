@@ -30,6 +30,7 @@ from .operations.operation import Operation as Operation
 from .operations.plan import Plan as Plan
 from .operations.plan import RasterSpec as RasterSpec
 from .plotting.plot import plot as plot
+from .polygons.isochrones import isochrones as isochrones
 from .polygons.polygonize import polygonize as polygonize
 from .reachability.st_connected import Reach as Reach
 from .reachability.st_connected import st_connected as st_connected

@@ -435,6 +435,16 @@ FUNCTIONS = {
         {"labels": np.eye(3, dtype=int)},
         {"labels": bad.RASTER, "parts": bad.FLAG},
     ),
+    "isochrones": Function(
+        og.isochrones,
+        {"cost": GRID, "levels": [1.0, 2.0]},
+        {
+            "cost": bad.RASTER,
+            "levels": bad.kind([], [2, 1], [1, 1], [bad.NAN], ["1"], range(300), shows=False),
+            "polygons": bad.FLAG,
+            "parts": bad.FLAG,
+        },
+    ),
     "streams": Function(
         og.streams,
         {"direction": DIRECTION, "accumulation": GRID, "threshold": 3, "encoding": "taudem"},

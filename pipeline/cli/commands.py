@@ -65,14 +65,17 @@ def commands() -> list[Command]:
         ),
         Command(og.fill_depressions, "fill", ("fill_depressions",)),
         Command(og.flood_level, "flood", ("flood_level",)),
-        Command(
-            og.polygonize,
-            "polygonize",
-            out=None,
-            cluster=False,
-            extend=_add_vector_file,
-            before=_check_vector_file,
-            after=_write_vector_file,
+        *(
+            Command(
+                operation,
+                operation.__name__,
+                out=None,
+                cluster=False,
+                extend=_add_vector_file,
+                before=_check_vector_file,
+                after=_write_vector_file,
+            )
+            for operation in (og.polygonize, og.isochrones)
         ),
         Command(og.peaks, "peaks", after=_print_length("peak")),
         Command(og.depressions, "depressions", after=_print_length("depression")),

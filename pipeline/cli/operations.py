@@ -189,6 +189,8 @@ def add_option(
         switch = flag if on else f"--no-{flag[2:]}"
         text = text if on else f"not: {text}"
         parser.add_argument(switch, dest=parameter.name, action="store_const", const=on, help=text)
+    elif needed and annotation == "Sequence[float]":
+        parser.add_argument(parameter.name, type=float, nargs="+", help=text)
     elif needed:
         parser.add_argument(parameter.name, type=NUMBERS.get(annotation, str), help=text)
     elif annotation == "Graph":

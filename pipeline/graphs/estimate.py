@@ -136,7 +136,7 @@ def _swept(
     if graph.part_count == 1:
         return _in_this_process(operation, graph, workers, own, written)
     on_cluster = 0 if threads else workers
-    grid = Grid((1, graph.part_count), np.dtype(np.int64), Layout(1, 1), None, on_cluster)
+    grid = Grid((1, graph.part_count), np.dtype(np.int64), Layout(1, 1), on_cluster)
     tasks = grid.tasks_of_sweep
     per_worker = WORKER_BYTES + SWEPT_ARC * -(-graph.arc_count // graph.part_count)
     # saved states, and the summaries that join at a node, of all arcs at the most

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orograph.engines.map_overlap import MapOverlap, part_side
 from orograph.engines.sweep_problems import Table
 from orograph.kernels.label.union_find import components
 from orograph.kernels.polygons.rings import (
@@ -19,8 +18,6 @@ from orograph.kernels.polygons.rings import (
     split_rings,
     trace_boundaries,
 )
-from orograph.tiles.errors import RunError
-from orograph.tiles.grid.quadtree import Node
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.store.create import Variable
@@ -99,43 +96,6 @@ def _runs(numbers: Integers, places: Integers) -> Integers:
     kept = numbers[first] >= 0
     first, last = first[kept], last[kept]
     return np.stack([places[first], places[last], numbers[first]], axis=1)
-
-
-@dataclass(frozen=True)
-class TracedRegions(MapOverlap):
-    """Engine that traces regions in shards; the client joins them."""
-
-    problem: Tracing
-
-    def task_write(self, node: Node) -> None:
-        """Trace the parts of a shard and save what was found, unless an earlier run has."""
-        tree, context = self.context.tree, self.context
-        if context.checkpoints.load("rows", node) is not None:
-            return
-        tile = context.quadtree.tile
-        joined = part_side(tile, tile << context.shard_level) // tile
-        tables = []
-        for part in tree.nodes(joined.bit_length() - 1, node):
-            context.stop_if_cancelled()
-            tables.append(self._solve(tree.window(part)))
-        context.checkpoints.save("rows", node, tables, compressed=False)
-        context.checkpoints.save("done", node, True)
-
-    def _check_complete(self) -> None:
-        """Do nothing: what is missing is found when it is read."""
-
-    def rings(self) -> Rings:
-        """Return the rings of all regions, joined across the borders of parts."""
-        return join_tables(self._tables(), self.problem.shape)
-
-    def _tables(self) -> list[Table]:
-        tables = []
-        for node in self.context.tree.nodes(self.context.shard_level):
-            saved = self.context.checkpoints.load("rows", node)
-            if saved is None:
-                raise RunError("polygonize: a part of the boundaries has been lost; run it again")
-            tables += saved
-        return tables
 
 
 def join_tables(tables: Sequence[Table], shape: tuple[int, int]) -> Rings:

@@ -115,6 +115,9 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("forest_lines", "out"): VECTOR_OUT,
     ("polygonize", "labels"): STORES,
     ("polygonize", "out"): VECTOR_OUT,
+    ("isochrones", "cost"): STORES,
+    ("isochrones", "levels"): (*NUMBER, "nan"),
+    ("isochrones", "out"): VECTOR_OUT,
     ("stream_lines", "streams"): STORES,
     ("stream_lines", "out"): VECTOR_OUT,
     ("streams", "direction"): STORES,
@@ -210,6 +213,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "rasterize": {"layer": ("layer.geojson",), "like": ("dem.tif",), "out": ("out.zarr",)},
     "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
     "polygonize": {"labels": ("dem.tif",), "out": ("out.gpkg",)},
+    "isochrones": {"cost": ("dem.tif",), "levels": ("1",), "out": ("out.gpkg",)},
     "stream_lines": {"streams": ("forest.zarr",), "out": ("out.gpkg",)},
     "streams": {
         "direction": ("dem.tif",),

@@ -80,6 +80,13 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     command("streams", "flow.zarr", "count.zarr", 9, "streams.zarr")
     command("polygonize", "areas.tif", "again.gpkg")
     assert geopandas.read_file("again.gpkg")["label"].tolist() == [3, 7]
+    og.cost_distance(dem, [(500_010, 4_999_980)], out="cost.zarr")
+    command("isochrones", "cost.zarr", 100, 200, 300, "bands.gpkg")
+    bands = geopandas.read_file("bands.gpkg")
+    expected = og.isochrones("cost.zarr", [100, 200, 300]).columns["upper"]
+    assert bands["upper"].tolist() == expected.tolist()
+    command("isochrones", "cost.zarr", 100, "lines.geojson", "--no-polygons", "--parts")
+    assert "level" in geopandas.read_file("lines.geojson")
     command("stream_lines", "streams.zarr", "streams.gpkg")
     assert len(geopandas.read_file("streams.gpkg")) == len(og.stream_lines("streams.zarr")) > 0
     command("to_geotiff", "forest.zarr", "edges.tif")

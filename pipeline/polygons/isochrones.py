@@ -1,0 +1,266 @@
+"""The operation `isochrones`: bands of equal cost as polygons, or lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.sweep_problems import Table
+from orograph.execution.backends import choose_backend
+from orograph.execution.options import RunSpec, SearchOptions
+from orograph.kernels.polygons.contours import compile_kernels
+from orograph.operations.job import layout_of
+from orograph.operations.operation import operation
+from orograph.polygons.contouring import Chains, Contours, Pieces
+from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
+from orograph.tiles.arguments import check_flag, check_number, shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    from orograph.operations.job import Job
+
+Array = npt.NDArray[Any]
+Reals = npt.NDArray[np.float64]
+
+MOST_LEVELS = 254
+
+
+@operation("orograph.polygons.estimate:estimate_isochrones")
+def isochrones(
+    cost: Any,
+    levels: Sequence[float],
+    *,
+    polygons: bool = True,
+    parts: bool = False,
+    nodata: float | int | None = None,
+    **options: Unpack[SearchOptions],
+) -> Job[VectorLayer]:
+    """Return the bands between levels of cost as polygons, or the lines of equal cost, at any size.
+
+    Parameters
+    ----------
+    cost : raster
+        Costs, shape (y, x), of any real dtype, such as those of `cost_distance` or `walking_time`.
+    levels : sequence of float
+        Increasing costs, in the units of the raster, at most 254.
+    polygons : bool
+        Bands: the first has all costs below the first level, each other those from one level to
+        below the next. Otherwise lines, one for each level.
+    parts : bool
+        A row for each polygon or line. By default a row for each band or level, with all of its
+        polygons or lines together.
+    nodata : float or int, optional
+        The value of cells that are not reached, in place of what the raster itself says. NaN and
+        infinite cells are not reached either.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    VectorLayer
+        Multipolygons in the CRS of the raster, with the columns ``lower`` and ``upper``; ``lower``
+        of the first band is 0, or -inf if its level is not positive. Or multilines with the column
+        ``level``. Bands and levels without any have no row. Without coordinates cells are squares
+        about their row and column.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, such as levels that do not increase.
+    OrographError
+        If Shapely is not installed.
+    BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    Costs are those at the centres of cells, and are interpolated linearly between them (marching
+    squares); a cell whose cost equals a level counts as just above it. Bands extend to the edges of
+    cells beside cells that are not reached and at the edge of the raster, so that their areas add
+    up to those of all cells reached, and areas of a band agree with counts of its cells but for
+    parts of cells. Neighbouring bands share their lines exactly. Polygons are valid: their outer
+    rings run counterclockwise, holes clockwise. Any tiling gives the same coordinates. The raster
+    is read tile by tile; lines and polygons are in memory.
+
+    References
+    ----------
+    W. E. Lorensen, H. E. Cline, "Marching cubes: a high resolution 3D surface construction
+    algorithm", doi:10.1145/37402.37422.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> walk = og.cost_distance(np.ones((40, 60)), [(10, 20)])["cost"]
+    >>> bands = og.isochrones(walk, [5, 10, 20])
+    >>> bands.to_geodataframe()[["lower", "upper"]].assign(area=[g.area for g in bands.geometry])
+       lower  upper        area
+    0    0.0    5.0   70.235498
+    1    5.0   10.0  212.598846
+    2   10.0   20.0  657.270852
+    """
+    raster = open_raster(cost, nodata=nodata, argument="cost")
+    bounds = check_levels(levels)
+    check_flag("polygons", polygons)
+    check_flag("parts", parts)
+    edges_of_cells("cost", raster.georeference, raster.shape)
+    check_shapely("isochrones")
+    spec = RunSpec(**options)
+    backend = choose_backend("trace_contours", (raster,), spec)
+    problem = Contours(raster.shape, raster.nodata, bounds)
+
+    def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
+        pieces = Pieces(tables, raster.shape, len(bounds))
+        make = bands_of if polygons else lines_of
+        return make(pieces, bounds, place, raster.shape, parts)
+
+    layout = layout_of(raster, spec)
+    return TracingJob(
+        (raster,), raster.shape, layout, backend, problem, join, compile_kernels, spec=spec
+    )
+
+
+def check_levels(levels: Any) -> tuple[float, ...]:
+    """Return levels as floats; refuse them if they do not increase."""
+    if isinstance(levels, (str, bytes)) or not np.iterable(levels):
+        raise InputError(f"levels: {shown(levels)}; give a list of numbers that increase")
+    found = tuple(float(check_number("levels", level)) for level in levels)
+    if not 1 <= len(found) <= MOST_LEVELS:
+        raise InputError(f"levels: there are {len(found)}; give 1 to {MOST_LEVELS}")
+    for one, other in pairwise(found):
+        if one >= other:
+            raise InputError(f"levels: {other:g} comes after {one:g}; give numbers that increase")
+    return found
+
+
+def bands_of(
+    pieces: Pieces,
+    levels: tuple[float, ...],
+    place: Georeference,
+    shape: tuple[int, int],
+    parts: bool,
+) -> VectorLayer:
+    """Return the bands as a layer of polygons."""
+    import shapely
+
+    rings = _without_straight_corners(pieces.rings())
+    vertices, mirrored = _on_map(rings, place, shape)
+    sizes = np.diff(rings.ends, prepend=0)
+    of_ring = np.repeat(np.arange(sizes.size), sizes)
+    # seen with rows downwards, from the first vertex of each, so that rings without area have none
+    first = (rings.ends - sizes)[of_ring]
+    x, y = rings.columns - rings.columns[first], rings.rows[first] - rings.rows
+    after = _next_in_ring(rings.ends)
+    doubled = np.bincount(of_ring, x * y[after] - x[after] * y, minlength=sizes.size)
+    kept = (sizes > 2) & (doubled != 0)
+    if mirrored:
+        vertices = vertices[2 * first + sizes[of_ring] - 1 - np.arange(of_ring.size)]
+    chosen = kept[of_ring]
+    number = np.cumsum(kept) - 1
+    lines = shapely.linearrings(vertices[chosen], indices=number[of_ring[chosen]])
+    areas, bands = _with_holes(lines, doubled[kept], rings.number[kept])
+    bands, which = np.unique(bands, return_inverse=True)
+    areas = shapely.multipolygons(areas, indices=which)
+    for n in np.flatnonzero(~shapely.is_valid(areas)):  # they touch where cells equal a level
+        areas[n] = _mended(areas[n])
+    if parts:
+        areas, which = shapely.get_parts(areas, return_index=True)
+        bands = bands[which]
+    lowest = 0.0 if levels[0] > 0 else -np.inf
+    lower, upper = np.array([lowest, *levels[:-1]]), np.array(levels)
+    columns = {"lower": lower[bands], "upper": upper[bands]}
+    return VectorLayer(np.asarray(areas, object), columns, place.map_crs)
+
+
+def lines_of(
+    pieces: Pieces,
+    levels: tuple[float, ...],
+    place: Georeference,
+    shape: tuple[int, int],
+    parts: bool,
+) -> VectorLayer:
+    """Return the lines of equal cost as a layer."""
+    import shapely
+
+    chains = pieces.paths()
+    vertices, _ = _on_map(chains, place, shape)
+    sizes = np.diff(chains.ends, prepend=0)
+    of_chain = np.repeat(np.arange(sizes.size), sizes)
+    lines = shapely.linestrings(vertices, indices=of_chain)
+    kept = shapely.length(lines) > 0
+    lines, number = lines[kept], chains.number[kept]
+    if not parts:
+        number, which = np.unique(number, return_inverse=True)
+        lines = shapely.multilinestrings(lines, indices=which)
+    columns = {"level": np.array(levels)[number]}
+    return VectorLayer(np.asarray(lines, object), columns, place.map_crs)
+
+
+def _mended(areas: Any) -> Any:
+    """Return a valid multipolygon of what has an area, its outer rings counterclockwise."""
+    import shapely
+
+    valid = shapely.make_valid(areas, method="structure", keep_collapsed=False)
+    polygons = [shapely.geometry.polygon.orient(p) for p in shapely.get_parts(valid)]
+    return shapely.MultiPolygon(polygons)
+
+
+def _with_holes(
+    rings: Array, areas: Reals, bands: npt.NDArray[np.int64]
+) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Return rings as polygons with holes, which have areas below 0, and the band of each."""
+    import shapely
+
+    outer, holes = np.flatnonzero(areas > 0), np.flatnonzero(areas < 0)
+    shells = shapely.polygons(rings[outer])
+    inside = shapely.point_on_surface(shapely.polygons(rings[holes]))
+    hole, shell = shapely.STRtree(shells).query(inside, predicate="within")
+    # of those around it in its band the smallest that is larger than it
+    fits = (bands[outer[shell]] == bands[holes[hole]]) & (areas[outer[shell]] > -areas[holes[hole]])
+    hole, shell = hole[fits], shell[fits]
+    order = np.lexsort((areas[outer[shell]], hole))
+    hole, smallest = np.unique(hole[order], return_index=True)
+    owner = shell[order][smallest]
+    owners = np.concatenate([np.arange(outer.size), owner])
+    together = np.concatenate([rings[outer], rings[holes[hole]]])
+    order = np.argsort(owners, kind="stable")
+    return shapely.polygons(together[order], indices=owners[order]), bands[outer]
+
+
+def _next_in_ring(ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return for each vertex of rings the one after it."""
+    after = np.arange(1, (ends[-1] if ends.size else 0) + 1)
+    after[ends - 1] = ends - np.diff(ends, prepend=0)
+    return after
+
+
+def _without_straight_corners(rings: Chains) -> Chains:
+    """Leave out corners of the outline at which rings go straight on."""
+    after = _next_in_ring(rings.ends)
+    before = np.empty_like(after)
+    before[after] = np.arange(after.size)
+    straight = np.zeros(after.size, np.bool_)
+    for along in (rings.rows, rings.columns):
+        straight |= (along[before] == along) & (along[after] == along)
+    kept = ~(straight & rings.corner)
+    ends = np.append(0, np.cumsum(kept))[rings.ends]
+    return Chains(rings.rows[kept], rings.columns[kept], rings.corner[kept], ends, rings.number)
+
+
+def _on_map(chains: Chains, place: Georeference, shape: tuple[int, int]) -> tuple[Reals, bool]:
+    """Return the coordinates of vertices, shape (n, 2), and whether the map is mirrored."""
+    x, y, mirrored = edges_of_cells("cost", place, shape)
+    found = []
+    for positions, edges, centres in ((chains.columns, x, place.x), (chains.rows, y, place.y)):
+        lattice = np.empty(2 * edges.size - 1)
+        lattice[::2] = edges
+        lattice[1::2] = (edges[1:] + edges[:-1]) / 2 if centres is None else centres
+        found.append(np.interp(2 * positions, np.arange(lattice.size), lattice))
+    return np.stack(found, axis=1), mirrored

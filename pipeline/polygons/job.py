@@ -1,0 +1,127 @@
+"""Jobs and engine of operations whose result is a layer of lines or polygons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.engines.map_overlap import MapOverlap, part_side
+from orograph.engines.sweep_problems import Table
+from orograph.execution.context import RunContext
+from orograph.operations.job import Job
+from orograph.tiles.errors import InputError, OrographError, RunError
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.quadtree import Node
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.sink import ArraySink
+from orograph.tiles.vector.layer import VectorLayer
+
+Reals = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TracedParts(MapOverlap):
+    """Engine that traces lines in parts of shards; the client joins them."""
+
+    def task_write(self, node: Node) -> None:
+        """Trace the parts of a shard and save what was found, unless an earlier run has."""
+        tree, context = self.context.tree, self.context
+        if context.checkpoints.load("rows", node) is not None:
+            return
+        tile = context.quadtree.tile
+        joined = part_side(tile, tile << context.shard_level) // tile
+        tables = []
+        for part in tree.nodes(joined.bit_length() - 1, node):
+            context.stop_if_cancelled()
+            tables.append(self._solve(tree.window(part)))
+        context.checkpoints.save("rows", node, tables, compressed=False)
+        context.checkpoints.save("done", node, True)
+
+    def _check_complete(self) -> None:
+        """Do nothing: what is missing is found when it is read."""
+
+    def tables(self) -> list[Table]:
+        """Return the tables of lines that were traced, one of each part."""
+        tables = []
+        for node in self.context.tree.nodes(self.context.shard_level):
+            saved = self.context.checkpoints.load("rows", node)
+            if saved is None:
+                name = self.problem.name
+                raise RunError(f"{name}: a part of the boundaries has been lost; run it again")
+            tables += saved
+        return tables
+
+
+@dataclass(frozen=True)
+class TracingJob(Job[VectorLayer]):
+    """Job of tracing lines in a raster; its result is not stored."""
+
+    problem: Any
+    join: Callable[[Sequence[Table], Georeference], VectorLayer]
+    """Makes the layer of what was traced in the parts."""
+    compile_kernels: Callable[[np.dtype[Any]], None]
+
+    stored = False
+
+    def identity(self) -> dict[str, Any]:
+        """Return the operation's name only, since such runs are never resumed."""
+        return {"operation": self.problem.name}
+
+    def warm_up(self) -> None:
+        """Compile the kernels for rasters of this dtype."""
+        self.compile_kernels(self.rasters[0].dtype)
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> TracedParts:
+        """Return the engine that traces the parts."""
+        return TracedParts(replace(self.problem, backend=backend), rasters, context)
+
+    def collect(
+        self, engine: TracedParts, sink: ArraySink, attributes: dict[str, Any]
+    ) -> VectorLayer:
+        """Return the layer, joined across the borders of parts."""
+        return self.join(engine.tables(), self.rasters[0].georeference)
+
+
+def check_shapely(operation: str) -> None:
+    """Raise OrographError if Shapely, which makes the geometries, is not installed."""
+    try:
+        import shapely  # noqa: F401
+    except ImportError as error:
+        raise OrographError(
+            f"{operation}: it needs shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+
+
+def edges_of_cells(
+    argument: str, place: Georeference, shape: tuple[int, int]
+) -> tuple[Reals, Reals, bool]:
+    """Return the coordinates of the edges of columns and of rows, and if the map is mirrored.
+
+    It is where rows run in the direction of y, while columns run in that of x, or the reverse.
+    """
+    rows, columns = np.arange(shape[0] + 1.0), np.arange(shape[1] + 1.0)
+    if place.y is None or place.x is None:
+        return columns - 0.5, rows - 0.5, True
+    transform: Any = place.transform
+    if transform is None:
+        x, y = (_between(argument, values) for values in (place.x, place.y))
+    else:
+        x, y = transform.c + transform.a * columns, transform.f + transform.e * rows
+    return x, y, bool((x[-1] > x[0]) == (y[-1] > y[0]))
+
+
+def _between(argument: str, centres: Reals) -> Reals:
+    """Return the edges of cells halfway between their centres."""
+    if centres.size < 2:
+        raise InputError(
+            f"{argument}: a single row or column does not tell the size of its cells; give a "
+            "transform, or drop the coordinates (.drop_vars)"
+        )
+    middle = (centres[:-1] + centres[1:]) / 2
+    first, last = 2 * centres[0] - middle[0], 2 * centres[-1] - middle[-1]
+    edges: Reals = np.concatenate([[first], middle, [last]])
+    return edges

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache
@@ -28,9 +30,23 @@ if TYPE_CHECKING:
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
 
 
+class Terminated(KeyboardInterrupt):
+    """A request to end, as a scheduler of jobs sends it before it kills."""
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 1 for failures, 2 for invalid arguments."""
+    """Run one command and return its exit status: 0, 1 for failures, 2 for invalid arguments.
+
+    Interrupted it is 130, and after SIGTERM 143; what a run has saved stays.
+    """
     options = _parser().parse_args(arguments)
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, _terminate)
     try:
         status: int = options.command(options) or 0
     except (og.InputError, og.StoreExistsError) as error:  # nothing has begun, or nothing is left
@@ -39,10 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (og.OrographError, OSError) as error:
         print(f"orograph: {options.parser.in_shell(str(error))}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         next_step = "; --resume goes on from here" if "resume" in options else ""
-        print(f"orograph: interrupted{next_step}", file=sys.stderr)
-        return 130
+        ended = isinstance(error, Terminated)
+        what = "terminated" if ended else "interrupted"
+        print(f"orograph: {what}{next_step}", file=sys.stderr)
+        return 143 if ended else 130
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
     return status
 
 

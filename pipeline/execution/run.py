@@ -108,6 +108,8 @@ class Run(Generic[T]):
         The event by which the work learns that it is to stop.
     client
         The Dask client that runs the tasks, or None for threads of this process.
+    describe
+        Returns what is known of the work beforehand, for the report.
 
     Examples
     --------
@@ -124,8 +126,10 @@ class Run(Generic[T]):
         engine: Callable[[], Engine | None],
         cancelled: Event,
         client: Client | None,
+        describe: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._work = work
+        self._describe = describe
         self._engine = engine
         self._cancelled = cancelled
         self._client = client
@@ -190,6 +194,39 @@ class Run(Generic[T]):
         """
         engine = self._engine()
         return {} if engine is None else engine.statistics()
+
+    def report(self) -> dict[str, Any]:
+        """Return what the run does and how far it is, in types that JSON has.
+
+        Returns
+        -------
+        dict
+            ``operation``, ``inputs``, ``parameters``, ``shape``, ``tile``, ``shard``, ``out``,
+            ``workers``, ``backend`` and ``versions``: what was asked for. ``begun`` (UTC),
+            ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
+            and ``resumed``: how far it is. ``error`` (``type`` and ``message``) and ``next``, what
+            to do about it: None unless the run has failed or was cancelled. A run to ``out`` that
+            ends so leaves its report in ``out.partial/report.json``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import orograph as og
+        >>> run = og.hop_distance.submit(np.ones((9, 9)), [(4, 4)])
+        >>> _ = run.result()
+        >>> report = run.report()
+        >>> report["operation"], report["status"], report["shape"], report["error"]
+        ('hop_distance', 'finished', [9, 9], None)
+        """
+        progress = self.progress()
+        return {
+            **self._describe(),
+            "status": self.status,
+            "seconds": round(self._seconds or time.monotonic() - self._began, 3),
+            "tasks": {"done": progress.done, "total": progress.total},
+            "waiting": progress.waiting,
+            "statistics": self.statistics(),
+        }
 
     @property
     def dashboard_link(self) -> str | None:

@@ -47,7 +47,10 @@ def launch(job: Job[T], name: str) -> Run[T]:
     else:
         session = StoredSession(job, name, target)
     try:
-        return Run(session.result, lambda: session.engine, session.cancelled, session.client)
+        return Run(
+            *(session.result, lambda: session.engine, session.cancelled, session.client),
+            session.report,
+        )
     except BaseException:
         session.close()
         raise

@@ -6,12 +6,15 @@ written: by the operation, which checks its arguments, and when its session is m
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import time
 import warnings
 from abc import ABC, abstractmethod
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -39,7 +42,7 @@ from orograph.operations.job import Job
 from orograph.operations.workspace import Workspace
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.convert.overlap import refuse_overlap
-from orograph.tiles.errors import Cancelled, InputError, RunError
+from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
+REPORT = "report.json"
+PACKAGES = ("dask", "distributed", "numba", "numpy", "xarray", "zarr")
+"""Packages whose versions a report names."""
 
 
 class Session(ABC, Generic[T]):
@@ -80,6 +86,8 @@ class Session(ABC, Generic[T]):
         self.cancelled = Event()
         self.client: Client | None = None
         self.engine: Engine | None = None
+        self._begun = datetime.now(UTC)
+        self._error: BaseException | None = None
 
     @abstractmethod
     def work(self) -> T:
@@ -94,17 +102,59 @@ class Session(ABC, Generic[T]):
         place = "into memory" if out is None else f"to {out}"
         LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers(), place)
         try:
-            found = self.work()
-        except Cancelled:
-            LOG.info("%s was cancelled after %s", self.name, _since(begin))
-            raise
+            with self._span():
+                found = self.work()
         except BaseException as error:
-            LOG.error("%s failed after %s: %s", self.name, _since(begin), error)
+            self._error = error
+            if isinstance(error, Cancelled):
+                LOG.info("%s was cancelled after %s", self.name, _since(begin))
+            else:
+                LOG.error("%s failed after %s: %s", self.name, _since(begin), error)
+            self.leave_report()
             raise
         finally:
             self.close()
         LOG.info("%s is finished after %s", self.name, _since(begin))
         return found if self.job.spec.out is not None else self.job.like_input(found)
+
+    def _span(self) -> AbstractContextManager[Any]:
+        """Return a context in which tasks belong to a span of Dask named for the operation."""
+        if self.client is None:
+            return nullcontext()
+        from distributed import span
+
+        return span(f"orograph.{self.name}")
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the run goes on from what an earlier one has left."""
+        return False
+
+    def report(self) -> dict[str, Any]:
+        """Return what was asked for, and what went wrong; see `Run.report`."""
+        job, error = self.job, self._error
+        next_step = "call it again"
+        if job.spec.out is not None:
+            next_step = "call it again with resume=True (--resume), which goes on from there"
+        return {
+            "operation": self.name,
+            "inputs": [str(raster) for raster in job.rasters],
+            "parameters": json.loads(json.dumps(getattr(job, "parameters", {}), default=str)),
+            "shape": list(job.shape),
+            "tile": job.layout.tile,
+            "shard": job.layout.shard,
+            "out": None if job.spec.out is None else str(job.spec.out),
+            "workers": self._workers().removeprefix("on "),
+            "backend": job.backend,
+            "versions": {"orograph": __version__, **{name: version(name) for name in PACKAGES}},
+            "begun": self._begun.isoformat(timespec="seconds"),
+            "resumed": self.resumed,
+            "error": error and {"type": type(error).__name__, "message": str(error)},
+            "next": error and next_step,
+        }
+
+    def leave_report(self) -> None:
+        """Write the report of a run that has failed to where it can be resumed from."""
 
     def _subject(self) -> str:
         """Describe the input and how it is cut, for the log."""
@@ -228,6 +278,22 @@ class StoredSession(Session[T]):
         lease = Lease(place, self.job.spec.takeover).acquire(self.cancelled)
         self._held.callback(lease.release)
         return lease
+
+    @property
+    def resumed(self) -> bool:
+        """Whether the run goes on from what an earlier one has left."""
+        return self.space.resumed
+
+    def leave_report(self) -> None:
+        """Write the report of a run that has failed to where it can be resumed from."""
+        if self.job.spec.out is not None:
+            status = "cancelled" if isinstance(self._error, Cancelled) else "failed"
+            seconds = (datetime.now(UTC) - self._begun).total_seconds()
+            report = {**self.report(), "status": status, "seconds": round(seconds, 3)}
+            # another run may have taken the place of this one, and removed what it had
+            with suppress(OSError, OrographError):
+                self.space.check()
+                self.space.leave(REPORT, json.dumps(report, indent=1).encode())
 
     def close(self) -> None:
         """Release the leases and remove the temporary folder."""

@@ -64,7 +64,13 @@ def test_friction_that_only_a_task_sees_is_refused_in_one_sentence(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["f.zarr"]
 
 
-def test_ctrl_c_prints_one_line_and_leaves_what_resume_goes_on_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sent", "what", "status"),
+    [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)],
+)
+def test_a_signal_prints_one_line_and_leaves_what_resume_goes_on_with(
+    tmp_path: Path, sent: signal.Signals, what: str, status: int
+) -> None:
     friction = np.random.default_rng(0).uniform(1, 2, (2048, 2048)).astype(np.float32)
     store, out = tmp_path / "f.zarr", tmp_path / "c.zarr"
     og.ingest(friction, store, tile=64, shard=256)
@@ -72,9 +78,10 @@ def test_ctrl_c_prints_one_line_and_leaves_what_resume_goes_on_with(tmp_path: Pa
     while not (tmp_path / "c.zarr.partial" / "run.json").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    assert said(process) == ["orograph: interrupted; --resume goes on from here"]
-    assert process.returncode == 130
+    # Ctrl-C goes to all processes of a terminal; a scheduler of jobs ends the one that it started
+    (os.killpg if sent == signal.SIGINT else os.kill)(process.pid, sent)
+    assert said(process) == [f"orograph: {what}; --resume goes on from here"]
+    assert process.returncode == status
     resumed = og.cost_distance(store, [(0, 0)], out=out, outputs=BOTH, resume=True)
     assert resumed.attrs["reached_cells"] == friction.size
 

@@ -36,6 +36,7 @@ from .reachability.st_connected import Reach as Reach
 from .reachability.st_connected import st_connected as st_connected
 from .results.paths import LeastCostPath as LeastCostPath
 from .results.paths import LeastCostPaths as LeastCostPaths
+from .road_links.roads import roads as roads
 from .terrain.depressions import depressions as depressions
 from .terrain.fill import fill_depressions as fill_depressions
 from .terrain.flood import flood_level as flood_level

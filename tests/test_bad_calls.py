@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy import sparse
-from shapely import Point
+from shapely import LineString, Point
 
 import orograph as og
 from orograph.operations.plan import _parameters
@@ -556,6 +556,25 @@ FUNCTIONS = {
         og.rasterize,
         {"layer": LAYER, "like": GRID},
         {"layer": _NO_LAYER, "like": bad.RASTER},
+    ),
+    "roads": Function(
+        og.roads,
+        {"lines": LineString([(0, 0), (3, 0)]), "like": GRID, "speed": 50},
+        {
+            "lines": bad.Kind(
+                lambda folder: [*_NO_LAYER.values(folder), LAYER, GRID, 5, None], shows=False
+            ),
+            "like": bad.RASTER,
+            "speed": bad.kind(
+                *(0, -1, bad.NAN, bad.INF, True, "x", "", [1.5], {"a": -1}, {1: 5}, {"a": True}),
+                shows=False,
+            ),
+            "oneway": bad.kind("x", "", 0, 1.5, bad.NAN, [True], optional=True),
+            "access": bad.kind("x", "", 0, True, bad.NAN, ["ends"], optional=True),
+            "cost": bad.choice("friction"),
+            "unit": bad.choice("d", "seconds"),
+            "store": bad.OUT,
+        },
     ),
     "forest_lines": Function(
         og.forest_lines,

@@ -12,6 +12,8 @@ import orograph as og
 from orograph.cli.distances import check_raster_target, store_raster
 from orograph.distance.arguments import COSTS, SLOPES
 from orograph.kernels.relax.models import MODELS
+from orograph.road_links.roads import COSTS as ROAD_COSTS
+from orograph.road_links.roads import UNITS
 from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.layer import check_vector_target
 
@@ -21,7 +23,7 @@ DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
 def add_files(commands: Any) -> None:
-    """Add ``to_geotiff``, ``rasterize``, ``forest_lines``, ``stream_lines`` and ``compile``."""
+    """Add ``to_geotiff``, ``rasterize``, ``roads``, ``compile``, and what writes lines."""
     export = commands.add_parser(
         "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
     )
@@ -39,6 +41,8 @@ def add_files(commands: Any) -> None:
     burn.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
     burn.add_argument("--overwrite", action="store_true")
     burn.set_defaults(command=_rasterize)
+
+    _add_roads(commands)
 
     lines = commands.add_parser("forest_lines", help="edges of a forest as lines in a vector file")
     lines.add_argument("forest", help="store that 'orograph minimum_spanning_forest' has written")
@@ -62,6 +66,62 @@ def add_files(commands: Any) -> None:
     ready.add_argument("--dtype", nargs="+", default=["float32"], choices=DTYPES, help="of rasters")
     ready.add_argument("--cost", nargs="+", default=["friction"], choices=tuple(MODELS))
     ready.set_defaults(command=_compile)
+
+
+def _add_roads(commands: Any) -> None:
+    roads = commands.add_parser("roads", help="put roads into a store, as links of distances")
+    roads.add_argument("lines", help="vector file of lines, or .osm, .osm.pbf")
+    roads.add_argument("like", help="store or raster file of the friction or the elevation")
+    roads.add_argument("out", help="Zarr group to write")
+    roads.add_argument(
+        "--speed",
+        nargs="+",
+        metavar="KMH",
+        help="km/h, a column, or CLASS=KMH (none: left out)",
+    )
+    roads.add_argument("--oneway", metavar="COLUMN", help="yes, no, or a column (default: tags)")
+    roads.add_argument(
+        "--access", metavar="WHERE", help="everywhere, ends, junctions, or a column (default: tags)"
+    )
+    roads.add_argument("--cost", default="time", choices=ROAD_COSTS)
+    roads.add_argument("--unit", default="s", choices=tuple(UNITS), help="of times")
+    roads.set_defaults(command=_roads)
+
+
+def _roads(options: argparse.Namespace) -> None:
+    print(
+        og.roads(
+            options.lines,
+            like=options.like,
+            speed=_speed(options.speed),
+            oneway={"yes": True, "no": False}.get(options.oneway, options.oneway),
+            access=options.access,
+            cost=options.cost,
+            unit=options.unit,
+            store=options.out,
+        )
+    )
+
+
+def _speed(words: Sequence[str] | None) -> float | str | dict[str, float | None] | None:
+    """Return a speed as a number, a column or a mapping of classes."""
+    if words is None:
+        return None
+    if len(words) == 1 and "=" not in words[0]:
+        try:
+            return float(words[0])
+        except ValueError:
+            return words[0]
+    table: dict[str, float | None] = {}
+    for word in words:
+        kind, _, kmh = word.partition("=")
+        try:
+            table[kind] = None if kmh == "none" else float(kmh)
+        except ValueError:
+            raise og.InputError(
+                f"speed: {word!r}; give km/h, a column, or some of CLASS=KMH"
+            ) from None
+    return table
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -111,6 +111,13 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("to_geotiff", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder", "a.png"),
     ("rasterize", "layer"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg"),
     ("rasterize", "like"): STORES,
+    ("roads", "lines"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg", "none.osm", "layer.geojson"),
+    ("roads", "like"): STORES,
+    ("roads", "--speed"): ("0", "-1", "nan", "x", "", "a=b", "a=-1", ("5", "6")),
+    ("roads", "--oneway"): NONE,
+    ("roads", "--access"): NONE,
+    ("roads", "--cost"): NONE,
+    ("roads", "--unit"): NONE,
     ("forest_lines", "forest"): STORES,
     ("forest_lines", "out"): VECTOR_OUT,
     ("polygonize", "labels"): STORES,
@@ -211,6 +218,12 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "all_pairs": {"graph": ("graph.csv",), "out": ("out.zarr",)},
     "to_geotiff": {"source": ("dem.tif",), "out": ("out.tif",)},
     "rasterize": {"layer": ("layer.geojson",), "like": ("dem.tif",), "out": ("out.zarr",)},
+    "roads": {
+        "lines": ("roads.geojson",),
+        "like": ("dem.tif",),
+        "out": ("out.zarr",),
+        "--speed": ("50",),
+    },
     "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
     "polygonize": {"labels": ("dem.tif",), "out": ("out.gpkg",)},
     "isochrones": {"cost": ("dem.tif",), "levels": ("1",), "out": ("out.gpkg",)},
@@ -323,6 +336,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "layer.geojson").write_text(
         '{"type": "FeatureCollection", "features": [{"type": "Feature", "properties": {}, '
         '"geometry": {"type": "Point", "coordinates": [1, 1]}}]}'
+    )
+    (folder / "roads.geojson").write_text(
+        '{"type": "FeatureCollection", "crs": null, "features": [{"type": "Feature", '
+        '"properties": {}, "geometry": {"type": "LineString", "coordinates": [[0, 0], [3, 0]]}}]}'
     )
     og.DistanceIndex.build(grid, folder / "index.zarr", block=2, levels=0)
     (folder / "file.txt").write_text("no raster")

@@ -93,6 +93,25 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     assert np.array_equal(cells_of("edges.tif"), forest["edges"])
 
 
+def test_roads(dem: xr.DataArray) -> None:
+    lines = [LineString([(500_001.3, 4_999_998.9), (500_288.1, 4_999_911.7)])]
+    frame = geopandas.GeoDataFrame({"highway": ["track"]}, geometry=lines, crs="EPSG:32633")
+    frame.to_file("roads.gpkg")
+    for name, words, given in (
+        ("a", ("--speed", 30), {"speed": 30}),
+        ("b", ("--speed", "track=15", "path=none", "--unit", "min"), {"speed": {"track": 15},
+         "unit": "min"}),
+        ("c", ("--cost", "length", "--oneway", "yes", "--access", "ends"),
+         {"cost": "length", "oneway": True, "access": "ends"}),
+    ):  # fmt: skip
+        command("roads", "roads.gpkg", "dem.tif", f"{name}.zarr", *words)
+        links, expected = og.read_graph(f"{name}.zarr"), og.roads(frame, like=dem, **given)
+        assert links.directed == expected.directed
+        np.testing.assert_array_equal(links.rows.weight, expected.rows.weight)
+    command("cost", "dem.tif", "near.zarr", "--links", "a.zarr", "--point", 500_015, 4_999_985)
+    assert og.open("near.zarr").attrs["links"] > 0
+
+
 def test_tables_of_graphs() -> None:
     lengths = np.array([[0, 2, 0], [0, 0, 3], [1, 0, 0.0]])
     np.save("graph.npy", lengths)

@@ -1,0 +1,1 @@
+"""Roads: lines as graphs between the cells of a raster."""

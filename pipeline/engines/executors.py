@@ -18,8 +18,8 @@ import dask
 
 from orograph.engines.rooms import Rooms
 from orograph.engines.task_graph import Layers
-from orograph.execution.restrictions import Restrictions
-from orograph.execution.run import KILLS_ITS_WORKERS, cluster_failures
+from orograph.execution.clusters import Restrictions
+from orograph.execution.compute import KILLS_ITS_WORKERS, cluster_failures
 from orograph.execution.settings import thread_count
 from orograph.execution.workers import make_roll_call
 from orograph.tiles.errors import Cancelled, RunError

@@ -18,9 +18,10 @@ from dask._task_spec import Task
 
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
+from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.execution.run import Progress, ResultTable, compute_graphs
+from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node

@@ -44,9 +44,10 @@ from orograph.engines.sweep_problems import (
     Tabulated,
 )
 from orograph.engines.task_graph import Key, Layers
+from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.execution.run import Progress, ResultTable, compute_graphs
+from orograph.execution.run import Progress, ResultTable
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree

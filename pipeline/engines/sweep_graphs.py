@@ -22,7 +22,7 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 
 from orograph.engines.task_graph import Key, Layers
-from orograph.execution.run import Graph
+from orograph.execution.compute import Graph
 from orograph.tiles.grid.quadtree import Node, Tree
 
 # write tasks whose messages may be ready beyond the last one that is done

@@ -1,4 +1,4 @@
-"""A Dask cluster on this machine: GPUs where there are some, else CPU cores."""
+"""A Dask cluster on this machine, with GPUs or CPU cores, and which workers a run may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dask.base import get_annotations
 
 from orograph.kernels.backends import missing_gpu
 from orograph.tiles.arguments import check_integer, shown
@@ -45,6 +47,25 @@ QUIET = "orograph.execution.workers"
 """Module that workers load when they start: it filters what they log."""
 SPANS = "spans"
 """Extension of Dask that keeps each group of tasks for ever, and is switched off."""
+
+
+class Restrictions(NamedTuple):
+    """Workers to which Dask's annotations restrict the tasks of a run."""
+
+    resources: dict[str, float]
+    """What a task takes of the resources of a worker."""
+    workers: list[str] | None
+    """Addresses, hosts or names of workers; None: any."""
+
+    @classmethod
+    def current(cls) -> Restrictions:
+        """Return the restrictions of the annotations that hold here."""
+        annotations = get_annotations()
+        workers = annotations.get("workers")
+        if annotations.get("allow_other_workers"):
+            workers = None
+        named = [workers] if isinstance(workers, str) else workers
+        return cls(dict(annotations.get("resources") or {}), None if named is None else [*named])
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from orograph.execution.run import cluster_failures
+from orograph.execution.compute import cluster_failures
 from orograph.execution.workers import Witness, keep_log_short, make_look
 from orograph.tiles.errors import RunError
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from orograph.execution.restrictions import Restrictions
+from orograph.execution.clusters import Restrictions
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from orograph import __version__
-from orograph.execution.restrictions import Restrictions
+from orograph.execution.clusters import Restrictions
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
 from orograph.tiles.storage import Storage

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -164,7 +163,6 @@ def flow_accumulation(
         if routing is None:
             return flow_job(along_one, rasters, parameters, compile_kernels, spec)
         problem = along_one
-    routing = replace(routing, directions=replace(routing.directions, backend=backend))
     parameters |= {
         "method": str(method),
         **routing.parameters,

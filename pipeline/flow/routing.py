@@ -119,14 +119,17 @@ class Routing:
         # a breached one has NaN there, and may have heights that were nodata
         return self.directions.nodata if self.trenches is None else np.nan
 
-    def stages(self, elevation: Raster, *, last: bool) -> list[Stage]:
-        """Return the stages that find directions; whether theirs is the last of the run."""
+    def stages(self, elevation: Raster, backend: str, *, last: bool) -> list[Stage]:
+        """Return the stages that find directions; whether theirs is the last of the run.
+
+        ``backend`` is the one that was chosen when workers were known.
+        """
         stages, made, dtype = [], ELEVATION, elevation.dtype
         if self.trenches is not None:
             (breached,) = self.trenches.outputs
             stages.append(Stage((made,), partial(MapOverlap, self.trenches), breached))
             made, dtype = breached.name, breached.dtype
-        problem = replace(self.directions, nodata=self.nodata)
+        problem = replace(self.directions, nodata=self.nodata, backend=backend)
         if self.fill:
             filled = Variable(FILLED, dtype, self.nodata)
             level = WaterLevel(
@@ -160,7 +163,7 @@ def find_directions(
 ) -> Stages:
     """Return the engine of directions, or of the angles of those that split water in two."""
     (elevation,) = rasters
-    stages = routing.stages(elevation, last=isinstance(problem, Directions))
+    stages = routing.stages(elevation, problem.backend, last=isinstance(problem, Directions))
     if isinstance(problem, Angles):
         problem = replace(problem, nodata=routing.nodata)
         stages.append(Stage((routing.surface, stages[-1].name), partial(MapOverlap, problem)))
@@ -189,7 +192,7 @@ def flow_then_accumulate(
     ``rasters`` are the elevation and, if it has any, the weights; ``join`` tells whether the last
     stage may take larger tiles than the store's.
     """
-    stages = routing.stages(rasters[0], last=False)
+    stages = routing.stages(rasters[0], problem.backend, last=False)
     inputs = dict(zip((ELEVATION, WEIGHTS), rasters, strict=False))
     reads = (stages[-1].name, *(name for name in inputs if name != ELEVATION))
     if isinstance(problem, SplitAccumulation):

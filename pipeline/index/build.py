@@ -21,9 +21,10 @@ from orograph.distance.problem import Distance
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution import jobs
+from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec
-from orograph.execution.run import Progress, ResultTable, compute_graphs
+from orograph.execution.run import Progress, ResultTable
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, with_halo
 from orograph.index.format import Form

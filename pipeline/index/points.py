@@ -15,7 +15,7 @@ from dask.base import tokenize
 
 from orograph.arguments.sources import is_source, parse_sources, snap_cells
 from orograph.engines.task_graph import Layers
-from orograph.execution.run import cluster_failures
+from orograph.execution.compute import cluster_failures
 from orograph.execution.settings import thread_count
 from orograph.execution.watch import Watch
 from orograph.index.query import (

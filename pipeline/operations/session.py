@@ -131,7 +131,7 @@ class Session(ABC, Generic[T]):
         return False
 
     def report(self) -> dict[str, Any]:
-        """Return what was asked for, and what went wrong; see `Run.report`."""
+        """Return the arguments of the run and the error that ended it; see `Run.report`."""
         job, error = self.job, self._error
         next_step = "call it again"
         if job.spec.out is not None:

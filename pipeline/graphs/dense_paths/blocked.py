@@ -29,9 +29,9 @@ from dask._task_spec import Task, TaskRef
 from scipy import sparse
 
 from orograph.engines.task_graph import Key, Layers
+from orograph.execution.compute import compute
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import load
-from orograph.execution.run import compute
 from orograph.kernels.backends import get_backend
 from orograph.kernels.minplus.lanes import BARRIER
 from orograph.kernels.minplus.predecessors import mark_cycles, repair_row

@@ -27,9 +27,9 @@ from orograph.engines import sweep_graphs
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_graphs import level_of_tasks, separate_graphs
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints, StoredCheckpoints
+from orograph.execution.compute import Graph
 from orograph.execution.context import RunContext
 from orograph.execution.jobs import shared
-from orograph.execution.run import Graph
 from orograph.operations.plan import TASKS_KNOWN
 from orograph.tiles.errors import Cancelled, RunError
 from orograph.tiles.grid.quadtree import Place, Quadtree
@@ -256,7 +256,7 @@ class Hoarded(Prefix):
 
 @pytest.mark.usefixtures("large_tasks")
 def test_a_task_holds_one_shard_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orograph.execution.run.thread_count", lambda: 1)
+    monkeypatch.setattr("orograph.execution.compute.thread_count", lambda: 1)
     problem = Hoarded()
     store = StoredCheckpoints(tmp_path)
     # of four tiles each

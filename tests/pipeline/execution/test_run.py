@@ -24,7 +24,8 @@ from distributed import Client, LocalCluster
 from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 
 import orograph as og
-from orograph.execution.run import Progress, Run, compute
+from orograph.execution.compute import compute
+from orograph.execution.run import Progress, Run
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.array import ArrayRaster
 

@@ -139,12 +139,13 @@ class TileLinks:
         self.arriving, self.arriving_edge = links.head[arriving] - corner, links.edge[arriving]
         self.inside = links.tail[inside] - corner, links.head[inside] - corner
         self.inside_cost, self.inside_edge = links.cost[inside], links.edge[inside]
-        cells, place = np.unique(np.concatenate(self.inside), axis=0, return_inverse=True)
-        self._cells = cells.T
+        rows, columns = np.concatenate(self.inside).T
+        numbers, place = np.unique(rows * window.width + columns, return_inverse=True)
+        self._cells = np.stack(np.divmod(numbers, window.width))
         tail, head = np.split(place.ravel(), 2)
         order = np.argsort(tail, kind="stable")
-        starts = np.zeros(len(cells) + 1, np.int64)
-        np.cumsum(np.bincount(tail, minlength=len(cells)), out=starts[1:])
+        starts = np.zeros(numbers.size + 1, np.int64)
+        np.cumsum(np.bincount(tail, minlength=numbers.size), out=starts[1:])
         self._rows = starts, head[order], self.inside_cost[order]
         self._corner, self._too_far = corner, np.zeros(len(self.arriving), np.bool_)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -187,11 +188,9 @@ def snap_to_valid(
     side = raster.tile or READ_SIDE
     order = np.lexsort((columns // side, rows // side))
     tile, wide = (_ValidityCache(raster) for _ in range(2))
-    for i in order.tolist():
+    for i in order[~_are_valid(rows[order], columns[order], side, tile)].tolist():
         row, column = int(rows[i]), int(columns[i])
         y, x = row // side * side, column // side * side
-        if tile.read(Window(y, x, side, side))[row - y, column - x]:
-            continue
         # the cells around the tile are read only here, since few points need them
         window = Window(y - snap, x - snap, side + 2 * snap, side + 2 * snap).clip((height, width))
         near = Window(row - snap, column - snap, 2 * snap + 1, 2 * snap + 1).clip((height, width))
@@ -207,6 +206,20 @@ def snap_to_valid(
             step = f"and no valid cell within {snap} cells: raise snap="
         raise InputError(f"{name}: {_list_points(points, np.sort(lost))} on {what}; {step}")
     return rows, columns
+
+
+def _are_valid(
+    rows: Indices, columns: Indices, side: int, tile: _ValidityCache
+) -> npt.NDArray[np.bool_]:
+    """Return whether cells are valid; they are in the order of their tiles."""
+    found = np.zeros(rows.size, np.bool_)
+    corner = np.stack([rows, columns]) // side * side
+    begins = np.flatnonzero(np.append(True, (np.diff(corner) != 0).any(axis=0))[: rows.size])
+    for begin, end in pairwise([*begins.tolist(), rows.size]):
+        y, x = corner[:, begin].tolist()
+        valid = tile.read(Window(y, x, side, side))
+        found[begin:end] = valid[rows[begin:end] - y, columns[begin:end] - x]
+    return found
 
 
 class _ValidityCache:

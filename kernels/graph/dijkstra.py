@@ -56,13 +56,11 @@ def _sink(heap, key, place, size, vertex, value):
 
 
 @compiled
-def dijkstra(
-    indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, nothing: Any, cost: Any
-) -> int:
-    """Lower the costs to the least from any start; those above `most` stay as they are.
+def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cost: Any) -> int:
+    """Lower the costs to the least from any start; return how many vertices were relaxed.
 
-    `starts` have their costs already, below the barrier `nothing`; all other costs are `nothing`.
-    Returns how many vertices were relaxed.
+    `starts` have their costs already; all others have a barrier, or costs that no arc which leaves
+    them could lower another by. What would be above `most` stays as it is.
     """
     n = cost.size
     one = indices.dtype.type(1)
@@ -85,7 +83,7 @@ def dijkstra(
             head = indices[arc]
             total = known + weight[arc]
             if total < cost[head] and total <= most:
-                if cost[head] == nothing:
+                if place[head] < 0:
                     place[head] = size
                     size += 1
                 cost[head] = total

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from orograph.arguments.sources import snap_cells
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.kernels.graph.spread import spread
+from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.relax.border import Border
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.resident import Exchange, ResidentTile
@@ -76,7 +76,9 @@ def parse_links(
             f"links: {type(graph).__name__} is no graph; make one with orograph.read_graph"
         )
     tail, head = graph.position[graph.tails], graph.position[graph.rows.indices]
-    used = np.unique(np.concatenate([tail, head]))
+    has_links = np.zeros(graph.vertex_count, np.bool_)
+    has_links[tail] = has_links[head] = True
+    used = np.flatnonzero(has_links)
     if not used.size:
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
@@ -148,6 +150,7 @@ class TileLinks:
         np.cumsum(np.bincount(tail, minlength=numbers.size), out=starts[1:])
         self._rows = starts, head[order], self.inside_cost[order]
         self._corner, self._too_far = corner, np.zeros(len(self.arriving), np.bool_)
+        self._spread: Array | None = None  # costs of the cells when they were spread last
 
     def spread(self, tile: ResidentTile) -> bool:
         """Lower costs along links within the tile; return whether any cost was lowered."""
@@ -155,11 +158,15 @@ class TileLinks:
         if not rows.size:
             return False
         known = tile.values_at(rows, columns)
+        if self._spread is None or (known > self._spread).any():  # of a tile restored, maybe
+            self._spread = np.full_like(known, tile.state.unreached)
+        # along links from all others costs have been spread before
+        starts = np.flatnonzero(known < self._spread)
         cost = known.copy()
-        starts = np.flatnonzero(known < tile.state.unreached)
-        spread(self._rows, starts, cost, "active", cost.size)
-        lowered = (cost < known) & (cost <= tile.state.rules.limit)
+        dijkstra(*self._rows, starts, cost.dtype.type(tile.state.rules.limit), cost)
+        lowered = cost < known
         tile.seed(rows[lowered], columns[lowered], cost[lowered])
+        self._spread = np.where(lowered, cost, known)
         return bool(lowered.any())
 
     def outgoing(self, tile: ResidentTile) -> Array:

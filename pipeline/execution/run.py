@@ -189,8 +189,8 @@ class Run(Generic[T]):
             ``workers``, ``backend`` and ``versions``: what was asked for. ``begun`` (UTC),
             ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
             and ``resumed``: how far it is. ``error`` (``type`` and ``message``) and ``next``, what
-            to do about it: None unless the run has failed or was cancelled. A run to ``out`` that
-            ends so leaves its report in ``out.partial/report.json``.
+            to do about it: None unless the run has failed or was cancelled. A run to ``out`` has
+            its report in ``out.partial/*/report.json`` from the beginning until it is finished.
 
         Examples
         --------

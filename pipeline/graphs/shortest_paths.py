@@ -231,7 +231,7 @@ class PathSearch:
         if self.method == "bellman-ford":
             self._bellman_ford(starts, cost, backend)
         elif self.method == "dijkstra":
-            dijkstra(*rows, starts, self.most, nothing, cost)
+            dijkstra(*rows, starts, self.most, cost)
         else:
             far = np.empty(cost.size + 1, rows.indices.dtype)
             far[0] = start

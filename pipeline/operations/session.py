@@ -14,6 +14,7 @@ import warnings
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event
@@ -100,7 +101,7 @@ class Session(ABC, Generic[T]):
         """Execute the job, release all resources, and return the result."""
         begin, out = time.monotonic(), self.job.spec.out
         place = "into memory" if out is None else f"to {out}"
-        LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers(), place)
+        LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers, place)
         try:
             with self._span():
                 found = self.work()
@@ -144,7 +145,7 @@ class Session(ABC, Generic[T]):
             "tile": job.layout.tile,
             "shard": job.layout.shard,
             "out": None if job.spec.out is None else str(job.spec.out),
-            "workers": self._workers().removeprefix("on "),
+            "workers": self._workers.removeprefix("on "),
             "backend": job.backend,
             "versions": {"orograph": __version__, **{name: version(name) for name in PACKAGES}},
             "begun": self._begun.isoformat(timespec="seconds"),
@@ -154,7 +155,7 @@ class Session(ABC, Generic[T]):
         }
 
     def leave_report(self) -> None:
-        """Write the report of a run that has failed to where it can be resumed from."""
+        """Write the report to where the run can be resumed from, if it can."""
 
     def _subject(self) -> str:
         """Describe the input and how it is cut, for the log."""
@@ -164,8 +165,9 @@ class Session(ABC, Generic[T]):
         layout = self.job.layout
         return f"{rows} x {columns} cells in tiles of {layout.tile} and shards of {layout.shard}"
 
+    @cached_property
     def _workers(self) -> str:
-        """Describe what does the work, for the log."""
+        """Words for what does the work, asked for while the cluster is there."""
         if self.client is None:
             return f"on {thread_count()} threads"
         return f"on the cluster at {self.client.scheduler.address}"  # type: ignore[union-attr]
@@ -285,9 +287,10 @@ class StoredSession(Session[T]):
         return self.space.resumed
 
     def leave_report(self) -> None:
-        """Write the report of a run that has failed to where it can be resumed from."""
+        """Write the report to where the run can be resumed from, if it can."""
         if self.job.spec.out is not None:
-            status = "cancelled" if isinstance(self._error, Cancelled) else "failed"
+            status = "running" if self._error is None else "failed"
+            status = "cancelled" if isinstance(self._error, Cancelled) else status
             seconds = (datetime.now(UTC) - self._begun).total_seconds()
             report = {**self.report(), "status": status, "seconds": round(seconds, 3)}
             # another run may have taken the place of this one, and removed what it had
@@ -320,6 +323,7 @@ class StoredSession(Session[T]):
             return job.open(space.out)
         job.warm_up()
         checkpoints = space.open(job.create_result)
+        self.leave_report()
         if not job.stored:
             nothing = ArraySink({})
             engine, attributes = self._run_engine(checkpoints, nothing)

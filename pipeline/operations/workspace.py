@@ -127,9 +127,9 @@ class Workspace:
         return StoredCheckpoints(checkpoints)
 
     def leave(self, name: str, content: bytes) -> None:
-        """Write a file into the folder, if it is there, for whoever looks for the run."""
-        if self.folder.exists():
-            self.folder.put(name, content)
+        """Write a file where this run keeps its own, if that is there, for whoever looks for it."""
+        if self.work.exists():
+            self.work.put(name, content)
 
     def publish(self) -> None:
         """Move the finished result to its final name and remove the workspace."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,13 @@ ASKED = {
     "versions",
 }  # fmt: skip
 STATE = {"begun", "resumed", "status", "seconds", "tasks", "waiting", "statistics", "error", "next"}
+
+
+def left_in(folder: Path) -> dict[str, Any]:
+    """The report of a run that is not finished."""
+    (path,) = folder.glob("*.partial/*/report.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -44,6 +52,8 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
     out = tmp_path / "flow.zarr"
 
     def fail(*arguments: object) -> None:
+        begun = left_in(tmp_path)
+        assert (begun["status"], begun["error"]) == ("running", None)
         raise ZeroDivisionError("in a tile")
 
     with monkeypatch.context() as change:
@@ -51,7 +61,7 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
         run = og.flow_direction.submit(np.eye(20), tile=8, out=out)
         with pytest.raises(ZeroDivisionError):
             run.result()
-    left = json.loads((tmp_path / "flow.zarr.partial" / "report.json").read_text())
+    left = left_in(tmp_path)
     assert left["error"] == {"type": "ZeroDivisionError", "message": "in a tile"}
     assert left["status"] == run.report()["status"] == "failed"
     assert "resume=True" in left["next"]

@@ -75,7 +75,7 @@ def _cell(column, row, height, width):
 
 @compiled(error_model="numpy")
 def _put(start, end, cell, length, line, at, begun, ended, where, total, number):
-    """Write a piece unless it lies outside or there is no room; return the number of pieces."""
+    """Write a piece unless it lies outside or the arrays are full; return the number of pieces."""
     if where == OUTSIDE:
         return at
     if at < start.size:

@@ -93,7 +93,7 @@ class Run(Generic[T]):
     client
         The Dask client that runs the tasks, or None for threads of this process.
     describe
-        Returns what is known of the work beforehand, for the report.
+        Returns the part of the report that does not change while the run goes on.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class Run(Generic[T]):
         -------
         dict
             ``operation``, ``inputs``, ``parameters``, ``shape``, ``tile``, ``shard``, ``out``,
-            ``workers``, ``backend`` and ``versions``: what was asked for. ``begun`` (UTC),
+            ``workers``, ``backend`` and ``versions``, as the run was begun. ``begun`` (UTC),
             ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
             and ``resumed``: how far it is. ``error`` (``type`` and ``message``) and ``next``, what
             to do about it: None unless the run has failed or was cancelled. A run to ``out`` has

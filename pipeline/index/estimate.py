@@ -92,7 +92,7 @@ def estimate_index(
 
 
 def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
-    """Return the plan of an index of this form, from rasters of so many bytes a cell."""
+    """Return the plan of an index; ``read`` are the bytes of a cell of each raster."""
     layout, itemsize = form.layout, np.dtype(form.dtype).itemsize
     # shards with the cells around them: all, and the largest, along each axis
     down, across = layout.count(form.shape)

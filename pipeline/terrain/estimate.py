@@ -96,7 +96,7 @@ class _Sweep:
 
     @classmethod
     def of(cls, grid: Grid, connectivity: int, pits: int | None) -> _Sweep:
-        """Return the raster with its number of pits, checked; None: at most as many as in noise."""
+        """Return the raster with its number of pits, checked; None: as white noise has."""
         connectivity = check_choice("connectivity", connectivity, (4, 8))
         if pits is None:
             # white noise, which has more than terrain: one cell in each neighbourhood is the lowest

@@ -23,8 +23,9 @@ from orograph.terrain.estimate import estimate_fill
 from orograph.tiles.arguments import check_choice
 from orograph.tiles.raster.raster import open_raster
 
-HOPS, PADDED = 4, 2
-"""Bytes of a cell in the state of a tile: its hops, and what its heights have beside."""
+HOPS, PADDED, LISTED = 4, 2, 2
+"""Bytes of a cell in the state of a tile: its hops, and what its heights have beside; and of the
+list of cells in flats, eight of each, where these are a quarter of all."""
 DECODED, AMOUNT, MARKS = 3, 16, 5
 """Bytes of a cell of a tile that is accumulated: its step, in three forms; two words; marks."""
 LABEL = 4
@@ -68,7 +69,7 @@ def estimate_direction(
         grid = replace(grid, dtype=np.dtype(np.float64))
     size = grid.dtype.itemsize
     limit = limit_of_process(memory_limit) if threads else limit_of_worker(memory_limit)
-    state, how = size + HOPS + PADDED, (limit, workers, threads)
+    state, how = size + HOPS + PADDED + LISTED, (limit, workers, threads)
     if flats == "gradient":  # a stage more writes hops, which the last one reads
         both = size + HOPS
         hops = estimate_frontier("flow_direction", grid, state, size, HOPS, *how)

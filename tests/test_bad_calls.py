@@ -694,7 +694,7 @@ def test_every_public_name_is_tested() -> None:
             *("to_geodataframe", "to_file", "points", "has_extent", "in_crs", "on_grid", "labels")
         },
     }
-    assert _public_methods(og.Run) == {"progress", "statistics", "result", "cancel"}
+    assert _public_methods(og.Run) == {"progress", "report", "statistics", "result", "cancel"}
 
 
 def _public_methods(kind: type) -> set[str]:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from orograph.arguments.sources import snap_cells
 from orograph.engines.frontier.links import LinkBorder, LinkNews, Links
-from orograph.kernels.graph.dijkstra import dijkstra
 from orograph.kernels.relax.border import Border
+from orograph.kernels.relax.links import InnerLinks
 from orograph.kernels.relax.models import BARRIER
 from orograph.kernels.relax.resident import Exchange, ResidentTile
 from orograph.tiles.errors import InputError
@@ -48,7 +48,7 @@ def parse_links(
     raster: Raster,
     dtype: np.dtype[Any],
     reverse: bool,
-    snap: bool | int,
+    snap: bool | int | None,
 ) -> Links | None:
     """Convert a graph to links between cells of a raster; None without a graph.
 
@@ -61,8 +61,9 @@ def parse_links(
         Ends of links must be valid in it.
     reverse : bool
         Whether directed links are followed from head to tail.
-    snap : bool or int
-        Whether ends are moved to valid cells, as points are.
+    snap : bool or int or None
+        Whether ends are moved to valid cells, as points are. None: they are taken as they are,
+        valid or not, and no cell is read.
 
     Raises
     ------
@@ -71,10 +72,7 @@ def parse_links(
     """
     if graph is None:
         return None
-    if not isinstance(graph, Graph):
-        raise InputError(
-            f"links: {type(graph).__name__} is no graph; make one with orograph.read_graph"
-        )
+    check_links(graph)
     tail, head = graph.position[graph.tails], graph.position[graph.rows.indices]
     has_links = np.zeros(graph.vertex_count, np.bool_)
     has_links[tail] = has_links[head] = True
@@ -82,7 +80,8 @@ def parse_links(
     if not used.size:
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
-    cells[used] = _cells(graph, used, raster, snap_cells(snap))
+    reach = None if snap is None else snap_cells(snap)
+    cells[used] = _cells(graph, used, raster, reach)
     cost = _costs(graph, tail, head, dtype)
     if reverse:
         tail, head = head, tail
@@ -92,7 +91,15 @@ def parse_links(
     return Links(cells[tail[order]], cells[head[order]], cost[order], edge)
 
 
-def _cells(graph: Graph, used: Integers, raster: Raster, snap: int) -> Integers:
+def check_links(graph: Any) -> None:
+    """Raise InputError if what is given as links is not a graph."""
+    if not isinstance(graph, Graph):
+        raise InputError(
+            f"links: {type(graph).__name__} is not a graph; make one with orograph.read_graph"
+        )
+
+
+def _cells(graph: Graph, used: Integers, raster: Raster, snap: int | None) -> Integers:
     """Return the rows and columns of the cells in which vertices of a graph lie."""
     ids, place, (height, width) = graph.ids[used], raster.georeference, raster.shape
     if graph.coordinates:
@@ -110,7 +117,8 @@ def _cells(graph: Graph, used: Integers, raster: Raster, snap: int) -> Integers:
             )
         rows, columns = np.divmod(ids.astype(np.int64), width)
         points = coordinates_of(rows, columns, place)
-    rows, columns = snap_to_valid(rows, columns, raster, points, snap, "links")
+    if snap is not None:
+        rows, columns = snap_to_valid(rows, columns, raster, points, snap, "links")
     return np.stack([rows, columns], axis=1)
 
 
@@ -141,32 +149,20 @@ class TileLinks:
         self.arriving, self.arriving_edge = links.head[arriving] - corner, links.edge[arriving]
         self.inside = links.tail[inside] - corner, links.head[inside] - corner
         self.inside_cost, self.inside_edge = links.cost[inside], links.edge[inside]
-        rows, columns = np.concatenate(self.inside).T
-        numbers, place = np.unique(rows * window.width + columns, return_inverse=True)
-        self._cells = np.stack(np.divmod(numbers, window.width))
-        tail, head = np.split(place.ravel(), 2)
-        order = np.argsort(tail, kind="stable")
-        starts = np.zeros(numbers.size + 1, np.int64)
-        np.cumsum(np.bincount(tail, minlength=numbers.size), out=starts[1:])
-        self._rows = starts, head[order], self.inside_cost[order]
+        self._inner = InnerLinks(*self.inside, self.inside_cost, window.shape)
         self._corner, self._too_far = corner, np.zeros(len(self.arriving), np.bool_)
         self._spread: Array | None = None  # costs of the cells when they were spread last
 
     def spread(self, tile: ResidentTile) -> bool:
         """Lower costs along links within the tile; return whether any cost was lowered."""
-        rows, columns = self._cells
+        rows, columns = self._inner.cells
         if not rows.size:
             return False
         known = tile.values_at(rows, columns)
-        if self._spread is None or (known > self._spread).any():  # of a tile restored, maybe
-            self._spread = np.full_like(known, tile.state.unreached)
-        # along links from all others costs have been spread before
-        starts = np.flatnonzero(known < self._spread)
-        cost = known.copy()
-        dijkstra(*self._rows, starts, cost.dtype.type(tile.state.rules.limit), cost)
+        nothing, limit = tile.state.unreached, tile.state.rules.limit
+        cost = self._spread = self._inner.lower(known, self._spread, nothing, limit)
         lowered = cost < known
         tile.seed(rows[lowered], columns[lowered], cost[lowered])
-        self._spread = np.where(lowered, cost, known)
         return bool(lowered.any())
 
     def outgoing(self, tile: ResidentTile) -> Array:

@@ -42,25 +42,53 @@ class Links:
     """(n,): the number of the edge that each has come from."""
 
     @cached_property
-    def _by_head(self) -> Integers:
-        return np.argsort(self.head[:, 0], kind="stable")
+    def _by_head(self) -> tuple[Integers, Integers]:
+        """Numbers of the links sorted by the rows of their heads, and these rows."""
+        order = np.argsort(self.head[:, 0], kind="stable")
+        return order, self.head[order, 0]
+
+    @property
+    def none(self) -> Links:
+        """No links, in the same dtypes."""
+        return Links(self.tail[:0], self.head[:0], self.cost[:0], self.edge[:0])
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether for each link there is one back at the same cost."""
+        there = np.lexsort((self.cost, *self.head.T, *self.tail.T))
+        back = np.lexsort((self.cost, *self.tail.T, *self.head.T))
+        return all(
+            np.array_equal(one[there], other[back])
+            for one, other in (
+                (self.tail, self.head),
+                (self.head, self.tail),
+                (self.cost, self.cost),
+            )
+        )
+
+    @cached_property
+    def backward(self) -> Links:
+        """The same links from their heads to their tails."""
+        order, _ = self._by_head
+        return Links(self.head[order], self.tail[order], self.cost[order], self.edge[order])
 
     def of_tile(self, window: Window) -> LinksOfTile:
         """Return the numbers of the links that have an end in a window."""
         first, last = np.searchsorted(self.tail[:, 0], (window.y, window.y + window.height))
         out = np.arange(first, last)
         out = out[_inside(self.tail[out], window)]
-        rows = self.head[self._by_head, 0]
+        stays = _inside(self.head[out], window)
+        by_head, rows = self._by_head
         first, last = np.searchsorted(rows, (window.y, window.y + window.height))
-        into = np.sort(self._by_head[first:last])
+        into = by_head[first:last]
         into = into[_inside(self.head[into], window)]
-        inside = np.intersect1d(out, into, assume_unique=True)
-        return LinksOfTile(inside, *(np.setdiff1d(n, inside, True) for n in (out, into)))
+        into = into[~_inside(self.tail[into], window)]
+        return LinksOfTile(out[stays], out[~stays], np.sort(into))
 
 
 def _inside(cells: Integers, window: Window) -> npt.NDArray[np.bool_]:
-    offset = cells - (window.y, window.x)
-    return np.asarray(((offset >= 0) & (offset < window.shape)).all(axis=1))
+    y, x = cells[:, 0] - window.y, cells[:, 1] - window.x
+    return np.asarray((y >= 0) & (y < window.height) & (x >= 0) & (x < window.width))
 
 
 @dataclass(frozen=True)

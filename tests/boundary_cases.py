@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import oracle_distance as oracle
@@ -55,8 +57,13 @@ def costs_of(friction: Array, elevation: Array, dtype: str, model: str, four: bo
     )
 
 
-def all_pairs(friction: Array, elevation: Array, dtype: str, model: str, four: bool) -> Array:
-    """Distances from every border cell to every cell: SciPy's Dijkstra."""
+def all_pairs(
+    friction: Array, elevation: Array, dtype: str, model: str, four: bool, links: Any = None
+) -> Array:
+    """Distances from every border cell to every cell: SciPy's Dijkstra.
+
+    ``links``: tails, heads (numbers of cells) and costs of further steps; then from all cells.
+    """
     steps = oracle.list_steps(
         None if model == "absolute_difference" else friction,
         None if model == "friction" else elevation,
@@ -70,9 +77,18 @@ def all_pairs(friction: Array, elevation: Array, dtype: str, model: str, four: b
         np.concatenate([getattr(step, part) for step in steps])
         for part in ("tail", "head", "weight")
     )
+    if links is None:
+        cells = border_cells(*friction.shape)
+        sources = cells[:, 0] * friction.shape[1] + cells[:, 1]
+    else:
+        sources = np.arange(n)
+        ways = zip((tail, head, weight), links, strict=True)
+        tail, head, weight = (np.concatenate(pair) for pair in ways)
+        # of several ways from one cell to another the cheapest: SciPy would add them
+        order = np.lexsort((weight, head, tail))
+        code, first = np.unique((tail * n + head)[order], return_index=True)
+        tail, head, weight = *np.divmod(code, n), weight[order][first]
     graph = csr_array((weight.astype(np.float64), (tail, head)), shape=(n, n))
-    cells = border_cells(*friction.shape)
-    sources = cells[:, 0] * friction.shape[1] + cells[:, 1]
     return dijkstra(graph, indices=sources)
 
 

@@ -135,6 +135,7 @@ def _plans() -> dict[str, Function]:
         "block": bad.integer(1, 1024),
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
+        "links": _LINKS,
         "pits": bad.integer(0, 9, optional=True),
         "max_length": bad.integer(1, 1024, optional=True),
         "depressions": bad.choice("carve"),
@@ -192,12 +193,19 @@ _GRAPH = bad.Kind(
 )
 
 
+BRIDGE = og.read_graph(sparse.csr_array(([1.0], ([0], [11])), shape=(12, 12)), directed=False)
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> og.DistanceIndex:
     """An index of the grid."""
     store = tmp_path_factory.mktemp("index") / "index.zarr"
-    return og.DistanceIndex.build(GRID, store, block=2, levels=0)
+    return og.DistanceIndex.build(GRID, store, block=2, levels=0, links=BRIDGE)
 
+
+_LINKS = bad.Kind(
+    lambda folder: [value for value in _GRAPH.values(folder) if value is not None], shows=False
+)
 
 # so that nothing but the signatures is needed to know what has to be tested
 _METHODS = {
@@ -213,6 +221,7 @@ _METHODS = {
         "block": bad.integer(1, 1024),
         "levels": bad.integer(0, 10),
         "sparsify": bad.FLAG,
+        "links": _LINKS,
     },
     "DistanceIndex.open": {"store": bad.STORE},
     "DistanceIndex.distance_matrix": {"points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
@@ -223,7 +232,11 @@ _METHODS = {
     },
     "DistanceIndex.query": {"sources": bad.POINTS_OR_RASTER},
     "DistanceIndex.path": {"start": bad.POINTS, "end": bad.POINTS},
-    "DistanceIndex.update": {"friction": bad.RASTER, "elevation": bad.RASTER},
+    "DistanceIndex.update": {
+        "friction": bad.RASTER,
+        "elevation": bad.RASTER,
+    },
+    "DistanceIndex.update_links": {"links": _LINKS},
     "DistanceIndex.left_out": {},
 }
 _WINDOW: tuple[Any, ...] = (
@@ -257,10 +270,7 @@ _NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
 DISTANCE = {
     **COST_MODEL,
     **SOURCES,
-    "links": bad.Kind(
-        lambda folder: [value for value in _GRAPH.values(folder) if value is not None],
-        shows=False,
-    ),
+    "links": _LINKS,
     "direction": bad.choice("away"),
     "max_cost": bad.number(-1, bad.NAN),
     "initial_cost": bad.number(
@@ -651,6 +661,7 @@ def _of_index(name: str) -> Function:
         "DistanceIndex.query": {"sources": POINT},
         "DistanceIndex.path": {"start": (0, 0), "end": (1, 1)},
         "DistanceIndex.update": {"window": (0, 0, 1, 1), "friction": np.ones((1, 1))},
+        "DistanceIndex.update_links": {"links": BRIDGE},
     }.get(name, {})  # fmt: skip
     signature = getattr(og.DistanceIndex, parts[1] if len(parts) > 1 else "__init__")
 

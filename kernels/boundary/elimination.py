@@ -41,10 +41,12 @@ from orograph.kernels.boundary.dissection import (
     SECOND,
     TABLES,
     WIDTH,
+    Indices,
     Rectangle,
     border_cells,
     elimination_plan,
 )
+from orograph.kernels.boundary.links import BlockLinks
 from orograph.kernels.compiled import compiled
 from orograph.kernels.minplus.closure import close
 from orograph.kernels.minplus.lanes import noinline
@@ -66,11 +68,12 @@ Array = npt.NDArray[Any]
 
 
 class BlockCosts(NamedTuple):
-    """Rasters with a halo of one cell, and the cost rules of steps between their cells."""
+    """Rasters with a halo of one cell, the cost rules of steps between their cells, and links."""
 
     friction: Array
     elevation: Array
     rules: Rules
+    links: BlockLinks | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,6 +85,17 @@ class BlockCosts(NamedTuple):
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the costs."""
         return self.friction.dtype
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether all steps and links cost the same in both directions."""
+        return self.rules.symmetric and (self.links is None or self.links.symmetric)
+
+    @property
+    def ends(self) -> Indices:
+        """The border cells, in the order of `border_cells`, and then the terminals of links."""
+        border = border_cells(*self.shape)
+        return border if self.links is None else np.concatenate([border, self.links.terminals])
 
 
 def block_costs(
@@ -327,7 +341,7 @@ def step_weights(costs: BlockCosts, block: Rectangle) -> Array:
     If costs depend on the direction, the last four planes hold the costs of the reverse steps *to*
     each cell.
     """
-    shape = (4 if costs.rules.symmetric else 8, block.height, block.width)
+    shape = (4 if costs.symmetric else 8, block.height, block.width)
     weights = np.full(shape, costs.rules.unreached, costs.dtype)
     for d, (dy, dx) in enumerate(FORWARD):
         if costs.rules.steps == 1 and dy and dx:
@@ -340,10 +354,26 @@ def step_weights(costs: BlockCosts, block: Rectangle) -> Array:
         y, x = block.top + 1, block.left + 1 + west
         raster = (costs.friction, costs.elevation, costs.rules)
         _weigh_steps(*raster, y, x, rows, columns, dy, dx, weights, d, west)
-        if not costs.rules.symmetric:
+        if not costs.symmetric:
             back = *raster, y + dy, x + dx, rows, columns, -dy, -dx
             _weigh_steps(*back, weights, 4 + d, west)
+    if costs.links is not None:
+        _lower_to_links(weights, costs.links, block)
     return weights
+
+
+def _lower_to_links(weights: Array, links: BlockLinks, block: Rectangle) -> None:
+    """Lower the costs of steps in a block, as `step_weights` returns them, to those of links."""
+    cells, moves = links.steps
+    cells = cells - (block.top, block.left)
+    ends = cells + moves
+    inside = ((np.minimum(cells, ends) >= 0) & (np.maximum(cells, ends) < weights.shape[1:])).all(1)
+    for d, move in enumerate(FORWARD):
+        # of a reverse step the costs stand at its end
+        for plane, chosen, at in ((d, moves == move, cells), (4 + d, -moves == move, ends)):
+            if plane < len(weights):
+                there = inside & chosen.all(axis=1)
+                np.minimum.at(weights[plane], tuple(at[there].T), links.costs[there])
 
 
 def boundary_matrix(costs: BlockCosts, block: Rectangle | None = None) -> Array:
@@ -373,7 +403,7 @@ def boundary_matrix(costs: BlockCosts, block: Rectangle | None = None) -> Array:
     weights = step_weights(costs, block)
     sizes = (plan.kept, plan.line, plan.border)
     flat = _eliminate(
-        weights, rules.unreached, rules.symmetric, four, plan.shapes, plan.tables, plan.nodes, sizes
+        weights, rules.unreached, costs.symmetric, four, plan.shapes, plan.tables, plan.nodes, sizes
     )
     n = len(border_cells(block.height, block.width))
     matrix: Array = flat.reshape(n, n)

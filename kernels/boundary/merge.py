@@ -65,6 +65,10 @@ def seam_edges(costs: BlockCosts, first: Rectangle, second: Rectangle) -> Seam:
     _weigh_edges(
         costs.friction, costs.elevation, costs.rules, table[:, 2:].copy(), cost, there, back
     )
+    if costs.links is not None:
+        cells, steps = table[:, 2:4] - 1, table[:, 4:]
+        there = costs.links.lowered(cells, steps, there)
+        back = costs.links.lowered(cells + steps, -steps, back)
     return Seam(table[:, :2], there, back)
 
 
@@ -196,7 +200,5 @@ def merge_blocks(
     """
     whole, kept, size = merged_border(first[0], second[0])
     seam = seam_edges(costs, first[0], second[0])
-    matrix = merge_boundaries(
-        first[1], second[1], seam, kept, size, symmetric=costs.rules.symmetric
-    )
+    matrix = merge_boundaries(first[1], second[1], seam, kept, size, symmetric=costs.symmetric)
     return whole, matrix

@@ -283,6 +283,9 @@ def leaving_costs(costs: BlockCosts) -> Array:
     moves = np.array(MOVES, np.int64)
     cost = np.empty(1, costs.dtype)
     _weigh_leaving(costs.friction, costs.elevation, costs.rules, cells, moves, cost, out)
+    if costs.links is not None:
+        for d, move in enumerate(MOVES):
+            out[d] = costs.links.lowered(cells, move, out[d])
     end = cells[None] + moves[:, None]
     out[((end >= 0) & (end < (height, width))).all(axis=2)] = unreached(costs.dtype)
     return out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,12 @@ class Distance(FrontierDefaults):
         height, width = next(iter(rasters.values())).shape
         nodata = {name: raster.nodata for name, raster in rasters.items()}
         return cls(model, dtype, connectivity, lengths, nodata, height * width, **options)
+
+    @property
+    def backward(self) -> Distance:
+        """The problem in which each step and each link leads the other way."""
+        model = self.model._replace(reverse=not self.model.reverse)
+        return replace(self, model=model, links=self.links and self.links.backward)
 
     @property
     def halo_width(self) -> int:

@@ -15,11 +15,14 @@ from orograph.distance.arguments import (
     open_surface,
 )
 from orograph.distance.checks import longest_step
+from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
+from orograph.index.links import form_with_links
 from orograph.kernels.relax.models import MODELS, CostModel, friction_unit
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag, check_integer
 from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
 from orograph.tiles.raster.raster import Raster
 
@@ -76,8 +79,12 @@ def wanted_index(
     band: int | None = None,
     variable: str | None = None,
     sparsify: bool = False,
+    links: Graph | None = None,
+    snap: bool | int | None = False,
 ) -> BuildSpec:
     """Check the arguments of `DistanceIndex.build` and return the specification of the index.
+
+    With ``snap=None`` the cells of links are not looked at.
 
     Raises
     ------
@@ -101,7 +108,10 @@ def wanted_index(
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
     model = CostModel(cost, False, model_coefficients(cost, coefficients))
-    problem = Distance.on_rasters(surface.named, model, np.dtype(dtype), connectivity, lengths)
+    joined = parse_links(links, surface.valid, np.dtype(dtype), False, snap)
+    problem = Distance.on_rasters(
+        surface.named, model, np.dtype(dtype), connectivity, lengths, links=joined
+    )
     form = Form(
         shape=first.shape,
         block=block,
@@ -114,4 +124,4 @@ def wanted_index(
         fingerprint="",
         sparsify=sparsify,
     )
-    return BuildSpec(form, rasters, problem)
+    return BuildSpec(form_with_links(form, joined), rasters, problem)

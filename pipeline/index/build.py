@@ -26,13 +26,13 @@ from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec
 from orograph.execution.run import Progress, ResultTable
 from orograph.index.arguments import BuildSpec
-from orograph.index.costs import as_stored, costs_of, with_halo
+from orograph.index.costs import as_stored, costs_of, record_of, with_halo
 from orograph.index.format import Form
+from orograph.index.links import digest_of
 from orograph.index.store import IndexStore
 from orograph.kernels.backends import get_backend
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
-from orograph.kernels.boundary.elimination import BlockCosts
 from orograph.kernels.boundary.propagate import (
     leaving_costs,
     new_values,
@@ -98,8 +98,8 @@ class Build:
         costs = costs_of(self.problem, cells, window, frame, form.shape)
         self.context.stop_if_cancelled()
         for i, matrix in kernel("solve_blocks", self.backend)(costs, parts, form.block):
-            own = costs_of(self.problem, cells, places[i], frame, form.shape)
-            self.store.write(todo[i], matrix, leaving_costs(own))
+            at = self.problem, cells, places[i], frame, form.shape
+            self.store.write(todo[i], *record_of(matrix, costs_of(*at), *at))
             self.context.stop_if_cancelled()
         self.store.sync(todo)
         for name, raster in zip(names, cells, strict=True):
@@ -131,12 +131,6 @@ class Build:
     def statistics(self) -> dict[str, int]:
         """Return no statistics: the amount of work does not depend on order."""
         return {}
-
-
-def make_block(store: IndexStore, block: int, costs: BlockCosts, pending: bool = False) -> None:
-    """Compute and store one block; ``pending`` marks it as part of an uncommitted update."""
-    matrix = block_matrix(costs, Rectangle(0, 0, *costs.shape), store.form.block)
-    store.write(block, matrix, leaving_costs(costs), pending)
 
 
 def _perform(handle: Any, node: Node) -> None:
@@ -193,7 +187,8 @@ class IndexJob(Job[T]):
     def create_result(self, result: Storage, token: str) -> None:
         """Create the empty store of the index."""
         place = self.rasters[0].georeference
-        IndexStore.create(result, self.form, self.problem.lengths, place, token)
+        problem = self.problem
+        IndexStore.create(result, self.form, problem.lengths, problem.links, place, token)
 
     def open(self, out: Storage) -> T:
         """Open the finished index."""
@@ -205,6 +200,8 @@ def index_job(
 ) -> IndexJob[T]:
     """Return the job of building an index; reads all cells of the rasters for a fingerprint."""
     fingerprint = " ".join(raster.fingerprint() for raster in wanted.rasters)
+    if wanted.problem.links is not None:
+        fingerprint += f" {digest_of(wanted.problem.links)}"
     form = replace(wanted.form, fingerprint=fingerprint)
     of_grid = wanted.rasters, form.shape, form.layout
     return IndexJob(*of_grid, backend, form, wanted.problem, open_index, spec=spec)

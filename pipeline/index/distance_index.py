@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.sources import snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
@@ -30,7 +31,7 @@ from orograph.index.points import (
 )
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
-from orograph.index.update import update_index
+from orograph.index.update import update_links, update_values
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
 from orograph.results import html
@@ -39,6 +40,7 @@ from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.extensions import check_extension
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
 from orograph.tiles.storage import Location, open_storage
 
@@ -132,6 +134,8 @@ class DistanceIndex:
         band: int | None = None,
         variable: str | None = None,
         sparsify: bool = False,
+        links: Graph | None = None,
+        snap: bool | int = False,
         memory: int = MEMORY,
         **options: Unpack[BuildOptions],
     ) -> Job[DistanceIndex]:
@@ -160,6 +164,11 @@ class DistanceIndex:
         sparsify : bool
             Leave out entries of matrices that are sums of two others, to the bit. Answers are the
             same; see the notes for what it saves and costs.
+        links : Graph, optional
+            Links between cells, as of `cost_distance`: roads, bridges, ferries.
+        snap : bool or int
+            Move ends of links that lie on nodata to the nearest valid cell: True within 10 cells,
+            or a number of cells.
         memory : int
             Bytes of matrices that questions may keep in memory.
         **options
@@ -196,6 +205,7 @@ class DistanceIndex:
         target = open_storage(store, "store")
         check_extension("store", target)
         spec = RunSpec(out=target, **options)
+        snap_cells(snap)  # refuses None, with which links would not be looked at
         wanted = wanted_index(
             raster,
             cost=cost,
@@ -210,10 +220,12 @@ class DistanceIndex:
             band=band,
             variable=variable,
             sparsify=sparsify,
+            links=links,
+            snap=snap,
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
-        lacking = lacking_on_gpu(wanted.problem.model.name)
+        lacking = "links" if wanted.form.links else lacking_on_gpu(wanted.problem.model.name)
         chosen = choose_backend("solve_blocks", wanted.rasters, spec, lacking)
         found = where_to_work(wanted.rasters, spec)
         client = None if isinstance(found, LateClient) else found
@@ -512,7 +524,8 @@ class DistanceIndex:
         Raises
         ------
         InputError
-            If the window or the values do not fit, or another index has been built in its place.
+            If the window or the values do not fit, a link would end on nodata, or another index has
+            been built in its place.
         StoreExistsError
             If another writer is at work on the index.
         RunError
@@ -526,21 +539,60 @@ class DistanceIndex:
         """
         if window is None:
             raise InputError("window: None; give its first row, first column, rows and columns")
-        part = parse_window(window, self.shape)
         given = {"friction": friction, "elevation": elevation}
-        made = update_index(self._store, part, given, takeover)
-        self._blocks.forget()
-        self._all_bytes = None
+        made = update_values(self._store, parse_window(window, self.shape), given, takeover)
+        self._forget()
+        return made
+
+    def update_links(
+        self, links: Graph, *, snap: bool | int = False, takeover: bool = False
+    ) -> int:
+        """Replace the links of an index that was built with links, and rebuild the blocks affected.
+
+        Parameters
+        ----------
+        links : Graph
+            All links as they shall be: with other costs, without a bridge that is closed, or with a
+            new one.
+        snap : bool or int
+            As of `build`.
+        takeover : bool
+            As of `update`.
+
+        Returns
+        -------
+        int
+            How many blocks were made anew: those in which a link begins or ends that has changed.
+
+        Raises
+        ------
+        InputError
+            If the index was built without links, or a link cannot be used. Of those that are new
+            there may be 64, or an eighth of those that the index was built with, and 16 more ends
+            in a block.
+        StoreExistsError, RunError
+            As of `update`.
+
+        Notes
+        -----
+        The index then answers as one built with these links, and is kept as whole as by `update`.
+        """
+        made = update_links(self._store, links, snap_cells(snap), takeover)
+        self._forget()
         return made
 
     # -- common ------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        """Drop what is known of blocks that have been updated."""
+        self._blocks.forget()
+        self._all_bytes = None
 
     def _answer(self, ask: Callable[[], T]) -> T:
         """Run a query, and run it again if the index is updated meanwhile."""
         for _ in range(ATTEMPTS):
             if self._store.refresh():
-                self._blocks.forget()
-                self._all_bytes = None
+                self._forget()
             try:
                 answer = ask()
             except Exception:

@@ -24,6 +24,8 @@ from orograph.operations.plan import (
     RasterSpec,
     memory_of_tasks,
 )
+from orograph.tiles.errors import InputError
+from orograph.tiles.graph.graph import Graph
 from orograph.tiles.raster.raster import ArrayRaster
 from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 
@@ -49,9 +51,14 @@ def estimate_index(
     cell_size: float | tuple[float, float] | None = None,
     nodata: float | int | None = None,
     sparsify: bool = False,
+    links: Graph | None = None,
 ) -> Plan:
     """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`."""
     if isinstance(raster, RasterSpec):
+        if links is not None:
+            raise InputError(
+                "links: a RasterSpec has no place for them; plan with the raster itself"
+            )
         cost, connectivity, block, levels, name, sparsify = check_form(
             cost, connectivity, block, levels, dtype, sparsify
         )
@@ -83,6 +90,8 @@ def estimate_index(
         cell_size=cell_size,
         nodata=nodata,
         sparsify=sparsify,
+        links=links,
+        snap=None,
     )
     read = [r.dtype.itemsize for r in wanted.rasters]
     cells = wanted.form.shape[0] * wanted.form.shape[1]
@@ -100,7 +109,7 @@ def _plan_of(form: Form, workers: int, read: list[int], copied: int) -> Plan:
     read_cells = math.prod(n + 2 * (count - 1) for n, count in axes)
     largest = math.prod(min(layout.shard, n) + min(2, count - 1) for n, count in axes)
     height, width = (min(form.side, n) for n in form.shape)
-    border = 2 * (height + width)
+    border = 2 * (height + width) + form.terminals
     # cells as they are read and stored, and whether they are barriers, of a shard; the padded
     # rasters and the steps' weights of a block
     shard = largest * (sum(read) + 2 * itemsize + 2)

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.distance.problem import Distance
 from orograph.kernels.boundary.dissection import border_cells
-from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle
+from orograph.kernels.boundary.propagate import MOVES, copy_lower_triangle, unreached
 from orograph.kernels.boundary.sparsify import entries_of, recover, sparsify_matrix
-from orograph.kernels.relax.models import BARRIER, MODELS, CostModel
+from orograph.kernels.relax.models import BARRIER, MODELS
 from orograph.tiles.format.codec import (
     SHUFFLE,
     compress,
@@ -53,6 +52,12 @@ class Form:
     format: int = FORMAT
     sparsify: bool = field(kw_only=True)
     """Whether entries that are sums of two others are left out."""
+    links: int = field(kw_only=True, default=0)
+    """Rows of the table of links; 0 for an index without links."""
+    terminals: int = field(kw_only=True, default=0)
+    """The most ends of links in a block that its matrix may have rows for."""
+    directed: bool = field(kw_only=True, default=False)
+    """Whether links may lead one way only."""
 
     @property
     def side(self) -> int:
@@ -62,7 +67,7 @@ class Form:
     @property
     def symmetric(self) -> bool:
         """Whether costs are the same in both directions, so that half of a matrix is stored."""
-        return MODELS[self.cost].symmetric
+        return MODELS[self.cost].symmetric and not self.directed
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -109,7 +114,7 @@ class Form:
         return blocks
 
     def entries(self, cells: int) -> int:
-        """Return the number of matrix entries stored for ``cells`` border cells."""
+        """Return the number of matrix entries stored for ``cells`` border cells and terminals."""
         return entries_of(cells, self.symmetric)
 
     def marks(self, cells: int) -> int:
@@ -119,8 +124,8 @@ class Form:
         return -(-self.entries(cells) // (8 * np.dtype(self.dtype).itemsize))
 
     def numbers(self, height: int, width: int) -> int:
-        """Return how many numbers a block of a given size stores, with all its parts."""
-        cells = len(border_cells(height, width))
+        """Return how many numbers a block of a given size stores at most, with all its parts."""
+        cells = len(border_cells(height, width)) + self.terminals
         return self.entries(cells) + len(MOVES) * cells + self.marks(cells)
 
     @property
@@ -130,7 +135,10 @@ class Form:
 
     @property
     def bytes_uncompressed(self) -> int:
-        """Size of all blocks and rasters in bytes before compression."""
+        """Size of all blocks and rasters in bytes before compression.
+
+        With links: as if each block had the most terminals.
+        """
         # whole blocks along each axis, and what is left of the last
         sizes = [((self.side, n // self.side), (n % self.side, 1)) for n in self.shape]
         numbers = sum(
@@ -140,18 +148,8 @@ class Form:
             if height and width and down and across
         )
         cells = self.shape[0] * self.shape[1]
-        return (numbers + cells * len(self.rasters)) * np.dtype(self.dtype).itemsize
-
-    def problem(self, lengths: Array, *, reverse: bool = False) -> Distance:
-        """Return the distance problem on the stored rasters."""
-        return Distance(
-            model=CostModel(self.cost, reverse, self.coefficients),
-            dtype=np.dtype(self.dtype),
-            connectivity=self.connectivity,
-            lengths=lengths,
-            nodata=dict.fromkeys(self.rasters, self.barrier),
-            cells=self.shape[0] * self.shape[1],
-        )
+        of_links = self.links * (5 * 8 + np.dtype(self.dtype).itemsize)
+        return (numbers + cells * len(self.rasters)) * np.dtype(self.dtype).itemsize + of_links
 
 
 def parse_form(stated: Mapping[str, Any]) -> Form:
@@ -167,7 +165,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
     model = MODELS.get(form.cost)
     sides = form.shape if isinstance(form.shape, tuple) else ()
     rasters = form.rasters if isinstance(form.rasters, tuple) else ()
-    whole = (form.block, form.levels, form.connectivity, *sides)
+    whole = (form.block, form.levels, form.connectivity, form.links, form.terminals, *sides)
     if not (
         model is not None
         and all(type(number) is int for number in whole)
@@ -181,6 +179,7 @@ def parse_form(stated: Mapping[str, Any]) -> Form:
         and len(form.coefficients) == len(model.coefficients)
         and isinstance(form.fingerprint, str)
         and isinstance(form.sparsify, bool)
+        and (form.links >= 0 and form.terminals >= 0 and isinstance(form.directed, bool))
     ):
         raise ValueError(f"{reprlib.repr(dict(stated))} is the form of no index")
     if model.check:
@@ -200,12 +199,17 @@ def encode_block(form: Form, matrix: Array, leaving: Array) -> bytes:
         copy_lower_triangle(matrix, record[:entries])
     else:
         record[:entries] = matrix.reshape(-1)
-    record[entries : entries + leaving.size] = leaving.reshape(-1)
+    steps = record[entries : entries + len(MOVES) * len(matrix)].reshape(len(MOVES), -1)
+    steps[...] = unreached(leaving.dtype)
+    steps[:, : leaving.shape[1]] = leaving
     return encode_record(record)
 
 
 def split_record(form: Form, record: Array, cells: int) -> tuple[Array, Array]:
-    """Split a block's numbers into its matrix and the (8, n) costs of steps out of it."""
+    """Split a block's numbers into its matrix and the (8, n) costs of steps out of it.
+
+    ``cells`` counts the border cells and the terminals.
+    """
     entries = form.entries(cells)
     matrix, leaving = record[:entries], record[entries : entries + len(MOVES) * cells]
     if form.sparsify:

@@ -16,6 +16,8 @@ from orograph.distance.allocation import (
 from orograph.distance.paths import least_cost_path
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.options import RunSpec
+from orograph.index.costs import problem_of
+from orograph.index.links import links_within
 from orograph.index.query import Arrivals, Blocks, BorderPropagation, lift
 from orograph.index.store import IndexStore
 from orograph.kernels.boundary.dissection import Indices
@@ -77,7 +79,8 @@ def trace_in(store: IndexStore, blocks: list[int], start: Indices, end: Indices)
     source = Sources(
         np.array([start[0] - top]), np.array([start[1] - left]), np.zeros(1), np.ones(1, np.int64)
     )
-    problem = replace(form.problem(lengths), sources=source)
+    links = links_within(store.problem.links, blocks, form, around)
+    problem = replace(problem_of(form, lengths, links), sources=source)
     allocation = AllocationProblem(problem, ("cost", "back_direction"))
     both = DistanceAndAllocation(problem, allocation)
     how = RunSpec()

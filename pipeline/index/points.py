@@ -28,7 +28,7 @@ from orograph.index.query import (
     lift,
 )
 from orograph.index.store import IndexStore
-from orograph.kernels.boundary.dissection import Indices, border_cells
+from orograph.kernels.boundary.dissection import Indices
 from orograph.kernels.boundary.interior import interior_distances
 from orograph.kernels.boundary.propagate import unreached
 from orograph.tiles.errors import InputError
@@ -230,8 +230,8 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
     propagation = BorderPropagation(blocks, 1)
     propagation.bound.reshape(-1)[1:] = 0
     for number, cells in local.items():
-        inner = interior_distances(blocks.costs(number), None, None, cells)
-        propagation.start(0, number, inner[tuple(border_cells(*inner.shape).T)])
+        own = blocks.costs(number)
+        propagation.start(0, number, interior_distances(own, None, cells)[tuple(own.ends.T)])
     wanted = form.blocks_in(window)
     costs = {}
     if len(wanted) < form.count:
@@ -242,14 +242,14 @@ def field_of(blocks: Blocks, sources: Indices, window: Window, context: QueryCon
     else:
         propagation.spread()
     context.count(propagation.read, propagation.visits)
-    problem = form.problem(store.lengths)
+    problem = store.problem
     (cost,) = problem.outputs
     blank = nothing.dtype.type(cost.fill_value)
     out = np.empty(window.shape, form.dtype)
 
     def fill(number: int) -> None:
         own = costs.get(number) or blocks.costs(number)
-        inner = interior_distances(own, None, propagation.border(number), local.get(number))
+        inner = interior_distances(own, propagation.border(number), local.get(number))
         part = form.window(number)
         y, x = max(part.y, window.y), max(part.x, window.x)
         bottom = min(part.y + part.height, window.y + window.height)
@@ -278,8 +278,8 @@ def _each(results: Iterable[None]) -> None:
 
 
 def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
-    """Return a mask of the passable cells on the border of a block."""
-    cells = tuple(border_cells(*costs.shape).T)
+    """Return a mask of the passable cells among the ends of a block."""
+    cells = tuple(costs.ends.T)
     passable = np.ones(len(cells[0]), bool)
     for raster in (costs.friction, costs.elevation):
         if raster.size:
@@ -292,7 +292,8 @@ def _passable_border(blocks: Blocks, costs: Any) -> npt.NDArray[np.bool_]:
 class _Limit:
     """Callback that bounds a propagation by the costs on the borders of the wanted blocks.
 
-    What comes into a block later comes over a border cell, and costs no less than that one.
+    What comes into a block later comes over a border cell or by a link, and costs no less than its
+    end.
     """
 
     propagation: BorderPropagation

@@ -101,8 +101,8 @@ class Blocks:
             self._size = 0
 
     def cells(self, number: int) -> int:
-        """Return the number of border cells of a block."""
-        return self.store.form.cells(number)
+        """Return the number of border cells and terminals of a block."""
+        return self.store.cells(number)
 
     def _read(self, number: int) -> Block:
         form = self.store.form
@@ -112,7 +112,7 @@ class Blocks:
         move, start = np.nonzero(leaving < unreached(form.dtype))
         end = cells[start] + np.array(MOVES, np.int64)[move] + (window.y, window.x)
         other = form.block_of(end[:, 0], end[:, 1])
-        order = np.argsort(other, kind="stable")
+        costs = leaving[move, start]
         rows, columns = (end // form.side * form.side).T
         numbers = border_numbers(
             end[:, 0] - rows,
@@ -120,13 +120,21 @@ class Blocks:
             np.minimum(form.side, form.shape[0] - rows),
             np.minimum(form.side, form.shape[1] - columns),
         )
+        if self.store.links is not None:
+            # over links between terminals, numbered behind the border cells
+            begins, there, ends_at, of_links = self.store.links.leaving(number)
+            start, other = np.append(start, begins + len(cells)), np.append(other, there)
+            before = [form.cells(near) for near in there.tolist()]
+            numbers = np.append(numbers, ends_at + np.array(before, np.int64))
+            costs = np.append(costs, of_links)
+        order = np.argsort(other, kind="stable")
         ends = np.ascontiguousarray(np.stack([start, numbers], axis=1)[order])
-        costs = np.ascontiguousarray(leaving[move, start][order])
+        costs = np.ascontiguousarray(costs[order])
         near, first = np.unique(other[order], return_index=True)
         last = [*first.tolist()[1:], len(order)]
         parts = {n: slice(*span) for n, span in zip(near.tolist(), zip(first.tolist(), last))}
-        panels = pack_panels(stored, len(cells), form.symmetric)
-        return Block(len(cells), panels, (ends, costs), parts, size)
+        panels = pack_panels(stored, self.cells(number), form.symmetric)
+        return Block(self.cells(number), panels, (ends, costs), parts, size)
 
     def costs(self, number: int, *, reverse: bool = False) -> BlockCosts:
         """Return the step costs in a block, computed from the stored rasters."""
@@ -134,7 +142,7 @@ class Blocks:
         window = form.window(number)
         frame = with_halo(window, form.shape)
         cells = [raster.read(frame) for raster in self.store.rasters]
-        problem = form.problem(self.store.lengths, reverse=reverse)
+        problem = self.store.backward if reverse else self.store.problem
         return costs_of(problem, cells, window, frame, form.shape)
 
 
@@ -242,11 +250,11 @@ class BorderPropagation:
 
 
 class SourceBorder(NamedTuple):
-    """Costs between a cell and its block's border cells, and to other cells of the block."""
+    """Costs between a cell and the ends of its block, and to other cells of the block."""
 
     block: int
     border: Array
-    """(n,): costs from the cell to the border cells, or from them to it."""
+    """(n,): costs from the cell to the block's border cells and terminals, or from them to it."""
     inside: dict[tuple[int, int], Any]
     """Costs to cells of the block that were asked for, by paths inside it."""
 
@@ -257,13 +265,13 @@ def lift(
     """Return the costs between some cells of a block and its border, by paths inside the block."""
     window = blocks.store.form.window(number)
     costs = blocks.costs(number, reverse=reverse)
-    border = tuple(border_cells(window.height, window.width).T)
+    ends = tuple(costs.ends.T)
     corner = np.array([window.y, window.x], np.int64)
     found = {}
     for cell in cells:
-        inner = interior_distances(costs, None, None, (cell - corner)[None])
+        inner = interior_distances(costs, None, (cell - corner)[None])
         values = {(y, x): inner[y - window.y, x - window.x] for y, x in wanted.tolist()}
-        found[int(cell[0]), int(cell[1])] = SourceBorder(number, inner[border], values)
+        found[int(cell[0]), int(cell[1])] = SourceBorder(number, inner[ends], values)
     return found
 
 

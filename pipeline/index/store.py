@@ -9,6 +9,8 @@ Beside the rasters of costs (as they are walked on: barriers are nodata) there a
   matrix's place, zeros behind them, and behind the steps a bit for each entry: see
   `orograph.kernels.boundary.sparsify`.
 - ``lengths`` (kind, row): of steps; see `orograph.tiles.grid.lengths`.
+- ``link_ends`` (link, column) and ``link_costs`` (link), if it has links: see
+  `orograph.index.links`. A block's matrix then has rows for the ends of links in it, too.
 
 An update holds the lease of the index. It writes its objects below a token of its own beside
 them, then says that they are all there (`COMMITTED`), and only then gives them their names. So a
@@ -29,15 +31,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orograph.distance.problem import Distance
+from orograph.engines.frontier.links import Links
+from orograph.index.costs import problem_of
 from orograph.index.format import (
     FORMAT,
     Form,
     decode_record,
     encode_block,
+    encode_record,
     marks_of,
     parse_form,
     split_record,
 )
+from orograph.index.links import COLUMNS, IndexLinks, as_tables, from_tables
 from orograph.tiles.errors import (
     DamagedChunkError,
     InputError,
@@ -74,6 +81,7 @@ from orograph.tiles.store.shard import chunk_checksum, stored_format
 Array = npt.NDArray[Any]
 
 HEADER = "distance_index"
+LINK_TABLES = "link_ends", "link_costs"
 PENDING = ".update"
 COMMITTED = "committed.json"
 SECONDS_TO_SETTLE = 60.0
@@ -93,7 +101,13 @@ class IndexStore:
 
     @classmethod
     def create(
-        cls, path: Location, form: Form, lengths: Array, place: Georeference, run: str
+        cls,
+        path: Location,
+        form: Form,
+        lengths: Array,
+        links: Links | None,
+        place: Georeference,
+        run: str,
     ) -> IndexStore:
         """Create the empty store of an index."""
         dtype = np.dtype(form.dtype)
@@ -113,18 +127,20 @@ class IndexStore:
                 {"long_name": about},
                 level=1,
             )
-            table = create_dense(
-                storage,
-                "lengths",
-                lengths.shape,
-                np.dtype(np.float64),
-                lengths.shape,
-                ("kind", "row"),
-                {"long_name": "lengths of steps"},
-            )
-            table[...] = lengths
-            storage.sync("lengths/c/0/0")
-        list_table(storage, ["matrices", "lengths"])
+            tables: dict[str, tuple[Array, tuple[str, ...], str]]
+            tables = {"lengths": (lengths, ("kind", "row"), "lengths of steps")}
+            if links is not None:
+                ends, costs = as_tables(links, form)
+                tables[LINK_TABLES[0]] = ends, ("link", "column"), ", ".join(COLUMNS)
+                tables[LINK_TABLES[1]] = costs, ("link",), "costs of links"
+            for name, (values, dimensions, about) in tables.items():
+                attrs = {"long_name": about}
+                table = create_dense(
+                    storage, name, values.shape, values.dtype, values.shape, dimensions, attrs
+                )
+                table[...] = values
+                storage.sync(_key_of_table(name, values))
+        list_table(storage, ["matrices", *tables])
         return cls(storage, form, unfinished=True)
 
     @classmethod
@@ -159,7 +175,7 @@ class IndexStore:
             )
         self.form, self._seen = form, seen
         self._checksums = metadata.member("matrices").checksums
-        for name in ("rasters", "lengths"):
+        for name in ("rasters", "lengths", "links", "problem", "backward"):
             self.__dict__.pop(name, None)
         return True
 
@@ -170,8 +186,32 @@ class IndexStore:
     @cached_property
     def lengths(self) -> Array:
         """Table of step lengths; see `orograph.tiles.grid.lengths`."""
+        return self._table("lengths")
+
+    @cached_property
+    def links(self) -> IndexLinks | None:
+        """Links of the index; None if it was built without."""
+        if not self.form.links:
+            return None
+        return IndexLinks(from_tables(*map(self._table, LINK_TABLES)), self.form)
+
+    @cached_property
+    def problem(self) -> Distance:
+        """The distance problem on the stored rasters and links."""
+        return problem_of(self.form, self.lengths, self.links.links if self.links else None)
+
+    @cached_property
+    def backward(self) -> Distance:
+        """The same with each step and each link the other way round."""
+        return self.problem.backward
+
+    def cells(self, block: int) -> int:
+        """Return the number of border cells and terminals of a block."""
+        return self.form.cells(block) + (self.links.count(block) if self.links else 0)
+
+    def _table(self, name: str) -> Array:
         metadata = read_metadata(self.storage, unfinished=self._unfinished)
-        array = DenseArray(self.storage, metadata.member("lengths"))
+        array = DenseArray(self.storage, metadata.member(name))
         return array.read(0, array.member.shape[0])
 
     @cached_property
@@ -186,6 +226,11 @@ class IndexStore:
         """Write a block; with ``pending`` it takes effect only on `commit`."""
         content = encode_block(self.form, matrix, leaving)
         self.storage.put(self.pending(_key(block)) if pending else _key(block), content)
+
+    def write_table(self, name: str, values: Array) -> None:
+        """Write one of `LINK_TABLES` as part of the pending update."""
+        content = encode_record(values.reshape(-1))
+        self.storage.put(self.pending(_key_of_table(name, values)), content)
 
     def intact(self, block: int) -> bool:
         """Return whether a block has been written and matches its checksum."""
@@ -204,7 +249,7 @@ class IndexStore:
     def read(self, block: int) -> tuple[Array, Array, int]:
         """Return a block's stored matrix, the (8, n) costs of steps out of it, and bytes read."""
         record, size = self._record(block)
-        return *split_record(self.form, record, self.form.cells(block)), size
+        return *split_record(self.form, record, self.cells(block)), size
 
     def _record(self, block: int) -> tuple[Array, int]:
         """Read and verify a block; return its numbers and its size in bytes."""
@@ -229,7 +274,7 @@ class IndexStore:
         kept = entries = 0
         for block in range(form.count if form.sparsify else 0):
             record, _ = self._record(block)
-            cells = form.cells(block)
+            cells = self.cells(block)
             kept += int(np.bitwise_count(marks_of(form, record, cells)).sum())
             entries += form.entries(cells)
         return 1 - kept / entries if entries else 0.0
@@ -372,11 +417,16 @@ def _form(storage: Storage, key: str, stated: Any) -> Form:
 
 def _check_arrays(metadata: StoreMetadata, form: Form) -> None:
     """Raise DamagedStoreError unless the stored arrays have the shapes the form requires."""
+    arrays: dict[str, tuple[tuple[int, ...], str]]
     arrays = dict.fromkeys(form.rasters, (form.shape, form.dtype))
     arrays["matrices"] = (form.count, form.record), form.dtype
     # of five kinds of steps, in all rows or in each
     one_row = metadata.member("lengths").shape == (5, 1)
     arrays["lengths"] = (5, 1 if one_row else form.shape[0] + 2), "float64"
+    if form.links:
+        ends, costs = LINK_TABLES
+        arrays[ends] = (form.links, len(COLUMNS)), "int64"
+        arrays[costs] = (form.links,), form.dtype
     for name, stated in arrays.items():
         member = metadata.member(name)
         if (member.shape, str(member.dtype)) != stated:
@@ -398,6 +448,11 @@ def _with_prefixes(keys: Iterable[str]) -> set[str]:
             found.add(key)
             key = key.rpartition("/")[0]
     return found
+
+
+def _key_of_table(name: str, values: Array) -> str:
+    """Return the key of the one chunk of a table of an index."""
+    return "/".join([name, "c", *["0"] * values.ndim])
 
 
 def _key(block: int) -> str:

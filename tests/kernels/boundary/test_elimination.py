@@ -69,7 +69,7 @@ def test_any_block(
     if costs.rules.symmetric:
         np.testing.assert_array_equal(mine, mine.T)
     # what a row of it, the paths from one cell, gives to all cells
-    filled = interior_distances(costs, None, mine[0])
+    filled = interior_distances(costs, mine[0])
     assert_same(filled.ravel(), found[0])
 
 
@@ -206,4 +206,4 @@ def test_what_does_not_fit_is_refused() -> None:
             costs, (left, boundary_matrix(costs, left)), (low, boundary_matrix(costs, low))
         )
     with pytest.raises(ValueError, match=r"border has shape \(3,\); must be \(8,\)"):
-        interior_distances(costs, None, np.zeros(3))
+        interior_distances(costs, np.zeros(3))

@@ -263,7 +263,8 @@ def distance_job(
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
         labels = source_labels(values, rows, columns, whole)
-    joined = parse_links(links, surface.valid, np.dtype(dtype), reverse, snap)
+    traced = "back_direction" in wanted
+    joined = parse_links(links, surface.valid, np.dtype(dtype), reverse, snap, places=traced)
     named = dict(surface.named)
     if source_raster is not None:
         named["sources"] = source_raster

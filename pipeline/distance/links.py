@@ -49,6 +49,8 @@ def parse_links(
     dtype: np.dtype[Any],
     reverse: bool,
     snap: bool | int | None,
+    *,
+    places: bool = False,
 ) -> Links | None:
     """Convert a graph to links between cells of a raster; None without a graph.
 
@@ -64,6 +66,8 @@ def parse_links(
     snap : bool or int or None
         Whether ends are moved to valid cells, as points are. None: they are taken as they are,
         valid or not, and no cell is read.
+    places : bool
+        Keep where vertices lie in their cells.
 
     Raises
     ------
@@ -81,14 +85,19 @@ def parse_links(
         return None
     cells = np.zeros((graph.vertex_count, 2), np.int64)
     reach = None if snap is None else snap_cells(snap)
-    cells[used] = _cells(graph, used, raster, reach)
+    cells[used], at = _cells(graph, used, raster, reach)
     cost = _costs(graph, tail, head, dtype)
     if reverse:
         tail, head = head, tail
     order = np.lexsort((graph.edge, cells[tail, 0]))
     order = order[(cells[tail] != cells[head]).any(axis=1)[order]]
     edge = np.asarray(graph.edge, np.int64)[order]
-    return Links(cells[tail[order]], cells[head[order]], cost[order], edge)
+    points = None
+    if places and graph.coordinates:
+        where = np.zeros((graph.vertex_count, 2))
+        where[used] = at
+        points = where[np.stack([tail[order], head[order]], axis=1)]
+    return Links(cells[tail[order]], cells[head[order]], cost[order], edge, points)
 
 
 def check_links(graph: Any) -> None:
@@ -99,8 +108,13 @@ def check_links(graph: Any) -> None:
         )
 
 
-def _cells(graph: Graph, used: Integers, raster: Raster, snap: int | None) -> Integers:
-    """Return the rows and columns of the cells in which vertices of a graph lie."""
+def _cells(
+    graph: Graph, used: Integers, raster: Raster, snap: int | None
+) -> tuple[Integers, npt.NDArray[np.float64]]:
+    """Return rows and columns of the cells in which vertices of a graph lie, and where they lie.
+
+    Of vertices that are moved to another cell the latter is its centre.
+    """
     ids, place, (height, width) = graph.ids[used], raster.georeference, raster.shape
     if graph.coordinates:
         points = np.stack([graph.coordinates[axis][used] for axis in "xy"], axis=1)
@@ -117,9 +131,12 @@ def _cells(graph: Graph, used: Integers, raster: Raster, snap: int | None) -> In
             )
         rows, columns = np.divmod(ids.astype(np.int64), width)
         points = coordinates_of(rows, columns, place)
+    cells = np.stack([rows, columns], axis=1)
     if snap is not None:
-        rows, columns = snap_to_valid(rows, columns, raster, points, snap, "links")
-    return np.stack([rows, columns], axis=1)
+        cells = np.stack(snap_to_valid(rows, columns, raster, points, snap, "links"), axis=1)
+        moved = ((cells[:, 0] != rows) | (cells[:, 1] != columns))[:, None]
+        points = np.where(moved, coordinates_of(cells[:, 0], cells[:, 1], place), points)
+    return cells, points
 
 
 def _costs(graph: Graph, tail: Integers, head: Integers, dtype: np.dtype[Any]) -> Array:
@@ -235,5 +252,8 @@ def link_table(links: Links, place: Georeference) -> ResultTable:
     """Return the coordinates of the two ends of each link, one row for each edge."""
     ends = np.full((2, int(links.edge.max(initial=-1)) + 1, 2), np.nan)
     for side, cells in enumerate((links.tail, links.head)):
-        ends[:, links.edge, side] = coordinates_of(cells[:, 0], cells[:, 1], place).T
+        points = coordinates_of(cells[:, 0], cells[:, 1], place)
+        if links.points is not None:
+            points = links.points[:, side]
+        ends[:, links.edge, side] = points.T
     return {name: (("link", "end"), [values]) for name, values in zip(LINK_ENDS, ends, strict=True)}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_place
 from orograph.arguments.sources import snap_cells
@@ -92,11 +93,25 @@ def least_cost_path(
     reader = PathReader(directions, dataset)
     paths = LeastCostPaths()
     for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
-        cells = reader.trace(number, row, column)
+        cells, links = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
-        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs))
+        line = _line(coordinates, links) if links else coordinates
+        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line))
     return paths
+
+
+def _line(
+    centres: npt.NDArray[np.float64], links: Mapping[int, npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """Return the points of a path: ends of links where it goes along them, else cells' centres."""
+    points: list[npt.NDArray[np.float64]] = []
+    for i, centre in enumerate(centres):
+        here = [links[i - 1][1]] if i - 1 in links else []
+        if i in links and not (here and (here[0] == links[i][0]).all()):
+            here.append(links[i][0])
+        points += here or [centre]
+    return np.stack(points)
 
 
 def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -> xr.DataArray:

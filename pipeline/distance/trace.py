@@ -31,13 +31,19 @@ class PathReader:
         self._side = directions.tile or READ_SIDE
         self._kept: dict[tuple[int, int], tuple[Window, npt.NDArray[np.uint8]]] = {}
 
-    def trace(self, number: int, row: int, column: int) -> npt.NDArray[np.int64]:
-        """Return the cells of the path from a cell to its source.
+    def trace(
+        self, number: int, row: int, column: int
+    ) -> tuple[npt.NDArray[np.int64], dict[int, npt.NDArray[np.float64]]]:
+        """Return the cells of the path from a cell to its source, and the links that it goes along.
+
+        Of these the map coordinates (x, y) of both ends, by the place in the path of the cell from
+        which they lead back.
 
         Ends: a way that goes on for ever goes round inside a window, or comes into one twice where
         it has come in before.
         """
         parts: list[npt.NDArray[np.int64]] = []
+        links: dict[int, npt.NDArray[np.float64]] = {}
         entered: set[tuple[int, int]] = set()
         height, width = self._directions.shape
         while True:
@@ -46,10 +52,11 @@ class PathReader:
             cells, how, outside = follow(codes, row - window.y, column - window.x)
             parts.append(cells + np.array([window.y, window.x]))
             if how == SOURCE:
-                return np.concatenate(parts)
+                return np.concatenate(parts), links
             y, x = parts[-1][-1].tolist()
             if how == LINKED:
-                row, column = self._over_link(number, y, x)
+                (row, column), ends = self._over_link(number, y, x)
+                links[sum(map(len, parts)) - 1] = ends
             else:
                 row, column = outside[0] + window.y, outside[1] + window.x
             if how == LOST or (row, column) in entered:
@@ -64,8 +71,13 @@ class PathReader:
                     "a part with the way to the source"
                 )
 
-    def _over_link(self, number: int, row: int, column: int) -> tuple[int, int]:
-        """Return the cell at the other end of the link by which a cell was reached."""
+    def _over_link(
+        self, number: int, row: int, column: int
+    ) -> tuple[tuple[int, int], npt.NDArray[np.float64]]:
+        """Return the cell at the other end of the link by which a cell was reached, and its ends.
+
+        These are map coordinates (x, y), first of the end in the cell.
+        """
         missing = {"back_link", *LINK_ENDS} - set(self._result)
         if missing:
             raise InputError(
@@ -85,9 +97,9 @@ class PathReader:
                 f"result: the path of point {number} leaves it at row {row}, column {column}, "
                 f"along link {edge}: it is a part of a result; give the whole one"
             ) from None
-        there = [cell for cell in cells if cell != [row, column]]
-        row, column = there[0] if there else (row, column)
-        return row, column
+        if cells[0] != [row, column]:
+            cells, points = cells[::-1], points[::-1]
+        return (cells[1][0], cells[1][1]), points
 
     @cached_property
     def _links(self) -> Raster:

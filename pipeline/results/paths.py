@@ -32,6 +32,10 @@ class LeastCostPath:
         Cost at the point, an int where costs are integers.
     crs
         Coordinate reference system of the coordinates in well-known text, None if there is none.
+    line
+        Map coordinates (x, y) that the path leads along, shape (m, 2): where it goes along links
+        with coordinates, such as roads, those of their ends, else those of the cells' centres. Its
+        length, its geometry and vector formats are of this line.
 
     Examples
     --------
@@ -49,6 +53,11 @@ class LeastCostPath:
     coordinates: npt.NDArray[np.float64]
     cost: float
     crs: str | None = field(default_factory=lambda: None)
+    line: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
+
+    def __post_init__(self) -> None:
+        if not len(self.line):
+            object.__setattr__(self, "line", self.coordinates)
 
     @cached_property
     def length(self) -> float:
@@ -59,22 +68,22 @@ class LeastCostPath:
         if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
             from pyproj import Geod
 
-            return float(Geod(ellps="WGS84").line_length(*self.coordinates.T))
-        return float(np.hypot(*np.diff(self.coordinates, axis=0).T).sum())
+            return float(Geod(ellps="WGS84").line_length(*self.line.T))
+        return float(np.hypot(*np.diff(self.line, axis=0).T).sum())
 
     @property
     def geometry(self) -> Any:
         """The path as a shapely LineString (a Point if it is one cell), if shapely is installed."""
         from shapely import LineString, Point
 
-        if len(self.coordinates) == 1:
-            return Point(self.coordinates[0])
-        return LineString(self.coordinates)
+        if len(self.line) == 1:
+            return Point(self.line[0])
+        return LineString(self.line)
 
     @property
     def __geo_interface__(self) -> dict[str, Any]:
         """The path as a GeoJSON feature, in its own CRS."""
-        points = [tuple(point) for point in self.coordinates.tolist()]
+        points = [tuple(point) for point in self.line.tolist()]
         body: dict[str, Any] = {"type": "LineString", "coordinates": points}
         if len(points) == 1:
             body = {"type": "Point", "coordinates": points[0]}
@@ -92,6 +101,7 @@ class LeastCostPath:
             (self.cost, self.crs) == (other.cost, other.crs)
             and np.array_equal(self.cells, other.cells)
             and np.array_equal(self.coordinates, other.coordinates)
+            and np.array_equal(self.line, other.line)
         )
 
     def __hash__(self) -> int:
@@ -121,7 +131,7 @@ class LeastCostPath:
             "to": end,
             "CRS": crs,
         }
-        return html.table("Least-cost path", rows, html.sketch(self.coordinates))
+        return html.table("Least-cost path", rows, html.sketch(self.line))
 
     @property
     def _ends(self) -> tuple[str, str]:

@@ -40,6 +40,8 @@ class Links:
     """(n,), the dtype of distances."""
     edge: Integers
     """(n,): the number of the edge that each has come from."""
+    points: npt.NDArray[np.float64] | None = None
+    """(n, 2, 2): map coordinates of both ends within their cells, where these are known."""
 
     @cached_property
     def _by_head(self) -> tuple[Integers, Integers]:

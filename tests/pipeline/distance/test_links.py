@@ -325,6 +325,11 @@ def test_a_raster_of_sources_takes_links_too(expected: xr.Dataset) -> None:
 # --- where links lead -------------------------------------------------------------------------
 
 
+def graph_with_an_end_in_the_river() -> og.Graph:
+    edge = pd.DataFrame({"source": ["w"], "target": ["e"], "weight": [2]})
+    return og.read_graph(edge, coordinates=[[131.0, 19.0], [117.0, 21.0]], directed=False)
+
+
 def test_vertices_lie_at_their_coordinates_and_paths_name_their_edges() -> None:
     """Two shores, a river of nodata, and a bridge between them that costs 2."""
     friction = np.ones((3, 5))
@@ -341,9 +346,22 @@ def test_vertices_lie_at_their_coordinates_and_paths_name_their_edges() -> None:
     assert result["cost"].values[1].tolist()[3:] == [3, 4]
     assert result["back_direction"].values[1, 3] == BY_LINK
     assert result["back_link"].values[1, 3] == 0
-    assert result["link_x"].values[0].tolist() in ([110, 130], [130, 110])
+    assert result["link_x"].values[0].tolist() in ([111, 131], [131, 111])
     (path,) = og.least_cost_path(result, [(140, 20)])
     assert path.cells.tolist() == [[1, 4], [1, 3], [1, 1], [1, 0]]
+    # along a link the line leads from where it begins to where it ends
+    assert path.coordinates.tolist() == [[140, 20], [130, 20], [110, 20], [100, 20]]
+    assert path.line.tolist() == [[140, 20], [131, 19], [111, 21], [100, 20]]
+    assert list(path.geometry.coords) == [tuple(point) for point in path.line.tolist()]
+    assert path.length == pytest.approx(np.hypot(9, 1) + np.hypot(20, 2) + np.hypot(11, 1))
+    assert np.array_equal(og.path_mask([path], ground).values[1], [1, 1, 0, 1, 1])
+    # of an end that is moved to another cell it is that cell's centre
+    moved = graph_with_an_end_in_the_river()
+    result = og.cost_distance(
+        ground, [(100, 20)], links=moved, snap=True, outputs=both, cell_size=1
+    )
+    (path,) = og.least_cost_path(result, [(140, 20)])
+    assert path.line.tolist() == [[140, 20], [131, 19], [110, 20], [100, 20]]
     assert path.cost == 4
     east = result.isel(x=slice(3, 5))
     with pytest.raises(og.InputError, match=r"leaves it.*along link 0.*a part of a result"):

@@ -264,6 +264,20 @@ OSM = """<?xml version="1.0"?>
 """
 
 
+def test_lines_of_paths_follow_the_road() -> None:
+    """A straight road that passes cells off their centres."""
+    friction = np.full((12, 40), 50.0)
+    road = LineString([(2.0, 3.3), (37.0, 7.9)])
+    links = og.roads([road], like=friction, speed=100)
+    result = og.cost_distance(friction, [(2, 3)], links=links, outputs=("cost", "back_direction"))
+    (path,) = og.least_cost_path(result, [(37, 8)])
+    away = [road.distance(Point(*xy)) for xy in path.line[1:-1]]
+    assert max(away) < 0.15  # vertices keep 0.1 from borders of cells, both ways in corners
+    assert np.median(away) < 1e-9
+    assert path.length == pytest.approx(road.length, rel=0.01)
+    assert len(path.cells) > 36
+
+
 def test_extracts_of_openstreetmap(tmp_path: Path) -> None:
     from pyproj import Geod
 

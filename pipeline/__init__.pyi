@@ -26,6 +26,8 @@ from .forest.forest import minimum_spanning_forest as minimum_spanning_forest
 from .graphs.dense_paths.all_pairs import all_pairs as all_pairs
 from .graphs.shortest_paths import shortest_paths as shortest_paths
 from .index.distance_index import DistanceIndex as DistanceIndex
+from .operations.detached import attach as attach
+from .operations.detached import runs as runs
 from .operations.operation import Operation as Operation
 from .operations.plan import Plan as Plan
 from .operations.plan import RasterSpec as RasterSpec

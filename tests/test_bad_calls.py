@@ -45,6 +45,7 @@ EVERYWHERE = {
     "overwrite": bad.FLAG,
     "resume": bad.FLAG,
     "takeover": bad.FLAG,
+    "detach": bad.kind(5, 1.5, bad.NAN, "", [], [True], ["driver"], {}, shows=False),
     "backend": bad.choice("gpu", "NUMBA", optional=True),
     "client": bad.CLIENT,
     "nodata": bad.NODATA,
@@ -292,6 +293,11 @@ FUNCTIONS = {
             "sources": replace(_VERTICES, make=lambda folder: _VERTICES.values(folder)[:-1]),
             "negative_cycles": bad.choice("ignore"),
         },
+    ),
+    "attach": Function(
+        og.attach,
+        {"out": "a.zarr"},
+        {"out": bad.kind(5, 1.5, True, bad.NAN, [], "a.png", "s3://b/a.png", shows=False)},
     ),
     "cluster": Function(og.cluster, {}, {"n_workers": bad.integer(1, 1024, optional=True)}),
     "connected_components": Function(
@@ -567,6 +573,7 @@ FUNCTIONS = {
         {"layer": LAYER, "like": GRID},
         {"layer": _NO_LAYER, "like": bad.RASTER},
     ),
+    "runs": Function(og.runs, {}, {}),
     "roads": Function(
         og.roads,
         {"lines": LineString([(0, 0), (3, 0)]), "like": GRID, "speed": 50},

@@ -112,8 +112,10 @@ def _parser() -> argparse.ArgumentParser:
     from orograph.cli.commands import commands as of_operations
     from orograph.cli.graph import add_graph
     from orograph.cli.index import add_index
+    from orograph.cli.runs import add_runs
 
     add_index(commands, _run)
+    add_runs(commands, client_of)
     for command in of_operations():
         command.add(commands, _run)
     add_graph(commands, _run)
@@ -172,10 +174,17 @@ def _run(
 ) -> Any:
     """Run an operation, on a cluster if requested, with a progress bar; return its result."""
     wanted = (getattr(options, name, None) for name in ("workers", "scheduler"))
+    if given.get("detach"):
+        cluster = True
     if not cluster and all(value is None for value in wanted):
         return operation(*inputs, **given)
     with ExitStack() as stack:
         run = operation.submit(*inputs, **given, client=client_of(options, stack))
+        if given.get("detach"):
+            print(
+                f"detached; orograph status OUT --scheduler {options.scheduler} tells how far it is"
+            )
+            return None
         return _watch(run, operation.__name__)
 
 

@@ -125,7 +125,8 @@ class Command:
             by_place = [p.name for p in others if p.kind is not p.KEYWORD_ONLY]
             places = [given.pop(name) for name in by_place if name in given]
             result = run(self.operation, (subject, *places), options, given, self.cluster)
-            self.after(result, options)
+            if not given.get("detach"):
+                self.after(result, options)
 
         parser.set_defaults(command=do)
 

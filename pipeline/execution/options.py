@@ -50,6 +50,7 @@ class BuildOptions(WorkOptions, total=False):
     overwrite: bool
     resume: bool
     takeover: bool
+    detach: bool | str
 
 
 class GraphOptions(BuildOptions, total=False):
@@ -77,6 +78,9 @@ class RunOptions(GraphOptions, total=False):
     takeover : bool
         Take the place of another writer that is at work on ``out``; that one ends with an error.
         A writer that was killed does not need it.
+    detach : bool or str
+        Of ``.submit`` with ``out``: a task of the cluster drives the run, which goes on without
+        this session; `attach` finds it. A name: on a worker with a Dask resource of that name.
     backend : {"auto", "numba", "cuda"}, optional
         What computes; by default ``config["backend"]``.
     client : distributed.Client, optional
@@ -111,6 +115,7 @@ class RunSpec:
     overwrite: bool = False
     resume: bool = False
     takeover: bool = False
+    detach: bool | str = False
     backend: str | None = None
     client: Client | LateClient | None = None
 
@@ -127,6 +132,8 @@ class RunSpec:
             check_extension("out", self.out, written, (*STORE, *GEOTIFF))
         for name in ("overwrite", "resume", "takeover"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
+        if not (isinstance(self.detach, str) and self.detach):
+            object.__setattr__(self, "detach", check_flag("detach", self.detach))
         if self.backend is not None:
             check_choice("backend", self.backend, BACKENDS)
         check_client(self.client)

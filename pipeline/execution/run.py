@@ -61,7 +61,17 @@ class Progress:
         return f"{self.done} of {self.total} tasks"
 
 
-class Engine(Protocol):
+class Watched(Protocol):
+    """Interface of what tells how far a run is."""
+
+    def progress(self) -> Progress:
+        """Return the progress of the work; may be called from any thread."""
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts of the work done, where they depend on the order of execution."""
+
+
+class Engine(Watched, Protocol):
     """Interface of the engine of a run: `QuadtreePass`, `Frontier`, or an operation's own."""
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
@@ -69,12 +79,6 @@ class Engine(Protocol):
 
     def table(self) -> ResultTable:
         """Return the table columns of the result, in pieces."""
-
-    def progress(self) -> Progress:
-        """Return the progress of the work; may be called from any thread."""
-
-    def statistics(self) -> dict[str, int]:
-        """Return counts of the work done, where they depend on the order of execution."""
 
 
 class Run(Generic[T]):
@@ -107,7 +111,7 @@ class Run(Generic[T]):
     def __init__(
         self,
         work: Callable[[], T],
-        engine: Callable[[], Engine | None],
+        engine: Callable[[], Watched | None],
         cancelled: Event,
         client: Client | None,
         describe: Callable[[], dict[str, Any]] = dict,

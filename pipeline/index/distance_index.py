@@ -228,7 +228,7 @@ class DistanceIndex:
         lacking = "links" if wanted.form.links else lacking_on_gpu(wanted.problem.model.name)
         chosen = choose_backend("solve_blocks", wanted.rasters, spec, lacking)
         found = where_to_work(wanted.rasters, spec)
-        client = None if isinstance(found, LateClient) else found
+        client = None if spec.detach or isinstance(found, LateClient) else found
         open_index = partial(DistanceIndex.open, memory=memory, client=client)
         return index_job(wanted, chosen, open_index, spec)
 

@@ -13,6 +13,7 @@ from dask.base import tokenize
 from orograph.engines.task_graph import Layers
 from orograph.execution.options import stays_in_memory
 from orograph.execution.run import Run
+from orograph.operations.detached import submit_detached
 from orograph.operations.geotiff import file_target
 from orograph.operations.job import DatasetJob, Job
 from orograph.operations.session import MemorySession, Session, StoredSession
@@ -39,6 +40,8 @@ def launch(job: Job[T], name: str) -> Run[T]:
         writer is at work on it.
     """
     spec = job.spec
+    if spec.detach:
+        return submit_detached(job, name, launch)
     if spec.resume and spec.out is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
     target = file_target(job, spec)

@@ -91,6 +91,7 @@ class Operation(Generic[P, T]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the operation, wait, and return its result."""
+        _refuse_detach("a call, which waits for its result", kwargs)
         return self._run(self.__name__, args, kwargs).result()
 
     @property
@@ -118,6 +119,7 @@ class Operation(Generic[P, T]):
                     "client: not for .lazy, as Dask chooses the workers when the result is "
                     "computed; leave it out, or use .submit"
                 )
+            _refuse_detach(".lazy, which begins nothing", kwargs)
             return launch_later(self._job(f"{self.__name__}.lazy", args, kwargs))
 
         parameters = self.__signature__.parameters.values()
@@ -231,6 +233,12 @@ def _with_options(doc: str, options: tuple[str, ...]) -> str:
     return re.sub(
         r"^\*\*options\n(?:    .*\n)*", lambda _: entries, inspect.cleandoc(doc), flags=re.M
     )
+
+
+def _refuse_detach(verb: str, kwargs: Mapping[str, Any]) -> None:
+    """Raise InputError if a run is to be detached by a verb that cannot."""
+    if kwargs.get("detach", False) is not False:
+        raise InputError(f"detach: not for {verb}; use .submit")
 
 
 def _refuse_unknown(name: str, kwargs: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -34,6 +34,20 @@ IDENTITY = "run.json"
 RESULT = "result.zarr"
 
 
+def check_unfinished(out: Storage) -> None:
+    """Raise StoreExistsError if there is an unfinished run that would write a store."""
+    folder = partial_storage(out)
+    if folder.exists() and folder.state(IDENTITY) is not None:
+        raise _unfinished(folder)
+
+
+def _unfinished(folder: Storage) -> StoreExistsError:
+    return StoreExistsError(
+        f"out: an unfinished run is in {folder}; pass resume=True to go on with it, or "
+        "overwrite=True to start anew"
+    )
+
+
 class Workspace:
     """The folder in which a run that writes ``out`` works.
 
@@ -86,10 +100,7 @@ class Workspace:
             check_target(self.out, overwrite)
         self._in_the_way = self.folder.exists()
         if found is not None and not (resume or overwrite or run_of(self.out) == found["token"]):
-            raise StoreExistsError(
-                f"out: an unfinished run is in {self.folder}; pass resume=True to go on with it, "
-                "or overwrite=True to start anew"
-            )
+            raise _unfinished(self.folder)
         if found is not None and resume and not self.finished:
             self._take()
 

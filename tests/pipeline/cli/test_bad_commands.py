@@ -192,6 +192,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("graph paths", "--max-cost"): (*NUMBER, "-1", "nan"),
     ("graph pairs", "--source"): ("x", "0", "4", "1.5", ""),
     **{(f"graph {what}", "graph"): (*STORES, "words.txt") for what in GRAPH_COMMANDS},
+    ("index build", "--links"): (*STORES, "words.txt"),
     ("index build", "--block"): (*WHOLE, "0", "2000"),
     ("index build", "--levels"): (*WHOLE, "11"),
     ("index query", "store"): STORES,
@@ -257,6 +258,9 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "peaks": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "depressions": {"elevation": ("dem.tif",), "out": ("out.zarr",)},
     "index build": {"raster": ("dem.tif",), "store": ("out.zarr",)},
+    "runs": {"--scheduler": ("tcp://127.0.0.1:9",)},
+    "status": {"--scheduler": ("tcp://127.0.0.1:9",), "out": ("out.zarr",)},
+    "cancel": {"--scheduler": ("tcp://127.0.0.1:9",), "out": ("out.zarr",)},
     "index query": {"store": ("index.zarr",), "out": ("out.zarr",), "--point": ("0", "0")},
     "index matrix": {"store": ("index.zarr",), "--point": ("0", "0")},
 }

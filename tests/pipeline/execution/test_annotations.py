@@ -73,12 +73,17 @@ def test_a_run_that_no_worker_may_do_says_so(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orograph.execution.watch.PATIENCE", 0.0)
-    with dask.annotate(resources={"MAPS": 3}):
-        run = og.minimum_spanning_forest.submit(
-            HEIGHTS, out=tmp_path / "out.zarr", client=client, backend="numba"
-        )
-    with pytest.warns(RuntimeWarning, match=r"none of the workers \(2\) has the resources"):
+
+    def waiting() -> og.Run[Any]:
+        with dask.annotate(resources={"MAPS": 3}):
+            run = og.minimum_spanning_forest.submit(
+                HEIGHTS, out=tmp_path / "out.zarr", client=client, backend="numba"
+            )
         wait_until(lambda: bool(run.progress().waiting), lambda: run.status == "running")
+        return run
+
+    with pytest.warns(RuntimeWarning, match=r"none of the workers \(2\) has the resources"):
+        run = waiting()
     run.cancel()
     with pytest.raises(og.Cancelled):
         run.result(timeout=60)

@@ -1,0 +1,328 @@
+"""Runs that go on without the session that began them.
+
+A task of the cluster drives such a run, and begins it again, with what it has left, where the
+worker that drove it was lost. The scheduler keeps what one needs to find it, under the address of
+its target: the future of that task, and the last report. Whoever connects to the scheduler can
+follow the run and cancel it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import Event
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import dask
+from dask.base import get_annotations
+
+from orograph.execution.clusters import LateClient, check_client, current_client
+from orograph.execution.run import Progress, Run
+from orograph.operations.geotiff import file_target
+from orograph.operations.job import Job
+from orograph.operations.workspace import check_unfinished
+from orograph.tiles.convert.overlap import refuse_overlap
+from orograph.tiles.errors import InputError, StoreExistsError
+from orograph.tiles.extensions import check_extension
+from orograph.tiles.storage import Location, Storage, open_storage
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.publish import check_target, partial_storage
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+T = TypeVar("T")
+Launch = Callable[[Job[T], str], Run[T]]
+
+ROOT = "orograph"
+"""Key of the scheduler's metadata below which runs are kept."""
+SECONDS_BETWEEN_REPORTS = 1.0
+
+
+def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
+    """Begin a run that a task of the cluster drives, and attach to it.
+
+    Parameters
+    ----------
+    job : Job
+        With an option ``detach``.
+    name : str
+        That of the operation.
+    launch : callable
+        Starts the run in that task.
+
+    Raises
+    ------
+    InputError
+        If there is no cluster that could go on with it, or no store that it would write.
+    StoreExistsError
+        If the store exists, or an unfinished or another run that writes it.
+    """
+    spec = job.spec
+    if spec.out is None:
+        raise InputError(
+            "detach: a run without out= has nowhere to leave its result; pass out=, a Zarr store"
+        )
+    if file_target(job, spec) is not None:
+        raise InputError("detach: such a run writes a Zarr store; pass an out= that ends in .zarr")
+    if isinstance(spec.client, LateClient):
+        raise InputError(
+            "detach: a cluster that ends with this process cannot go on; pass --scheduler"
+        )
+    client, out = _client(spec.client, "detach"), open_storage(spec.out)
+    for raster in job.rasters:
+        refuse_overlap(raster, out)
+    check_target(out, spec.overwrite or spec.resume)
+    with Lease(out, spec.takeover):  # nobody else is at work on it
+        if not (spec.overwrite or spec.resume):
+            check_unfinished(out)
+    before = _runs(client).get(str(out))
+    if before is not None and _Attached.find(client, before).status in ("waiting", "running"):
+        raise StoreExistsError(
+            f"out: a detached run that writes {out} has begun already; orograph.attach finds it"
+        )
+    token = uuid.uuid4().hex
+    named = get_annotations()
+    task = replace(job, spec=replace(spec, client=None, detach=False)), name, token, launch, named
+    resources = {spec.detach: 1} if isinstance(spec.detach, str) else None
+    # without the annotations of the run's own tasks, which the task gives them
+    future = contextvars.Context().run(
+        lambda: client.submit(
+            _drive, *task, key=f"orograph-drive-{token}", pure=False, resources=resources
+        )
+    )
+    client.publish_dataset(future, name=_published(token), override=True)
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    entry = {"out": str(out), "operation": name, "token": token, "begun": begun}
+    client.set_metadata([ROOT, "runs", str(out)], entry)
+    run: Run[T] = attach(out, client=client)
+    return run
+
+
+def attach(out: Location, *, client: Client | None = None) -> Run[Any]:
+    """Return the detached run that writes a store, begun by any session.
+
+    Parameters
+    ----------
+    out : path
+        The store, as ``out`` of the operation was.
+    client : distributed.Client, optional
+        Of the cluster that runs it; by default the one that is active in the session.
+
+    Returns
+    -------
+    Run
+        As ``.submit`` returns. Its `Run.cancel` cancels the run itself; if this session ends, the
+        run goes on.
+
+    Raises
+    ------
+    InputError
+        If the cluster has no such run, or there is no client.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> from distributed import Client
+    >>> client = Client(processes=False, dashboard_address=None)
+    >>> run = og.hop_distance.submit(np.ones((9, 9)), [(4, 4)], out="hops.zarr", detach=True)
+    >>> int(og.attach("hops.zarr").result()["hops"].max())
+    4
+    >>> client.close()
+    """
+    storage = open_storage(out, "out")
+    check_extension("out", storage)
+    client = _client(client, "client")
+    found = _find(client, storage)
+    return Run(found.result, lambda: found, found.cancelled, client, found.describe)
+
+
+def runs(client: Client | None = None) -> list[dict[str, Any]]:
+    """Return a summary of each detached run of a cluster, the latest last.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        By default the one that is active in the session.
+
+    Returns
+    -------
+    list of dict
+        ``out``, ``operation``, ``begun`` (UTC), ``status`` (``"waiting"`` for a worker,
+        ``"running"``, ``"finished"``, ``"failed"`` or ``"cancelled"``), ``done`` and ``total``
+        tasks, and ``error``, a message or None. The scheduler forgets them when it ends.
+
+    Raises
+    ------
+    InputError
+        If there is no client.
+
+    Examples
+    --------
+    >>> import orograph as og
+    >>> from distributed import Client
+    >>> client = Client(processes=False, dashboard_address=None)
+    >>> og.runs()
+    []
+    >>> client.close()
+    """
+    client = _client(client, "client")
+    found = []
+    for entry in sorted(_runs(client).values(), key=lambda entry: str(entry["begun"])):
+        run = _Attached.find(client, entry)
+        progress, error = run.progress(), run.describe().get("error")
+        found.append(
+            {
+                **{name: entry[name] for name in ("out", "operation", "begun")},
+                "status": run.status,
+                "done": progress.done,
+                "total": progress.total,
+                "error": error and error["message"],
+            }
+        )
+    return found
+
+
+def report_of(out: Location, client: Client) -> dict[str, Any]:
+    """Return the last report of the detached run that writes a store; see `Run.report`.
+
+    Raises
+    ------
+    InputError
+        If the cluster has no such run.
+    """
+    run = _find(client, open_storage(out))
+    return {**run.describe(), "status": run.status}
+
+
+def _find(client: Client, out: Storage) -> _Attached:
+    """Return the detached run that writes a store; raise InputError if there is none."""
+    known = _runs(client)
+    if str(out) not in known:
+        there = ", ".join(sorted(known)) or "none"
+        raise InputError(
+            f"out: the cluster has no detached run that writes {out}; runs of it write: {there}"
+        )
+    return _Attached.find(client, known[str(out)])
+
+
+class _Attached:
+    """A detached run, as the scheduler knows it."""
+
+    def __init__(self, client: Client, token: str, future: Any) -> None:
+        self._client, self._token, self._future = client, token, future
+        self.cancelled = Event()
+
+    @classmethod
+    def find(cls, client: Client, entry: dict[str, Any]) -> _Attached:
+        """Return the run of one of the scheduler's entries."""
+        token = entry["token"]
+        return cls(client, token, client.get_dataset(_published(token)))
+
+    def result(self) -> Any:
+        """Wait for the run, and open its result."""
+        requested = False
+        while not self._future.done():
+            if self.cancelled.is_set() and not requested:
+                _write(self._client, self._token, "cancel", True)
+                requested = True
+            with suppress(TimeoutError):
+                self._future.result(timeout=SECONDS_BETWEEN_REPORTS)
+        opener, out = self._future.result()
+        return opener(out)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the last report of the run, and the address of the worker that drives it."""
+        report = _read(self._client, self._token, "report", {})
+        return {**report, "driver": _read(self._client, self._token, "driver", None)}
+
+    @property
+    def status(self) -> str:
+        """``"waiting"`` for a worker, or as of `Run`."""
+        status: str = self.describe().get("status", "waiting")
+        if status in ("waiting", "running") and self._future.done():
+            # it has ended without a word: its worker is lost, and so were those before
+            return "finished" if self._future.status == "finished" else "failed"
+        return status
+
+    def progress(self) -> Progress:
+        """Return the progress that the last report tells."""
+        tasks = self.describe().get("tasks", {"done": 0, "total": 0})
+        return Progress(tasks["done"], tasks["total"])
+
+    def statistics(self) -> dict[str, int]:
+        """Return the counts that the last report tells."""
+        return dict(self.describe().get("statistics", {}))
+
+
+def _drive(
+    job: Job[T], name: str, token: str, launch: Launch[T], annotations: dict[str, Any]
+) -> tuple[Callable[[Storage], T], Storage]:
+    """Run a job to its end in a task of the cluster; return what opens its result, and where.
+
+    If the worker of an earlier attempt was lost, the run goes on from what that has left.
+    """
+    from distributed import get_worker, worker_client
+
+    assert job.spec.out is not None
+    out = open_storage(job.spec.out)
+    opener = replace(job, rasters=()).open
+    with worker_client() as client:
+        before = _read(client, token, "driver", None)
+        _write(client, token, "driver", get_worker().address)
+        spec = replace(job.spec, client=client)
+        if before is not None:
+            status = _read(client, token, "report", {}).get("status")
+            written = not spec.overwrite and out.exists() and not partial_storage(out).exists()
+            if status == "finished" or written:  # it was lost when it had done all
+                return opener, out
+            # one that was cut off from the scheduler may be at work still
+            spec = replace(spec, resume=True, takeover=True)
+        with dask.annotate(**annotations):  # type: ignore[attr-defined]
+            run = launch(replace(job, spec=spec), name)
+        try:
+            while run.status == "running":
+                _write(client, token, "report", run.report())
+                if _read(client, token, "cancel", False):
+                    run.cancel()
+                with suppress(TimeoutError):
+                    run.result(timeout=SECONDS_BETWEEN_REPORTS)
+            run.result()
+        finally:
+            _write(client, token, "report", run.report())
+    return opener, out
+
+
+def _client(client: Any, argument: str) -> Client:
+    """Return a client, by default the active one; raise InputError if there is none."""
+    check_client(client)
+    found: Client | None = client or current_client()
+    if found is None:
+        raise InputError(
+            f"{argument}: a detached run needs a cluster that goes on without this session; "
+            "connect to its scheduler: distributed.Client(address)"
+        )
+    return found
+
+
+def _runs(client: Client) -> dict[str, dict[str, Any]]:
+    """Return the entries of all detached runs that the scheduler knows, by target."""
+    found: dict[str, dict[str, Any]] = client.get_metadata([ROOT, "runs"], {})
+    return found
+
+
+def _published(token: str) -> str:
+    return f"orograph-run-{token}"
+
+
+def _read(client: Client, token: str, name: str, default: Any) -> Any:
+    return client.get_metadata([ROOT, token, name], default)
+
+
+def _write(client: Client, token: str, name: str, value: Any) -> None:
+    client.set_metadata([ROOT, token, name], value)

@@ -799,20 +799,24 @@ def test_what_cannot_be_used_is_refused(
     wrong = []
     for value in kind.values(nothing_begins):
         before = _files(nothing_begins)
-        started = time.process_time()
-        message = what = ""
-        try:
-            function.call(*first, **{**function.valid, parameter: value})
-        except og.OrographError as error:
-            message = str(error)
-            if type(error).__name__ not in kind.errors:
-                what = f"is a {type(error).__name__}"
-            what = what or _complaint(message, parameter, value, kind) or ""
-        except BaseException as error:
-            what, message = type(error).__name__, str(error)
-        else:
-            what = "is accepted"
-        if time.process_time() - started > 1:
+        for _ in range(2):  # what takes long may be the first import of a library
+            started = time.process_time()
+            message = what = ""
+            try:
+                function.call(*first, **{**function.valid, parameter: value})
+            except og.OrographError as error:
+                message = str(error)
+                if type(error).__name__ not in kind.errors:
+                    what = f"is a {type(error).__name__}"
+                what = what or _complaint(message, parameter, value, kind) or ""
+            except BaseException as error:
+                what, message = type(error).__name__, str(error)
+            else:
+                what = "is accepted"
+            took = time.process_time() - started
+            if took <= 1:
+                break
+        if took > 1:
             what += " takes more than a second"
         if _files(nothing_begins) != before:
             what += " leaves something behind"

@@ -101,7 +101,7 @@ def parse_links(
 
 
 def check_links(graph: Any) -> None:
-    """Raise InputError if what is given as links is not a graph."""
+    """Raise InputError unless links are given as a graph."""
     if not isinstance(graph, Graph):
         raise InputError(
             f"links: {type(graph).__name__} is not a graph; make one with orograph.read_graph"

@@ -225,7 +225,7 @@ class DistanceIndex:
         )
         for raster in wanted.rasters:
             refuse_overlap(raster, store)  # before all its cells are read for its fingerprint
-        lacking = "links" if wanted.form.links else lacking_on_gpu(wanted.problem.model.name)
+        lacking = "links=" if wanted.form.links else lacking_on_gpu(wanted.problem.model.name)
         chosen = choose_backend("solve_blocks", wanted.rasters, spec, lacking)
         found = where_to_work(wanted.rasters, spec)
         client = None if spec.detach or isinstance(found, LateClient) else found
@@ -584,7 +584,7 @@ class DistanceIndex:
     # -- common ------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Drop what is known of blocks that have been updated."""
+        """Drop cached blocks and sizes after an update."""
         self._blocks.forget()
         self._all_bytes = None
 

@@ -77,7 +77,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
     for raster in job.rasters:
         refuse_overlap(raster, out)
     check_target(out, spec.overwrite or spec.resume)
-    with Lease(out, spec.takeover):  # nobody else is at work on it
+    with Lease(out, spec.takeover):  # refuses if another writer is at work
         if not (spec.overwrite or spec.resume):
             check_unfinished(out)
     before = _runs(client).get(str(out))
@@ -211,12 +211,25 @@ def _find(client: Client, out: Storage) -> _Attached:
     return _Attached.find(client, known[str(out)])
 
 
+class _Cancellation(Event):
+    """An event that asks a detached run to stop when it is set, before the session may end."""
+
+    def __init__(self, client: Client, token: str) -> None:
+        super().__init__()
+        self._client, self._token = client, token
+
+    def set(self) -> None:
+        """Set the event, and leave the request with the scheduler."""
+        _write(self._client, self._token, "cancel", True)
+        super().set()
+
+
 class _Attached:
     """A detached run, as the scheduler knows it."""
 
     def __init__(self, client: Client, token: str, future: Any) -> None:
         self._client, self._token, self._future = client, token, future
-        self.cancelled = Event()
+        self.cancelled = _Cancellation(client, token)
 
     @classmethod
     def find(cls, client: Client, entry: dict[str, Any]) -> _Attached:
@@ -226,13 +239,6 @@ class _Attached:
 
     def result(self) -> Any:
         """Wait for the run, and open its result."""
-        requested = False
-        while not self._future.done():
-            if self.cancelled.is_set() and not requested:
-                _write(self._client, self._token, "cancel", True)
-                requested = True
-            with suppress(TimeoutError):
-                self._future.result(timeout=SECONDS_BETWEEN_REPORTS)
         opener, out = self._future.result()
         return opener(out)
 

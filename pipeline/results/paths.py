@@ -33,9 +33,9 @@ class LeastCostPath:
     crs
         Coordinate reference system of the coordinates in well-known text, None if there is none.
     line
-        Map coordinates (x, y) that the path leads along, shape (m, 2): where it goes along links
-        with coordinates, such as roads, those of their ends, else those of the cells' centres. Its
-        length, its geometry and vector formats are of this line.
+        Map coordinates (x, y) of the path as a line, shape (m, 2): the ends of links that have
+        coordinates, such as roads, and the centres of all other cells. Length, geometry and vector
+        files follow this line.
 
     Examples
     --------

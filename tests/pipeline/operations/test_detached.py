@@ -114,8 +114,9 @@ def test_a_detached_run_is_cancelled_and_resumed(
         options: dict[str, Any] = {"out": out, "detach": True, "client": client}
         run = og.cost_distance.submit(raster, START, **options)
         wait_until(gate.held, lambda: run.status == "running")
+        with Client(cluster, set_as_default=False) as brief:
+            og.attach(out, client=brief).cancel()  # and that session ends at once
         other = og.attach(out, client=client)
-        other.cancel()
         ended = gate.until(lambda: other.status != "running")
         # one read after the other, so slowly that the driver hears of it before the end
         wait_until(lambda: time.sleep(0.2) or ended())

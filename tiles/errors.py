@@ -146,7 +146,7 @@ class Cancelled(OrographError):
     """
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:

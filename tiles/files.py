@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from orograph.tiles.errors import report_full_storage
+from orograph.tiles.system import (
+    LOCK,
+    READ,
+    SYNC,
+    known_errors,
+    lock_descriptor,
+    lock_file,
+    make_link,
+)
 
 TEMPORARY = ".tmp"
+_NOT_SYNCED = known_errors("EINVAL", "ENOTSUP")  # file systems that do without, for folders
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
@@ -31,13 +40,35 @@ def create_file(path: Path, *parts: Any) -> None:
     """Write a file atomically, or raise FileExistsError if it exists."""
 
     def link(temporary: Path, path: Path) -> None:
+        taken = FileExistsError(errno.EEXIST, "it exists already", str(path))
         try:
-            os.link(temporary, path)
+            if make_link(temporary, path):
+                temporary.unlink()
+                return
         except FileExistsError:
-            raise FileExistsError(errno.EEXIST, "it exists already", str(path)) from None
-        temporary.unlink()
+            raise taken from None
+        with lock_file(path):
+            if os.path.lexists(path):
+                raise taken
+            os.rename(temporary, path)
 
     _write_beside(path, parts, link)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a hidden path next to ``path`` to write to; rename it to ``path`` if all went well.
+
+    It has the extension of ``path``, by which writers choose the format.
+    """
+    temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.{path.name}")
+    try:
+        with report_full_storage(path):
+            yield temporary
+        sync_file(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _write_beside(path: Path, parts: tuple[Any, ...], name: Callable[[Path, Path], None]) -> None:
@@ -70,7 +101,8 @@ def is_internal(name: str) -> bool:
 def delete_temporaries(path: Path) -> None:
     """Delete the temporary files that `replace_file` may have left for a path."""
     for other in path.parent.iterdir():
-        if other.name.startswith(f".{path.name}.") and is_temporary(other.name):
+        own = other.name.startswith(f".{path.name}.") and is_temporary(other.name)
+        if own and not other.name.endswith(LOCK):  # who calls this may hold that
             other.unlink(missing_ok=True)
 
 
@@ -79,32 +111,34 @@ def locked(path: Path, is_same: Callable[[os.stat_result], bool]) -> Iterator[bo
     """Lock a file and yield whether it still ``is_same``, keeping others from replacing it.
 
     The version itself is locked, not its name: who waited for the lock finds another file under
-    the name. The system lets go of the lock of a process that is killed.
+    the name. The system lets go of the lock of a process that is killed. Where it has no such
+    locks, the name is locked by `lock_file`.
     """
     try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(path, READ | os.O_RDWR)
     except PermissionError:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, READ)
     except FileNotFoundError:
         yield False
         return
-    try:
-        with suppress(OSError):  # not every file system has locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        stack.callback(os.close, file)
+        by_system = lock_descriptor(file)
+        if not by_system:
+            stack.close()  # Windows replaces no file that is open
+            stack.enter_context(lock_file(path))
         try:
-            same = is_same(os.stat(path)) and is_same(os.fstat(file))
+            same = is_same(os.stat(path)) and (not by_system or is_same(os.fstat(file)))
         except FileNotFoundError:
             same = False
         yield same
-    finally:
-        os.close(file)
 
 
 def exchange(one: Path, other: Path) -> bool:
     """Swap two paths atomically (Linux ``renameat2``); return False if not supported."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
+    except (OSError, AttributeError, TypeError):  # the last on Windows
         return False
     names = os.fsencode(one), os.fsencode(other)
     return bool(rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
@@ -113,11 +147,16 @@ def exchange(one: Path, other: Path) -> bool:
 def sync_file(path: str | Path) -> None:
     """Flush a file, or the entries of a folder, to disk."""
     with report_full_storage(path):
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            file = os.open(path, SYNC)
+        except PermissionError:
+            if os.path.isdir(path) and not hasattr(os, "O_DIRECTORY"):
+                return  # Windows opens no folders
+            raise
         try:
             os.fsync(file)
         except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # it does without, for folders
+            if error.errno not in _NOT_SYNCED:
                 raise
         finally:
             os.close(file)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from orograph.tiles.system import known_errors
+
 T = TypeVar("T")
 P = ParamSpec("P")
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 3.7)
 """Seconds between attempts of an operation that failed for a reason that may pass: 10 in all."""
 # of file systems over a network that are away for a while, mostly
-_TRANSIENT = {
-    errno.ESTALE, errno.EIO, errno.EAGAIN, errno.EINTR, errno.ETIMEDOUT, errno.ECONNRESET,
-    errno.ECONNABORTED, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH,
-    errno.EREMOTEIO,
-}  # fmt: skip
+_TRANSIENT = known_errors(
+    *("ESTALE", "EIO", "EAGAIN", "EINTR", "ETIMEDOUT", "ECONNRESET", "ECONNABORTED", "ENOTCONN"),
+    *("EHOSTDOWN", "EHOSTUNREACH", "ENETUNREACH", "EREMOTEIO"),
+)
 
 
 def patiently(

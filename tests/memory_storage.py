@@ -183,6 +183,19 @@ class MemoryStorage:
     def renames(self) -> bool:
         return False
 
+    @property
+    def etags(self) -> bool:
+        return False
+
+    def staging(self, place: Storage, name: str) -> Storage:
+        return place
+
+    def delete_unfinished(self) -> None:
+        """All that is unfinished lies beside the root."""
+
+    def check_conditions(self, key: str, state: State) -> None:
+        """Conditions are met."""
+
     def commit(self, staged: Storage, replace: bool = False) -> None:
         if self.exists() and not replace:
             raise FileExistsError(errno.EEXIST, "it exists already", self.root)

@@ -262,5 +262,5 @@ if __name__ == "__main__":
     os.chdir(sys.argv[1])
     warm_up()
     og.minimum_spanning_forest(GRID[:9, :9], tile=4)
-    warm_up_index(wanted_index(GRID[:9, :9], block=4, levels=0).problem, 1, False)
+    warm_up_index(wanted_index(GRID[:9, :9], block=4, levels=0).problem, False)
     print(json.dumps({name: trials(name, *map(int, sys.argv[2:4])) for name in sys.argv[4:]}))

@@ -127,10 +127,10 @@ class GatedGraph(Graph):
 
     gate: Gate | None = None
 
-    def part_rows(self, part: int) -> Rows:
+    def part_rows(self, part: int, weighted: bool = True) -> Rows:
         if self.gate is not None:
             self.gate.enter()
-        return super().part_rows(part)
+        return super().part_rows(part, weighted)
 
 
 class GatedSink(StoreSink):

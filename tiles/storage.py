@@ -46,6 +46,7 @@ from orograph.tiles.files import (
 )
 from orograph.tiles.memory import empty
 from orograph.tiles.patience import patient, patiently
+from orograph.tiles.system import READ, WITHOUT_WAITING, read_at
 
 SECONDS_TO_DELETE = 2.0  # in which most is deleted, so that nothing is left when a call returns
 _NOT_A_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
@@ -60,7 +61,7 @@ class State(NamedTuple):
     size: int
     """Size in bytes."""
     version: Hashable
-    """Unique among all objects: device, inode and time of a file, address and ETag elsewhere."""
+    """Device, inode and time of a file, or address and ETag: no other content ever has the same."""
 
 
 class Reader(Protocol):
@@ -195,6 +196,12 @@ class Storage(Protocol):
     def check_place(self) -> None:
         """Raise InputError if a store cannot be written at the root."""
 
+    def check_conditions(self, key: str, state: State) -> None:
+        """Raise InputError if `create` or `put_if` would replace any object.
+
+        ``key`` is that of an object with that state, which may be replaced.
+        """
+
     def overlaps(self, other: Storage) -> bool:
         """Return whether two roots are equal or one lies within the other."""
 
@@ -204,6 +211,25 @@ class Storage(Protocol):
     @property
     def renames(self) -> bool:
         """Whether `commit` renames a folder at once instead of moving its objects."""
+
+    @property
+    def etags(self) -> bool:
+        """Whether `objects` is quicker than to open a few of them, and its states are ETags."""
+
+    def staging(self, place: Storage, name: str) -> Storage:
+        """Return the storage in which to write a store that will be committed to this root.
+
+        It is ``place`` if that can be renamed. Else it lies below this root, where the objects
+        stay, and ``name`` tells it from others.
+
+        Raises
+        ------
+        InputError
+            If no store can be committed to this root.
+        """
+
+    def delete_unfinished(self) -> None:
+        """Delete what writers that were killed have left below this root, at `staging`."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
         """Rename a finished store to this root, replacing an older one if allowed.
@@ -260,7 +286,7 @@ class LocalStorage:
         path = self._path(key)
         try:
             # not blocking: to open a named pipe would wait for a writer
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            file = os.open(path, READ | WITHOUT_WAITING)
         except OSError as error:
             if error.errno not in _NOT_A_FILE:
                 raise
@@ -350,7 +376,7 @@ class LocalStorage:
         for folder, folders, names in os.walk(self._path(prefix)):
             folders[:] = [name for name in folders if not is_internal(name)]
             for name in names:
-                key = os.path.join(folder, name)[len(self.root) :].lstrip("/")
+                key = os.path.relpath(os.path.join(folder, name), self.root).replace(os.sep, "/")
                 state = None if is_internal(name) else self.state(key)
                 if state is not None:
                     yield key, state
@@ -392,6 +418,9 @@ class LocalStorage:
             raise InputError(f"{self}: the folder {parent} does not exist; create it first")
         check_name_length(self.root, LONGEST_SUFFIX)
 
+    def check_conditions(self, key: str, state: State) -> None:
+        """Do nothing: files are created and locked by one."""
+
     def overlaps(self, other: Storage) -> bool:
         if not isinstance(other, LocalStorage):
             return False
@@ -405,6 +434,16 @@ class LocalStorage:
     @property
     def renames(self) -> bool:
         return True
+
+    @property
+    def etags(self) -> bool:
+        return False
+
+    def staging(self, place: Storage, name: str) -> Storage:
+        return place
+
+    def delete_unfinished(self) -> None:
+        """Do nothing: all that is unfinished lies beside the root."""
 
     def commit(self, staged: Storage, replace: bool = False) -> None:
         source, target = local_path(staged), Path(self.root)
@@ -447,7 +486,7 @@ class _FileReader:
 
     def _open_again(self) -> None:
         """Reopen the same version of a file whose handle has become stale."""
-        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(self._path, READ)
         if _state(os.fstat(file)) != self.state:
             os.close(file)
             raise ValueError("the file has been replaced while it was read")
@@ -461,7 +500,7 @@ class _FileReader:
 
         def read() -> int:
             rest = content.data[done:] if done else content.data
-            return os.preadv(self._file, [rest], offset + done)
+            return read_at(self._file, rest, offset + done)
 
         while done < length:
             count = patiently(read, self._open_again)
@@ -488,7 +527,17 @@ def _from_file_url(url: str) -> LocalStorage:
     return LocalStorage(unquote(parts.path))
 
 
-SCHEMES: dict[str, Callable[[str], Storage]] = {"file": _from_file_url}
+def _from_object_url(url: str) -> Storage:
+    from orograph.tiles.object_storage import ObjectStorage  # which needs this module
+
+    return ObjectStorage(url)
+
+
+OBJECT_SCHEMES = ("s3", "gs", "az", "memory")
+SCHEMES: dict[str, Callable[[str], Storage]] = {
+    "file": _from_file_url,
+    **dict.fromkeys(OBJECT_SCHEMES, _from_object_url),
+}
 """Function that opens URLs, by their scheme."""
 
 
@@ -505,7 +554,7 @@ def open_storage(place: Location, argument: str = "path") -> Storage:
     if not isinstance(place, str | os.PathLike):
         if not hasattr(place, "zarr_store"):
             raise InputError(
-                f"{argument}: {shown(place)} is no address of a store; give a path or a file:// URL"
+                f"{argument}: {shown(place)} is no address of a store; give a path or a URL"
             )
         return place
     address = check_path(argument, place)
@@ -514,16 +563,23 @@ def open_storage(place: Location, argument: str = "path") -> Storage:
         return LocalStorage(absolute_path(argument, address))
     if scheme[1].lower() not in SCHEMES:
         raise InputError(
-            f"{argument}: {address}: {scheme[1]}:// stores are not supported yet; give a path on a "
-            "file system (rasters at such addresses can be read where rasterio or xarray can)"
+            f"{argument}: {address}: {scheme[1]}:// stores are not supported; give a path on a "
+            f"file system, or an address of {', '.join(f'{one}://' for one in OBJECT_SCHEMES)} "
+            "(rasters at other addresses can be read where rasterio or xarray can)"
         )
     return SCHEMES[scheme[1].lower()](address)
 
 
-def local_path(storage: Storage) -> Path:
+def is_object_address(path: str) -> bool:
+    """Return whether a path is the URL of an object store."""
+    return path.partition("://")[0].lower() in OBJECT_SCHEMES and "://" in path
+
+
+def local_path(storage: Storage, argument: str | None = None) -> Path:
     """Return the folder of a storage as a path; raise InputError if it is not local."""
     if not isinstance(storage, LocalStorage):
-        raise InputError(f"{storage}: it is on no file system; give a path on one")
+        name = "" if argument is None else f"{argument}: "
+        raise InputError(f"{name}{storage}: it is on no file system; give a path on one")
     return Path(storage.root)
 
 

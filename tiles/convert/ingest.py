@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from orograph.tiles.arguments import check_flag
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.grid.window import Window
+from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.raster.raster import FileRaster, Raster, open_raster
 from orograph.tiles.raster.unchanged import unchanged
 from orograph.tiles.storage import Location, open_storage
@@ -29,6 +30,7 @@ NAME = "elevation"
 BAND_BYTES = 2**27
 
 
+@takes_storage_options
 def ingest(
     source: Any,
     store: Location,
@@ -40,6 +42,7 @@ def ingest(
     variable: str | None = None,
     overwrite: bool = False,
     takeover: bool = False,
+    storage_options: Mapping[str, str | bool] | None = None,
 ) -> xr.DataArray:
     """Copy a raster into a store.
 
@@ -64,6 +67,8 @@ def ingest(
     takeover : bool
         Whether to take the place of another writer that is at work on the store; that one ends
         with an error.
+    storage_options : dict, optional
+        Of addresses in object stores, as of a run.
 
     Returns
     -------

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.dense import StoredColumn
+from orograph.tiles.raster.from_zarr import folder_of
 from orograph.tiles.raster.raster import FileRaster, Raster, StoreRaster
 from orograph.tiles.storage import LocalStorage, Location, Storage, open_storage
 
@@ -41,16 +42,19 @@ def refuse_overlap(raster: Raster | None, target: Location, source: Any = None) 
 
 def _places_of(raster: Raster | None, source: Any) -> Iterator[Storage]:
     """Yield the stores, files and folders that a source is read from."""
-    stated = getattr(source, "encoding", {}).get("source")
-    for address in (source, stated):
+    encoding = getattr(source, "encoding", {})
+    if "storage" in encoding:
+        yield encoding["storage"]
+    for address in (source, None if "storage" in encoding else encoding.get("source")):
         if isinstance(address, str | os.PathLike):
             with suppress(InputError):  # a URL of elsewhere
                 yield open_storage(address)
-    arrays = getattr(source, "arrays", {})  # of a stored graph
-    yield from {array.storage for array in arrays.values() if isinstance(array, StoredColumn)}
-    root = getattr(getattr(source, "store", None), "root", None)
-    if isinstance(root, os.PathLike):  # of a Zarr array
-        yield LocalStorage(root).child(getattr(source, "path", ""))
+    arrays = getattr(source, "arrays", None)
+    if isinstance(arrays, Mapping):  # of a stored graph
+        yield from {array.storage for array in arrays.values() if isinstance(array, StoredColumn)}
+    folder = folder_of(source)
+    if folder is not None:
+        yield LocalStorage(folder)
     if isinstance(raster, StoreRaster):
         yield raster.storage
     if isinstance(raster, FileRaster):

@@ -96,14 +96,21 @@ def is_store(place: Location) -> bool:
     DamagedStoreError
         If there is a ``zarr.json`` that cannot be read.
     """
+    with suppress(InputError):  # an address that leads nowhere
+        return _store_document(open_storage(place)) is not None
+    return False
+
+
+def _store_document(storage: Storage) -> dict[str, Any] | None:
+    """Read the metadata of the group of a store of this package; None if there is none."""
     try:
-        document = read_document(open_storage(place), GROUP)
+        document = read_document(storage, GROUP)
     except DamagedStoreError:
         raise
     except (OSError, ValueError):
-        return False
+        return None
     attributes = document.get("attributes")
-    return isinstance(attributes, dict) and MARK in attributes
+    return document if isinstance(attributes, dict) and MARK in attributes else None
 
 
 def run_of(place: Location) -> str | None:
@@ -116,7 +123,7 @@ def run_of(place: Location) -> str | None:
 def member_documents(storage: Storage) -> dict[str, dict[str, Any]]:
     """Read the metadata of all arrays in a group, sorted by name."""
     documents = {}
-    for name in sorted(storage.names()):
+    for name in sorted({*storage.names()} - {GROUP}):
         with suppress(FileNotFoundError):
             documents[name] = read_array(storage, name).document
     return documents
@@ -158,13 +165,7 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
 
 
 def check_format(what: str, found: Any, readable: int, again: str) -> None:
-    """Raise InputError if another version wrote a format that this version cannot read.
-
-    Raises
-    ------
-    InputError
-        It tells whether to update orograph, or to do ``again``.
-    """
+    """Raise InputError for a format of another version; it tells to update, or do ``again``."""
     if type(found) is int and found == readable:
         return
     newer = isinstance(found, int) and found > readable
@@ -341,7 +342,8 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
         that was written.
     """
     storage = open_storage(place)
-    if not is_store(storage):
+    document = _store_document(storage)
+    if document is None:
         beside = storage.beside(PARTIAL)
         if not storage.exists() and beside.exists():
             raise InputError(
@@ -349,7 +351,6 @@ def read_metadata(place: Location, unfinished: bool = False) -> StoreMetadata:
                 "resume the run that writes it, or start again"
             )
         raise InputError(f"{storage} is no store of orograph; make one with ingest")
-    document = read_document(storage, GROUP)
     mark = document["attributes"][MARK]
     stated = mark.get("format") if isinstance(mark, dict) else None
     check_format(f"the store {storage}", stated, FORMAT, "make it again")

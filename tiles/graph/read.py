@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from orograph.tiles.graph.files import (
 from orograph.tiles.graph.graph import Graph, make_graph
 from orograph.tiles.graph.store import is_graph, open_graph, write_graph
 from orograph.tiles.graph.tables import Edges, from_networkx, from_sparse, from_table
+from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import open_storage
 
 FILES = {".gr": read_dimacs, ".mtx": read_matrix_market}
 
 
+@takes_storage_options
 def read_graph(
     source: Any,
     *,
@@ -35,6 +38,7 @@ def read_graph(
     parts: int | None = None,
     store: str | Path | None = None,
     takeover: bool = False,
+    storage_options: Mapping[str, str | bool] | None = None,
 ) -> Graph:
     """Read a graph with weighted edges from a file or from objects in memory.
 
@@ -60,6 +64,8 @@ def read_graph(
         Zarr group to write; the graph is then opened from there when it is needed.
     takeover : bool
         Take the place of another writer that is at work on ``store``; that one ends with an error.
+    storage_options : dict, optional
+        Of addresses of stores in object stores, as of a run.
 
     Returns
     -------

@@ -190,10 +190,13 @@ def _as_store(source: xr.DataArray, nodata: int | float | None) -> StoreRaster |
     from orograph.tiles.store.lazy import lazy_name
 
     path, chunks = source.encoding.get("source"), source.chunks
-    if not chunks or not path or not is_store(path):
+    if not chunks or not path:
+        return None
+    storage = source.encoding.get("storage", path)
+    if not is_store(storage):
         return None
     try:
-        raster = StoreRaster(path, str(source.name))
+        raster = StoreRaster(storage, str(source.name))
     except InputError:
         return None
     # The name of a Dask array identifies its cells: any change by the user has changed it.

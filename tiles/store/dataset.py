@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orograph.tiles.arguments import shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.dense import DenseArray
 from orograph.tiles.format.metadata import read_metadata
+from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.raster import StoreRaster
 
@@ -16,7 +18,13 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def open(path: Location, chunks: str = "shard") -> xr.Dataset:
+@takes_storage_options
+def open(
+    path: Location,
+    chunks: str = "shard",
+    *,
+    storage_options: Mapping[str, str | bool] | None = None,
+) -> xr.Dataset:
     """Open a store as a lazy Dataset.
 
     Cells are read through `StoreRaster`, so the error for a damaged tile names the tile. Nothing
@@ -29,6 +37,8 @@ def open(path: Location, chunks: str = "shard") -> xr.Dataset:
         The store.
     chunks : {"shard", "tile"}
         What each Dask chunk holds.
+    storage_options : dict, optional
+        Of an address in an object store, as of a run; what is opened keeps them.
 
     Returns
     -------

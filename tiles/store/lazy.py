@@ -103,7 +103,7 @@ def lazy_variable(raster: StoreRaster, chunks: str) -> xr.Variable:
     attributes = dict(raster.attrs)
     if raster.nodata is not None:
         attributes["_FillValue"] = raster.dtype.type(raster.nodata)
-    encoding: dict[str, Any] = {"source": raster.path}
+    encoding: dict[str, Any] = {"source": raster.path, "storage": raster.storage}
     if place.grid_mapping_attributes():
         encoding["grid_mapping"] = GRID_MAPPING
     names = place.y_name, place.x_name

@@ -209,6 +209,7 @@ class Lease:
         """Try to acquire the lease; return False if the caller should try again."""
         try:
             self._place.create("", self._record())
+            self._check_conditions()
             return True
         except FileExistsError:
             pass
@@ -216,7 +217,8 @@ class Lease:
             self.target.check_place()
             return False  # another writer has cleared the temporary file
         except OSError as error:
-            if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            denied = error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
+            if denied or self._place.etags:  # of an object store: credentials, bucket, server
                 raise InputError(
                     f"{self.target}: nothing can be written beside it ({error.strerror}); choose "
                     "another path, or get the right to write there"
@@ -232,8 +234,10 @@ class Lease:
         holder, state = found
         if holder is not None and holder.token == self.token:
             return True  # the storage has reported a failure after it had succeeded
+        if holder is None and self._place.etags and not self._stays(state, RETRY_SECONDS / 2):
+            return False  # it was being deleted
         if not (holder is None or self._takeover or holder.is_gone()):
-            silent = holder.is_silent() and self._stays(state)
+            silent = holder.is_silent() and self._stays(state, WATCH_SECONDS)
             now = holder if silent else self.holder()
             if now is None or now.token != holder.token:
                 return False
@@ -250,11 +254,17 @@ class Lease:
         except FileNotFoundError:
             return False
 
-    def _stays(self, state: State) -> bool:
-        """Return whether the lease file is unchanged after `WATCH_SECONDS`."""
-        end = time.monotonic() + WATCH_SECONDS
+    def _check_conditions(self) -> None:
+        """Check that the storage keeps writers apart, once the lease has been created."""
+        state = self._place.state("")
+        if state is not None:
+            self._place.check_conditions("", state)
+
+    def _stays(self, state: State, seconds: float) -> bool:
+        """Return whether the lease file is unchanged after some seconds."""
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
-            time.sleep(WATCH_SECONDS / 20)
+            time.sleep(seconds / 20)
             if self._place.state("") != state:
                 return False
         return True
@@ -349,12 +359,11 @@ def _first_line(path: str) -> str:
 
 def _is_gone(pid: int, started: str) -> bool:
     """Return whether the local process of this id and start time has ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+    import psutil
+
+    if not psutil.pid_exists(pid):
         return True
-    except PermissionError:
-        pass  # it is that of another user, and may be hidden
+    # one of another user may be hidden
     return _process_started(pid) not in ("", started)
 
 
@@ -363,12 +372,25 @@ def _process_started(pid: int) -> str:
     # the name of a process, in parentheses, may hold spaces and parentheses
     fields = _first_line(f"/proc/{pid}/stat").rpartition(")")[2].split()
     if not fields:
-        return ""
+        return _process_created(pid)
     return "ended" if fields[0] in "ZX" else fields[19]
+
+
+def _process_created(pid: int) -> str:
+    """Return when a local process started, for systems without ``/proc``; "" if unknown."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return "ended"
+        return str(process.create_time())
+    except (psutil.Error, OSError):
+        return ""
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid()) if hasattr(os, "getuid") else "someone"

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from orograph.tiles.format.metadata import (
     GROUP,
     MARK,
     PARTIAL,
+    ArrayMetadata,
     group_attributes,
     member_documents,
     read_array,
@@ -26,7 +28,10 @@ from orograph.tiles.format.metadata import (
 )
 from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
-from orograph.tiles.store.shard import chunk_checksum, shard_format
+from orograph.tiles.store.shard import ShardFormat, chunk_checksum, shard_format
+
+REQUESTS_AT_ONCE = 16
+"""Requests to an object store that wait together when a store is published."""
 
 # zarr-python writes metadata under such a name first
 _UNFINISHED_METADATA = re.compile("zarr\\.[0-9a-f]{32}\\.partial")
@@ -61,16 +66,34 @@ def mark_complete(place: Location) -> None:
             continue
         form = shard_format(array.document)
         checksums, missing = np.zeros(array.grid, np.uint32), []
-        for shard in np.ndindex(array.grid):
-            try:
-                checksums[shard] = chunk_checksum(storage, array.key(*shard), form)
-            except FileNotFoundError:
+        chunks = list(np.ndindex(array.grid))
+        for shard, found in zip(chunks, _checksums(storage, array, form, chunks), strict=True):
+            if found is None:
                 missing.append(list(shard))
+            else:
+                checksums[shard] = found
         stated[name] = encode_checksums(checksums)
         if missing and len(array.shape) == 2 and name not in mark.get("table", ()):
             absent[name] = missing
     mark |= {"complete": True, "absent_shards": absent, CHECKSUMS: stated}
     write_group_metadata(storage, document)
+
+
+def _checksums(
+    storage: Storage, array: ArrayMetadata, form: ShardFormat | None, chunks: list[tuple[int, ...]]
+) -> list[int | None]:
+    """Return the checksum at the end of each chunk, or None for one that does not exist."""
+
+    def checksum(chunk: tuple[int, ...]) -> int | None:
+        try:
+            return chunk_checksum(storage, array.key(*chunk), form)
+        except FileNotFoundError:
+            return None
+
+    if not storage.etags:
+        return [checksum(chunk) for chunk in chunks]
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
+        return list(pool.map(checksum, chunks))
 
 
 def check_target(place: Location, overwrite: bool) -> None:
@@ -136,13 +159,14 @@ def staged_store(
     with Lease(target, takeover) as lease, lease.errors():
         check_target(target, overwrite)  # another may have written it meanwhile
         discard(partial)
+        target.delete_unfinished()
         partial.claim()
-        staged = partial.child(lease.token)
+        staged = target.staging(partial.child(lease.token), lease.token)
         try:
             yield staged
             publish(staged, target, overwrite, lease)
         except FileNotFoundError as error:
-            if not is_missing_below(partial, error):
+            if not (is_missing_below(partial, error) or is_missing_below(staged, error)):
                 raise
             raise RunError(
                 f"{staged} has been removed while it was written; nothing was published: start anew"

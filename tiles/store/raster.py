@@ -6,7 +6,7 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
@@ -33,7 +33,7 @@ from orograph.tiles.grid.georeference import GRID_MAPPING, Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.patience import patiently
 from orograph.tiles.storage import Location, State, Storage, open_storage
-from orograph.tiles.store.shard import read_window, stored_format
+from orograph.tiles.store.shard import format_in_group, read_window, stored_format
 
 
 def choose_step(opened: str, name: str) -> str:
@@ -62,6 +62,8 @@ class StoreRaster:
     """
 
     _waited = False
+    _seen: State | None = None
+    """State of the metadata by which cells of an object store were read last."""
 
     def __init__(
         self,
@@ -174,18 +176,37 @@ class StoreRaster:
             If a tile cannot be decoded or its shard is missing; the message names them.
         """
         self._check_window(window)
-        self._check_present(window)
+        late = self.storage.etags and self._header.absent is not None
+        if not late:
+            self._check_present(window)
         while True:
-            state = self.storage.state(GROUP)
+            known = self._seen if late and self._is_stated(window, self._seen) else None
+            state = known or self.storage.state(GROUP)
             decode = self._decoder(state)
             try:
-                return decode(window)
+                cells = decode(window)
             except (MemoryError, BackendError):  # no memory for the cells: they are not damaged
                 raise
             except Exception as error:
+                if known is not None:  # its metadata may be others now
+                    self._seen = None
+                    continue
                 if self.storage.state(GROUP) == state:
+                    if late:  # a request for each shard that need not be made if all is well
+                        self._check_present(window)
                     raise self._damage(decode, window, error) from error
                 # another store has taken its name meanwhile
+            else:
+                self._seen = state if late else None
+                return cells
+
+    def _is_stated(self, window: Window, state: State | None) -> bool:
+        """Return whether metadata of a state state the checksums of all shards of a window.
+
+        A shard that has the checksum is theirs, so nobody needs to ask whether they still hold.
+        """
+        stated = stated_checksums(self.storage, self.variable, state)
+        return stated is not None and all(stated[place] for place in self._shards(window))
 
     def _decoder(self, state: State | None) -> Callable[[Window], NDArray[Any]]:
         """Return the function that reads a window: `read_window`, or one by zarr-python.
@@ -194,7 +215,10 @@ class StoreRaster:
         """
         unfinished = self._header.absent is None
         stated = None if unfinished else stated_checksums(self.storage, self.variable, state)
-        form = stored_format(self.storage, self.variable)
+        if unfinished or not self.storage.etags:
+            form = stored_format(self.storage, self.variable)
+        else:
+            form = format_in_group(self.storage, self.variable, state)
         if form is not None and (form.shape, form.dtype.newbyteorder("=")) == (
             self.shape,
             self.dtype,
@@ -224,7 +248,8 @@ class StoreRaster:
         """Return a digest of metadata and all tile checksums, which identifies the content.
 
         A shard that is copied or restored does not change it. Of a tile only the checksum is read,
-        4 bytes.
+        4 bytes; of an object store the ETags of the shards are listed instead, so that a store that
+        is written anew there has another.
 
         Raises
         ------
@@ -244,6 +269,12 @@ class StoreRaster:
         )
         digest.update(repr(plain).encode())
         shards = f"{self.variable}/c"
+        if self.storage.etags:
+            objects = sorted(self.storage.objects(shards))
+            self._check_complete(objects)
+            for key, state in objects:
+                digest.update(repr((key, state)).encode())
+            return f"store-{digest.hexdigest()}"
         self._check_complete()
         for row in sorted(self.storage.names(shards)):
             for name in sorted(self.storage.names(f"{shards}/{row}")):
@@ -261,9 +292,10 @@ class StoreRaster:
         DamagedChunkError
             As `fingerprint`.
         """
-        self._check_complete()
-        objects = sorted((key, repr(state)) for key, state in self.storage.objects())
-        return hashlib.blake2b(repr(objects).encode(), digest_size=16).hexdigest()
+        objects = sorted(self.storage.objects())
+        self._check_complete(objects if self.storage.etags else None)
+        stated = [(key, repr(state)) for key, state in objects]
+        return hashlib.blake2b(repr(stated).encode(), digest_size=16).hexdigest()
 
     def _check_window(self, window: Window) -> None:
         if window.size == 0 or window.clip(self.shape) != window:
@@ -275,15 +307,16 @@ class StoreRaster:
     def _shard_key(self, i: int, j: int) -> str:
         return f"{self.variable}/c/{i}/{j}"
 
-    def _check_complete(self) -> None:
-        """Raise DamagedChunkError if any shard is missing."""
+    def _check_complete(self, objects: list[tuple[str, State]] | None = None) -> None:
+        """Raise DamagedChunkError if any shard is missing; ``objects`` are those of the store."""
         if self._header.absent is None:
             return
         side, (height, width) = self._header.shard, self.shape
         absent = Counter(i for i, _ in self._header.absent)
-        for i in range(-(-height // side)):
-            present = len(self.storage.names(f"{self.variable}/c/{i}"))
-            if present + absent[i] < -(-width // side):
+        rows = range(-(-height // side))
+        present = shards_by_row(self.storage, self.variable, rows, objects)
+        for i in rows:
+            if len(present[i]) + absent[i] < -(-width // side):
                 self._check_present(Window(i * side, 0, side, width).clip(self.shape))
 
     def _shards(self, window: Window) -> Iterator[tuple[int, int]]:
@@ -352,6 +385,27 @@ class StoreRaster:
 
     def __repr__(self) -> str:
         return f"StoreRaster({self.path!r}, {self.variable!r})"
+
+
+def shards_by_row(
+    storage: Storage,
+    variable: str,
+    rows: Iterable[int],
+    objects: Iterable[tuple[str, State]] | None = None,
+) -> dict[int, set[str]]:
+    """Return the columns, as text, of the shards that a raster has in each of some rows.
+
+    ``objects`` are those of the store, if an object store has listed them already.
+    """
+    folder = f"{variable}/c"
+    if not storage.etags:
+        return {row: set(storage.names(f"{folder}/{row}")) for row in rows}
+    found: dict[int, set[str]] = {row: set() for row in rows}
+    for key, _ in storage.objects(folder) if objects is None else objects:
+        row, _, column = key[len(folder) + 1 :].partition("/")
+        if key.startswith(f"{folder}/") and row.isdecimal() and int(row) in found:
+            found[int(row)].add(column)
+    return found
 
 
 def tile_name(

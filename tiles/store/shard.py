@@ -31,7 +31,7 @@ from orograph.tiles.format.codec import (
     with_checksum,
     without_checksum,
 )
-from orograph.tiles.format.metadata import read_document
+from orograph.tiles.format.metadata import read_document, read_metadata
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.storage import Reader, State, Storage
@@ -161,6 +161,16 @@ def stored_format(storage: Storage, variable: str) -> ShardFormat | None:
 
 
 @lru_cache(maxsize=64)
+def format_in_group(storage: Storage, variable: str, state: State | None) -> ShardFormat | None:
+    """Return the `shard_format` of a raster as the metadata of its store state it.
+
+    ``state`` is that of these metadata, which the caller has already.
+    """
+    member = read_metadata(storage, unfinished=True).members.get(variable)
+    return None if member is None else shard_format(member.document)
+
+
+@lru_cache(maxsize=64)
 def _format_at(storage: Storage, key: str, state: State | None) -> ShardFormat | None:
     return shard_format(read_document(storage, key))
 
@@ -186,7 +196,8 @@ def read_window(
     """Return the cells of a window of a raster, contiguous, in native byte order.
 
     ``stated`` are the checksums of the shards' indices, if the store states them. A missing shard
-    reads as fill values; the caller checks whether it may be missing.
+    reads as fill values, of which the caller checks whether it may be missing; in an object store
+    only if no checksum of it is stated.
 
     Raises
     ------
@@ -227,7 +238,7 @@ def read_tiles(
     Parameters
     ----------
     storage, key : Storage, str
-        The shard. If it does not exist, all cells are the fill value.
+        The shard. If it does not exist, all cells are the fill value; see `read_window`.
     form : ShardFormat
         Its encoding.
     window : Window
@@ -257,6 +268,8 @@ def read_tiles(
     try:
         opened = storage.open(key)
     except FileNotFoundError:
+        if stated and storage.etags:  # the caller has not looked whether it is there
+            raise
         out[...] = form.fill
         return out
     with opened as reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from orograph.tiles.format.metadata import ArrayMetadata, read_array
 from orograph.tiles.grid.window import Window
 from orograph.tiles.memory import empty
 from orograph.tiles.storage import Location, Storage, open_storage
-from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.raster import StoreRaster, shards_by_row
 from orograph.tiles.store.shard import (
     ShardEncoder,
     ShardFormat,
@@ -101,9 +101,22 @@ class StoreSink:
     """
 
     storage: Storage
+    _arrays: dict[str, ArrayMetadata] = field(compare=False, repr=False)
+    """Metadata of rasters in an object store, which a process reads once."""
 
     def __init__(self, place: Location) -> None:
         object.__setattr__(self, "storage", open_storage(place))
+        object.__setattr__(self, "_arrays", {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreSink, (self.storage,)
+
+    def _array(self, variable: str) -> ArrayMetadata:
+        if not self.storage.etags:
+            return read_array(self.storage, variable)
+        if variable not in self._arrays:
+            self._arrays[variable] = read_array(self.storage, variable)
+        return self._arrays[variable]
 
     def write(self, variable: str, window: Window, array: NDArray[Any]) -> None:
         """Write one whole shard.
@@ -144,7 +157,7 @@ class StoreSink:
         InputError
             If the window is none of its shards.
         """
-        raster = read_array(self.storage, variable)
+        raster = self._array(variable)
         key = _shard_key(raster, window, variable)
         encoder = _encoder(raster.document, window, key, variable)
         return _StoreWriter(self.storage, f"{variable}/{key}", encoder)
@@ -169,18 +182,15 @@ class StoreSink:
 
     def count_written(self, variable: str, windows: Sequence[Window]) -> int:
         """Return how many of ``windows`` have their shards in the store."""
-        rows, columns = read_array(self.storage, variable).chunk
+        rows, columns = self._array(variable).chunk
         wanted: dict[int, set[str]] = {}
         for window in windows:
             wanted.setdefault(window.y // rows, set()).add(str(window.x // columns))
-        folder = f"{variable}/c"
-        return sum(
-            len(names.intersection(self.storage.names(f"{folder}/{row}")))
-            for row, names in wanted.items()
-        )
+        found = shards_by_row(self.storage, variable, wanted)
+        return sum(len(names & found[row]) for row, names in wanted.items())
 
     def _key(self, variable: str, window: Window) -> str:
-        rows, columns = read_array(self.storage, variable).chunk
+        rows, columns = self._array(variable).chunk
         return f"{variable}/c/{window.y // rows}/{window.x // columns}"
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
+from orograph.tiles import html
 from orograph.tiles.errors import DamagedChunkError, DamagedStoreError
 from orograph.tiles.format.dense import MEND, DenseArray
 from orograph.tiles.format.metadata import StoreMetadata, read_metadata
 from orograph.tiles.grid.window import Window
+from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import Location, open_storage
 from orograph.tiles.store.raster import StoreRaster, tile_name
 from orograph.tiles.store.shard import damaged_tiles, stored_format
@@ -52,6 +54,11 @@ class StoreReport:
         """Whether nothing is damaged or missing."""
         return not self.problems
 
+    def _repr_html_(self) -> str:
+        state, *problems = str(self).removeprefix(f"{self.store}: ").split("\n")
+        rows = {"state": state, **{f"problem {n}": text for n, text in enumerate(problems, 1)}}
+        return html.table(f"Store {self.store}", rows)
+
     def __str__(self) -> str:
         if self.ok:
             return f"{self.store}: whole; {self.files} files match their checksums"
@@ -59,7 +66,10 @@ class StoreReport:
         return "\n".join((f"{self.store}: DAMAGED, problems: {count}", *self.problems))
 
 
-def verify(path: Location) -> StoreReport:
+@takes_storage_options
+def verify(
+    path: Location, *, storage_options: Mapping[str, str | bool] | None = None
+) -> StoreReport:
     """Verify the metadata and the checksum of every chunk of a store.
 
     Parameters
@@ -67,6 +77,8 @@ def verify(path: Location) -> StoreReport:
     path : path
         A store of any kind: an ingested raster, a result with its tables, a distance index with its
         matrices, all pairs.
+    storage_options : dict, optional
+        Of an address in an object store, as of a run.
 
     Returns
     -------

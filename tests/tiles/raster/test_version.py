@@ -12,13 +12,12 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-import xarray as xr
 
 import orograph as og
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster import version
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.raster.version import UNVERSIONED, absolute, file_versions
+from orograph.tiles.raster.version import absolute, file_versions
 
 CELLS = np.arange(30.0, dtype=np.float32).reshape(5, 6)
 
@@ -98,18 +97,16 @@ def test_a_remote_file_without_an_etag_is_not_resumed(server: str, tmp_path: Pat
     assert again.attrs == result.attrs
 
 
-def test_a_remote_store_is_told_by_its_objects() -> None:
+def test_a_remote_folder_is_told_by_its_objects() -> None:
     system = fsspec.filesystem("memory")
     try:
-        url = "memory://bucket/a.zarr"
-        xr.Dataset({"z": (("y", "x"), CELLS)}).to_zarr(url, consolidated=False)
-        raster = open_raster(url)
-        np.testing.assert_array_equal(raster.read(Window(0, 0, 5, 6)), CELLS)
-        first = raster.fingerprint()
-        assert not first.startswith(UNVERSIONED)
-        assert open_raster(url).fingerprint() == first
-        xr.Dataset({"z": (("y", "x"), CELLS + 1)}).to_zarr(url, mode="w", consolidated=False)
-        assert raster.fingerprint() != first
+        system.pipe({"/bucket/a.zarr/zarr.json": b"{}", "/bucket/a.zarr/z/c/0/0": b"cells"})
+        first = file_versions("memory://bucket/a.zarr")
+        assert first is not None
+        assert len(first) == 2
+        assert file_versions("memory://bucket/a.zarr") == first
+        system.pipe("/bucket/a.zarr/z/c/0/0", b"other")
+        assert file_versions("memory://bucket/a.zarr") != first
     finally:
         system.rm("/bucket", recursive=True)
 

@@ -1,0 +1,352 @@
+"""Stores in object stores: the same bits as on disk, what the bucket holds, clear errors."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from object_server import S3Server
+from scipy.sparse import coo_array
+
+import orograph as og
+from orograph.tiles import object_storage
+from orograph.tiles.errors import InputError, RunError, StoreExistsError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.object_storage import TAIL_BYTES, ObjectStorage
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.storage import open_storage
+from orograph.tiles.store.lease import Lease
+from orograph.tiles.store.publish import staged_store
+from orograph.tiles.store.raster import StoreRaster
+from orograph.tiles.store.sink import StoreSink
+
+RNG = np.random.default_rng(3)
+GRID = RNG.integers(1, 50, (45, 37)).astype(np.float32)
+GRID[RNG.random(GRID.shape) < 0.1] = np.nan
+OPTIONS: dict[str, Any] = {"tile": 8, "shard": 16}
+SOURCES = [(20, 20), (3, 4)]
+
+
+@pytest.fixture(params=["object_memory", "s3"])
+def bucket(request: pytest.FixtureRequest) -> str:
+    """Address of an empty bucket."""
+    address: str = request.getfixturevalue(request.param)
+    return address
+
+
+def keys(storage: ObjectStorage) -> list[str]:
+    """The keys of all objects in the bucket, as it holds them."""
+    return [meta["path"] for meta in storage._list("")]
+
+
+RUNS: dict[str, Callable[[Any, str], xr.Dataset]] = {
+    "forest": lambda dem, out: og.minimum_spanning_forest(dem, out=out, **OPTIONS),
+    "distance": lambda dem, out: og.cost_distance(dem, SOURCES, out=out, **OPTIONS),
+    "components": lambda dem, out: og.connected_components(dem, out=out, **OPTIONS),
+    "peaks": lambda dem, out: og.peaks(dem, out=out, **OPTIONS),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_result_has_the_bits_of_that_on_disk(bucket: str, tmp_path: Path, run: str) -> None:
+    found = []
+    for place in (bucket, str(tmp_path)):
+        og.ingest(GRID, f"{place}/dem.zarr", **OPTIONS)
+        RUNS[run](f"{place}/dem.zarr", f"{place}/out.zarr")
+        found.append(og.open(f"{place}/out.zarr").load())
+    xr.testing.assert_identical(*found)
+    for name in found[0].variables:
+        assert found[0][name].values.tobytes() == found[1][name].values.tobytes()
+    storage = ObjectStorage(f"{bucket}/out.zarr")
+    assert og.verify(storage).ok
+    versions = {key.split("out.zarr/")[-1].split("/")[0] for key in keys(storage)}
+    assert len([version for version in versions if version.startswith("store-")]) == 1
+    assert not [key for key in keys(storage) if ".partial" in key or ".lease" in key]
+
+
+def test_an_index_and_a_graph_have_the_bits_of_those_on_disk(bucket: str, tmp_path: Path) -> None:
+    friction = np.nan_to_num(GRID, nan=7)
+    edges = coo_array(([1.0, 2.0, 3.0, 4.0], ([0, 1, 2, 3], [1, 2, 3, 0])), (4, 4))
+    tables = []
+    for place in (bucket, str(tmp_path)):
+        index = og.DistanceIndex.build(friction, f"{place}/index", block=8, levels=0)
+        before = index.distance_matrix(SOURCES).values
+        index.update((3, 4, 6, 7), friction[3:9, 4:11] + 5)
+        after = og.DistanceIndex.open(f"{place}/index").distance_matrix(SOURCES).values
+        og.read_graph(edges, directed=True, store=f"{place}/graph")
+        lengths = og.shortest_paths(og.read_graph(f"{place}/graph"), [0])
+        tables.append([before, after, *(lengths[name].values for name in lengths)])
+    for one, other in zip(*tables, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (tables[0][0] != tables[0][1]).any()
+
+
+def test_a_store_is_written_where_it_stays_and_named_by_one_object(bucket: str) -> None:
+    storage = ObjectStorage(f"{bucket}/dem.zarr")
+    og.ingest(GRID, str(storage), **OPTIONS)
+    first = storage._version(latest=True)
+    group = json.loads(storage._get(storage._path("zarr.json")))
+    assert group["attributes"] == {"orograph_version": first}
+    assert all(key.split("dem.zarr/")[1].startswith((first, "zarr.json")) for key in keys(storage))
+    # what it names is a Zarr store for every program
+    plain = xr.open_zarr(ObjectStorage(f"{storage}/{first}").zarr_store(), mask_and_scale=False)
+    np.testing.assert_array_equal(plain["elevation"], GRID)
+    with pytest.raises(StoreExistsError, match="overwrite=True"):
+        og.ingest(GRID, str(storage), **OPTIONS)
+    og.ingest(GRID + 1, str(storage), overwrite=True, **OPTIONS)
+    second = storage._version(latest=True)
+    assert second != first
+    assert not [key for key in keys(storage) if first in key]
+    np.testing.assert_array_equal(og.open(str(storage))["elevation"], GRID + 1)
+
+
+def test_who_has_a_store_open_reads_what_replaced_it(bucket: str) -> None:
+    address = f"{bucket}/dem.zarr"
+    og.ingest(GRID, address, **OPTIONS)
+    raster = pickle.loads(pickle.dumps(StoreRaster(address)))
+    og.ingest(GRID + 1, address, overwrite=True, **OPTIONS)
+    object_storage._versions[address] = f"store-{'0' * 32}"  # as it was in another process
+    np.testing.assert_array_equal(raster.read(Window(0, 0, 45, 37)), GRID + 1)
+
+
+def test_a_store_copied_to_a_bucket_is_read_and_replaced(bucket: str, tmp_path: Path) -> None:
+    og.ingest(GRID, tmp_path / "dem.zarr", **OPTIONS)
+    copy = ObjectStorage(f"{bucket}/dem.zarr")
+    for key, _ in open_storage(tmp_path / "dem.zarr").objects():
+        copy.put(key, open_storage(tmp_path / "dem.zarr").get(key))
+    assert isinstance(open_raster(str(copy)), StoreRaster)
+    np.testing.assert_array_equal(og.open(str(copy))["elevation"], GRID)
+    og.ingest(GRID + 1, str(copy), overwrite=True, **OPTIONS)
+    np.testing.assert_array_equal(og.open(str(copy))["elevation"], GRID + 1)
+    version = copy._version(latest=True)
+    assert {key.split("dem.zarr/")[1].split("/")[0] for key in keys(copy)} == {
+        version,
+        "zarr.json",
+    }
+
+
+def test_a_zarr_store_of_others_is_read(bucket: str) -> None:
+    cells = np.nan_to_num(GRID, nan=3)
+    storage = ObjectStorage(f"{bucket}/theirs.zarr")
+    array = xr.DataArray(cells, dims=("y", "x"), name="z")
+    array.to_dataset().to_zarr(storage.zarr_store(), zarr_format=3, consolidated=False)
+    expected = og.minimum_spanning_forest(cells, **OPTIONS)
+    found = og.minimum_spanning_forest(str(storage), **OPTIONS)
+    np.testing.assert_array_equal(found["edges"], expected["edges"])
+
+
+def test_a_large_object_is_read_from_one_version(bucket: str) -> None:
+    place = ObjectStorage(f"{bucket}/place")
+    content = np.arange(TAIL_BYTES, dtype=np.uint16).view(np.uint8)
+    place.put("key", content)
+    with place.open("key") as reader:
+        np.testing.assert_array_equal(reader.range(3, 2000), content[3:2003])
+        np.testing.assert_array_equal(reader.tail(100), content[-100:])
+        np.testing.assert_array_equal(
+            reader.range(TAIL_BYTES - 9, 20), content[TAIL_BYTES - 9 :][:20]
+        )
+        place.put("key", content[::-1].copy())
+        np.testing.assert_array_equal(reader.tail(100), content[-100:])
+        with pytest.raises(ValueError, match="replaced while it was read"):
+            reader.range(3, 2000)
+
+
+def test_a_second_writer_is_told_who_writes(bucket: str) -> None:
+    with Lease(f"{bucket}/out.zarr"), pytest.raises(StoreExistsError, match="is being written by"):
+        og.minimum_spanning_forest(GRID, out=f"{bucket}/out.zarr", **OPTIONS)
+    og.minimum_spanning_forest(GRID, out=f"{bucket}/out.zarr", **OPTIONS)
+
+
+def test_of_two_commits_one_succeeds(bucket: str) -> None:
+    target = ObjectStorage(f"{bucket}/out.zarr")
+    one, two = (target.staging(target, letter * 32) for letter in "ab")
+    for staged in (one, two):
+        staged.put("zarr.json", str(staged).encode())
+    head = target._head
+    committed = []
+
+    def late(path: str) -> Any:
+        """Let the other commit after this one has looked."""
+        try:
+            return head(path)
+        finally:
+            if not committed:
+                committed.append(True)
+                ObjectStorage(str(target)).commit(two)
+
+    object.__setattr__(target, "_head", late)
+    with pytest.raises(FileExistsError, match="committed there meanwhile"):
+        target.commit(one, replace=True)
+    assert ObjectStorage(str(target)).get("zarr.json") == str(two).encode()
+
+
+def test_what_a_late_writer_puts_is_in_nobodys_way(bucket: str) -> None:
+    target = ObjectStorage(f"{bucket}/dem.zarr")
+    staged = target.staging(target, "0" * 32)
+    staged.put("elevation/c/0/0", b"of a writer that was killed")
+    assert not target.exists()
+    og.ingest(GRID, str(target), **OPTIONS)
+    staged.put("elevation/c/0/0", b"late")
+    np.testing.assert_array_equal(og.open(str(target))["elevation"], GRID)
+    og.ingest(GRID + 1, str(target), overwrite=True, **OPTIONS)
+    assert not [key for key in keys(target) if staged.name in key]
+
+
+def test_a_store_that_ignores_conditions_is_refused(s3: str, s3_server: S3Server) -> None:
+    s3_server.without_conditions = True
+    try:
+        with pytest.raises(InputError, match=r"ignores the conditions.*write to another"):
+            og.ingest(GRID, f"{s3}/dem.zarr", **OPTIONS)
+    finally:
+        s3_server.without_conditions = False
+    assert keys(ObjectStorage(f"{s3}/dem.zarr")) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        pytest.param("s3://absent-bucket/a.zarr", "NoSuchBucket", id="no such bucket"),
+        pytest.param("s3://absent-bucket", "names no place in a bucket", id="a bucket"),
+        pytest.param("s3://", "names no place in a bucket", id="nothing"),
+        pytest.param("s3://b//a.zarr", "names no place in a bucket", id="an empty name"),
+        pytest.param("s3://b/../a.zarr", "names no place in a bucket", id="a parent"),
+        pytest.param("az://container/a.zarr", "ccount", id="no account"),
+        pytest.param("memory://a.partial", "have such names", id="a name of ours"),
+        pytest.param(f"memory://{'x' * 800}", "at most 700", id="a long name"),
+    ],
+)
+@pytest.mark.usefixtures("s3", "object_memory")
+def test_an_address_that_cannot_be_used_is_refused(address: str, says: str) -> None:
+    for write in (
+        lambda: og.ingest(GRID, address, **OPTIONS),
+        lambda: og.minimum_spanning_forest(GRID, out=address, **OPTIONS),
+    ):
+        with pytest.raises(InputError, match=says):
+            write()
+
+
+def test_a_server_that_is_away_is_said(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for attempt in (
+        lambda: og.open(f"{s3}/dem.zarr"),
+        lambda: og.peaks(f"{s3}/dem.zarr"),
+        lambda: og.ingest(GRID, f"{s3}/dem.zarr"),
+    ):
+        with pytest.raises(InputError, match=r"cannot be read.*check its name, the region"):
+            attempt()
+
+
+def test_what_does_not_exist_is_said(bucket: str) -> None:
+    with pytest.raises(InputError, match=r"none\.zarr does not exist; is the address right"):
+        og.peaks(f"{bucket}/none.zarr")
+    with pytest.raises(InputError, match="is no store of orograph"):
+        og.open(f"{bucket}/none.zarr")
+    with pytest.raises(RuntimeError), staged_store(ObjectStorage(f"{bucket}/none.zarr")):
+        raise RuntimeError
+    with pytest.raises(InputError, match="was never finished"):
+        og.peaks(f"{bucket}/none.zarr")
+
+
+def test_a_worker_that_sees_another_memory_is_refused(object_memory: str) -> None:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(RunError, match=r"cannot read the run's folder memory://"),
+    ):
+        og.minimum_spanning_forest(GRID, out=f"{object_memory}/a.zarr", client=client, **OPTIONS)
+
+
+def test_without_obstore_it_is_said_what_to_install(
+    object_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    with pytest.raises(InputError, match=r'pip install "orograph\[cloud\]"'):
+        og.ingest(GRID, f"{object_memory}/dem.zarr")
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def counted(server: S3Server) -> Iterator[list[tuple[str, str]]]:
+    """Collect the requests that are made within the context."""
+    first = len(server.requests)
+    found: list[tuple[str, str]] = []
+    yield found
+    found += server.requests[first:]
+
+
+def test_a_shard_is_read_by_two_requests_and_written_by_two(s3: str, s3_server: S3Server) -> None:
+    cells = np.random.default_rng(2).random((512, 512))  # shards are longer than what is kept
+    with counted(s3_server) as ingest:
+        og.ingest(cells, f"{s3}/dem.zarr", tile=64, shard=128)
+    shards = [Window(y, x, 128, 128) for y in range(0, 512, 128) for x in range(0, 512, 128)]
+    written = [path for _, path in ingest if "/elevation/c/" in path]
+    assert len(written) == 2 * len(shards)
+    raster = StoreRaster(f"{s3}/dem.zarr")
+    raster.read(Window(0, 0, 1, 1))
+    # from then on its index and its tiles: the state of the metadata is not looked at again
+    with counted(s3_server) as reads:
+        for shard in shards:
+            np.testing.assert_array_equal(raster.read(shard), cells[shard.slices])
+    assert len(reads) == 2 * len(shards), reads
+
+
+def test_a_small_shard_is_read_by_one_request(s3: str, s3_server: S3Server) -> None:
+    og.ingest(GRID, f"{s3}/dem.zarr", **OPTIONS)
+    raster = StoreRaster(f"{s3}/dem.zarr")
+    raster.read(Window(0, 0, 1, 1))
+    with counted(s3_server) as reads:
+        np.testing.assert_array_equal(raster.read(Window(0, 0, 16, 16)), GRID[:16, :16])
+    assert len(reads) == 1, reads
+
+
+def test_a_reader_that_asks_nobody_notices_what_was_replaced(bucket: str) -> None:
+    """Also below its own name, where no commit says so; and shards that were absent."""
+    address = f"{bucket}/dem.zarr"
+    og.ingest(GRID, address, **OPTIONS)
+    one, other = StoreRaster(address), np.nan_to_num(GRID, nan=3) + 7
+    cells = Window(0, 0, *GRID.shape)
+    np.testing.assert_array_equal(one.read(cells), GRID)
+    og.ingest(other, address, overwrite=True, **OPTIONS)
+    np.testing.assert_array_equal(one.read(cells), other)
+    version = ObjectStorage(f"{address}/{ObjectStorage(address)._version()}")
+    plain = ObjectStorage(f"{bucket}/copied.zarr")
+    for key, _ in version.objects():
+        plain.put(key, version.get(key))
+    copied = StoreRaster(plain)
+    np.testing.assert_array_equal(copied.read(cells), other)
+    og.ingest(GRID, f"{bucket}/next.zarr", **OPTIONS)
+    following = ObjectStorage(f"{bucket}/next.zarr")
+    for key, _ in following.objects():
+        plain.put(key, following.get(key))
+    np.testing.assert_array_equal(copied.read(cells), GRID)
+    plain.delete("elevation/c/0/0")
+    with pytest.raises(og.DamagedChunkError, match=r"elevation/c/0/0 is missing"):
+        copied.read(cells)
+
+
+def test_what_is_written_and_unchanged_is_found_by_listing(s3: str, s3_server: S3Server) -> None:
+    """However many shards there are."""
+    found = []
+    for side in (64, 128):
+        address = f"{s3}/{side}.zarr"
+        og.ingest(np.ones((side, side)), address, tile=8, shard=8)
+        windows = [Window(y, x, 8, 8) for y in range(0, side, 8) for x in range(0, side, 8)]
+        raster, sink = StoreRaster(address), StoreSink(address)
+        _ = raster.georeference
+        with counted(s3_server) as requests:
+            raster.fingerprint()
+            raster.states()
+            assert sink.count_written("elevation", windows) == len(windows)
+        found.append(len(requests))
+    assert found[0] == found[1] <= 12, found

@@ -1,0 +1,631 @@
+"""Object storage: objects in a bucket of S3, Google Cloud or Azure, or in this process's memory.
+
+An object store cannot rename, and two writers may put the same key at any time, one of them long
+after it was stopped. So a store is written where it stays, below its address and a name of its
+own; `ObjectStorage.commit` puts one small object, by a conditional put, that says which of these
+the store is:
+
+    s3://bucket/dem.zarr/zarr.json               the commit: a Zarr group that names the version
+    s3://bucket/dem.zarr/store-<token>/...       the version: a Zarr store, whole and unchanged
+    s3://bucket/dem.zarr.partial/...             what an unfinished run keeps, as on disk
+
+Whoever reads ``s3://bucket/dem.zarr`` reads the version that the commit names. A late writer writes
+to a version that no commit will name. A Zarr store that was copied to a bucket is read as it is.
+
+obstore makes the requests; it takes credentials and endpoints from `StorageOptions`, or else from
+the environment.
+
+One idea, long: `Storage` without folders and without a rename.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.object_options import StorageOptions, given_storage_options
+from orograph.tiles.patience import PAUSES
+from orograph.tiles.storage import Reader, State, Storage
+
+if TYPE_CHECKING:
+    from obstore import GetResult
+    from obstore.store import ObjectStore
+    from zarr.core.buffer import Buffer
+
+GROUP = "zarr.json"
+CLAIM = ".claim"
+"""Object that a root holds which has been claimed and nothing else."""
+VERSION = re.compile("store-[0-9a-f]{32}")
+_IN_PLACE = re.compile(r"(?:^|/)(?:store-[0-9a-f]{32}|[^/]*\.(?:partial|lease))(?:/|$)")
+"""Part of the addresses below which objects are written where they stay."""
+TAIL_BYTES = 2**15
+"""Read when an object is opened: the index of a shard, and all of a small object."""
+LONGEST_ADDRESS = 700
+"""Bytes; object stores allow 1024 in a key, and a store adds to its own."""
+_CLIENT: Any = {"connect_timeout": "10s", "timeout": "120s", "allow_http": True}
+"""A server without TLS is connected to only where its endpoint is given as ``http://``."""
+_RETRIES: Any = {"max_retries": 10, "retry_timeout": timedelta(seconds=sum(PAUSES))}
+_ANSWERS_NO_TAIL = {"az"}
+
+T = TypeVar("T")
+
+_versions: dict[ObjectStorage, str] = {}
+"""For each storage the version that its commit names, as last seen; "" for a store without one."""
+_memory: list[ObjectStore] = []
+"""The objects of ``memory://``."""
+
+
+@lru_cache(maxsize=64)
+def _connect(scheme: str, bucket: str, options: StorageOptions, process: int) -> ObjectStore:
+    """Return the bucket's object store, one for each process and for some options."""
+    try:
+        from obstore.store import MemoryStore, from_url
+    except ImportError:
+        raise InputError(
+            f"{scheme}://{bucket}: obstore is needed for {scheme}:// addresses; install it with "
+            'pip install "orograph[cloud]"'
+        ) from None
+    if scheme == "memory":
+        if not _memory:
+            _memory.append(MemoryStore())
+        return _memory[0]
+    try:
+        config: Any = options.of_store(scheme)
+        client: Any = {**_CLIENT, **options.of_client()}
+        store: ObjectStore = from_url(
+            f"{scheme}://{bucket}", config=config, client_options=client, retry_config=_RETRIES
+        )
+    except Exception as error:  # an option that cannot be used, also one of the environment
+        raise InputError(
+            f"{scheme}://{bucket}: {options.without_secrets(_first_line(error))}; give the account "
+            "and credentials by storage_options= or the environment"
+        ) from None
+    return store
+
+
+@contextmanager
+def _errors(address: str, options: StorageOptions) -> Iterator[None]:
+    """Replace the exceptions of obstore by builtin ones that name the address."""
+    from obstore import exceptions
+
+    def said(error: Exception) -> str:
+        return options.without_secrets(_first_line(error))
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", address) from None
+    except exceptions.AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "it exists already", address) from None
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, said(error), address) from None
+    except exceptions.PreconditionError:
+        raise
+    except (exceptions.NotSupportedError, NotImplementedError) as error:
+        raise OSError(errno.ENOTSUP, said(error), address) from None
+    except exceptions.BaseError as error:
+        raise OSError(errno.EIO, said(error), address) from None
+
+
+def _first_line(error: Exception) -> str:
+    """Return the message that a server sent, or else the first line of that of obstore."""
+    stated = re.search("<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", str(error), re.DOTALL)
+    return f"{stated[1]}: {stated[2]}" if stated else str(error).partition("\n")[0][:300]
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """Storage below an address in an object store.
+
+    Parameters
+    ----------
+    root : str
+        ``s3://bucket/name``, ``gs://bucket/name``, ``az://container/name`` or ``memory://name``.
+    options : StorageOptions, optional
+        By default those of the call within which the storage is made.
+
+    Raises
+    ------
+    InputError
+        If the address names no place in a bucket.
+    """
+
+    root: str
+    options: StorageOptions = field(repr=False)
+
+    def __init__(self, root: str, options: StorageOptions | None = None) -> None:
+        scheme, _, path = root.partition("://")
+        parts = path.rstrip("/").split("/")
+        # beside a whole bucket nothing could be written
+        lacking = not all(parts) or (len(parts) == 1 and scheme.lower() != "memory")
+        if lacking or {".", ".."} & set(parts):
+            raise InputError(f"{root}: it names no place in a bucket; write {scheme}://bucket/name")
+        object.__setattr__(self, "root", f"{scheme.lower()}://{'/'.join(parts)}")
+        given = given_storage_options() if options is None else options
+        object.__setattr__(self, "options", given)
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.root, self.options.items)
+
+    def __str__(self) -> str:
+        return self.root
+
+    @property
+    def name(self) -> str:
+        return self.root.rpartition("/")[2]
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    @property
+    def _scheme(self) -> str:
+        return self.root.partition("://")[0]
+
+    @property
+    def _bucket(self) -> str:
+        """Return the scheme and the bucket, which precede the keys."""
+        path = self.root.partition("://")[2]
+        return f"{self._scheme}://" + ("" if self._scheme == "memory" else path.partition("/")[0])
+
+    @property
+    def _store(self) -> ObjectStore:
+        bucket = self._bucket.partition("://")[2]
+        return _connect(self._scheme, bucket, self.options, os.getpid())
+
+    def _path(self, key: str) -> str:
+        """Return the path in the bucket of a key below the root, whatever the commit."""
+        prefix = self.root.removeprefix(self._bucket).lstrip("/")
+        return "/".join(part for part in (prefix, key) if part)
+
+    def _address(self, path: str) -> str:
+        return f"{self._bucket}{'' if self._scheme == 'memory' else '/'}{path}"
+
+    @property
+    def _in_place(self) -> bool:
+        return _IN_PLACE.search(self.root.partition("://")[2]) is not None
+
+    def _version(self, latest: bool = False) -> str:
+        """Return the version that the commit names, or "" if there is none.
+
+        ``latest``: read the commit, though it has been read before.
+        """
+        if self._in_place:
+            return ""
+        if latest or self not in _versions:
+            with suppress(FileNotFoundError):
+                self._note(self._get(self._path(GROUP)))
+            if self not in _versions:
+                return ""
+        return _versions[self]
+
+    def _note(self, content: bytes) -> str:
+        """Keep and return the version that the group's metadata name, or ""."""
+        _versions[self] = _version_in(content)
+        return _versions[self]
+
+    def _reading(self, key: str, read: Callable[[str], T]) -> T:
+        """Read from the path of a key; again if another version has been committed meanwhile."""
+        known = self in _versions
+        version = self._version()
+        try:
+            return read(self._path(_join(version, key)))
+        except FileNotFoundError:
+            if not known or self._in_place:
+                raise
+            _versions.pop(self, None)
+            if self._version() == version:
+                raise
+            return read(self._path(_join(self._version(), key)))
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def _get(self, path: str) -> bytes:
+        import obstore
+
+        with _errors(self._address(path), self.options):
+            return bytes(obstore.get(self._store, path).bytes())
+
+    def _head(self, path: str) -> State:
+        import obstore
+
+        with _errors(self._address(path), self.options):
+            return self._state(obstore.head(self._store, path))
+
+    def _put(self, path: str, parts: tuple[Any, ...], mode: Any = "overwrite") -> None:
+        import obstore
+
+        with _errors(self._address(path), self.options):
+            content = b"".join(bytes(part) for part in parts)
+            # in one request, so that the object is whole or is not there
+            obstore.put(self._store, path, content, mode=mode, use_multipart=False)
+
+    def _delete(self, paths: list[str]) -> None:
+        import obstore
+
+        if paths:
+            with _errors(self._address(paths[0]), self.options), suppress(FileNotFoundError):
+                obstore.delete(self._store, paths)
+
+    def _list(self, path: str) -> Iterator[Any]:
+        """Yield metadata of all objects below a path, a page at a time."""
+        import obstore
+
+        with _errors(self._address(path), self.options):
+            for page in obstore.list(self._store, path or None):
+                yield from page
+
+    def _names(self, path: str) -> set[str]:
+        """Return the names directly below a path, with one request for every thousand."""
+        import obstore
+
+        with _errors(self._address(path), self.options):
+            found = obstore.list_with_delimiter(self._store, path)
+            below = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+        return {one.rstrip("/")[len(path) + 1 :] for one in below} - {""}
+
+    def _state(self, meta: Any) -> State:
+        return State(meta["size"], (self._address(meta["path"]), meta["e_tag"]))
+
+    # -- objects -----------------------------------------------------------------------------------
+
+    def get(self, key: str) -> bytes:
+        if key == GROUP and not self._in_place:
+            content = self._get(self._path(GROUP))
+            version = self._note(content)
+            return content if not version else self._get(self._path(f"{version}/{GROUP}"))
+        return self._reading(key, self._get)
+
+    def open(self, key: str) -> Reader:
+        return self._reading(key, self._open)
+
+    def _open(self, path: str) -> _ObjectReader:
+        import obstore
+
+        tail: NDArray[np.uint8] = np.empty(0, np.uint8)
+        if self._scheme in _ANSWERS_NO_TAIL:
+            return _ObjectReader(self, path, self._head(path), tail)
+        try:
+            with _errors(self._address(path), self.options):
+                options: Any = {"range": {"suffix": TAIL_BYTES}}
+                found = obstore.get(self._store, path, options=options)
+                tail = _array(found)
+                return _ObjectReader(self, path, self._state(found.meta), tail)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        # an empty object has no ranges
+        return _ObjectReader(self, path, self._head(path), tail)
+
+    def state(self, key: str) -> State | None:
+        try:
+            return self._reading(key, self._head)
+        except FileNotFoundError:
+            return None
+
+    def put(self, key: str, *parts: Any) -> None:
+        self._put(self._path(_join(self._version(), key)), parts)
+
+    def create(self, key: str, *parts: Any) -> None:
+        self._put(self._path(_join(self._version(), key)), parts, "create")
+
+    def put_if(self, key: str, state: State, *parts: Any) -> bool:
+        from obstore.exceptions import PreconditionError
+
+        path = self._path(_join(self._version(), key))
+        try:
+            self._put(path, parts, self._unchanged(path, state))
+        except (PreconditionError, FileNotFoundError):
+            return False
+        return True
+
+    def _unchanged(self, path: str, state: State) -> Any:
+        """Return the condition of a request that an object has still this state.
+
+        Google Cloud compares the number of the version, which belongs to an ETag.
+        """
+        from obstore import exceptions, head
+
+        if self._scheme != "gs":
+            return {"e_tag": _etag(state)}
+        with _errors(self._address(path), self.options):
+            meta = head(self._store, path)
+        if meta["e_tag"] != _etag(state):
+            raise exceptions.PreconditionError(f"{path} has been replaced")
+        return {"e_tag": meta["e_tag"], "version": meta["version"]}
+
+    def delete_if(self, key: str, state: State) -> bool:
+        # A DELETE has no conditions: the object is emptied first, if it is the same. Whoever
+        # finds an empty one waits a while for its end.
+        if not self.put_if(key, state):
+            return False
+        self.delete(key)
+        return True
+
+    def move(self, key: str, target: str) -> None:
+        import obstore
+
+        version = self._version()
+        source = self._path(_join(version, key))
+        with _errors(self._address(source), self.options):
+            obstore.copy(self._store, source, self._path(_join(version, target)))
+        self._delete([source])
+
+    def delete(self, key: str) -> None:
+        self._delete([self._path(_join(self._version(), key))])
+
+    def sync(self, *keys: str) -> None:
+        """Do nothing: an object that is put survives."""
+
+    # -- prefixes ----------------------------------------------------------------------------------
+
+    def names(self, prefix: str = "") -> list[str]:
+        found = self._reading(prefix, self._some_names)
+        return [name for name in found if name != CLAIM and not self._is_version(prefix, name)]
+
+    def _some_names(self, path: str) -> set[str]:
+        """Return the names below a path; FileNotFoundError from a version that is gone."""
+        found = self._names(path)
+        if not found and VERSION.search(path) and not self._in_place:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", self._address(path))
+        return found
+
+    def _is_version(self, prefix: str, name: str) -> bool:
+        return not prefix and not self._in_place and VERSION.fullmatch(name) is not None
+
+    def objects(self, prefix: str = "") -> Iterator[tuple[str, State]]:
+        known = self._version()
+        pages = self._list(self._path(_join(known, prefix)))
+        first = next(pages, None)
+        if first is None and self._version(latest=True) != known:  # it has been replaced
+            pages = self._list(self._path(_join(self._version(), prefix)))
+        root = self._path(self._version())
+        for meta in pages if first is None else chain([first], pages):
+            key = meta["path"][len(root) + 1 :]
+            name, _, rest = key.partition("/")
+            if key.rpartition("/")[2] != CLAIM and not (rest and self._is_version("", name)):
+                yield key, self._state(meta)
+
+    def delete_all(self, prefix: str = "") -> None:
+        version = self._version() if prefix else ""
+        if not (prefix or self._in_place):
+            self._delete([self._path(GROUP)])  # from here on nothing is found
+            _versions.pop(self, None)
+        path = self._path(_join(version, prefix))
+        self._delete([meta["path"] for meta in self._list(path)])
+
+    def child(self, name: str) -> ObjectStorage:
+        return ObjectStorage(f"{self.root}/{name}", self.options)
+
+    def beside(self, suffix: str) -> ObjectStorage:
+        return ObjectStorage(self.root + suffix, self.options)
+
+    # -- whole stores ------------------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        try:
+            names = self._names(self._path(""))
+        except OSError as error:
+            raise InputError(
+                f"{self.root}: the bucket cannot be read ({error.strerror}); check its name, the "
+                "region or endpoint, and the credentials, of storage_options= or the environment"
+            ) from None
+        return any(not self._is_version("", name) for name in names)
+
+    def is_tree(self) -> bool:
+        return self.exists()
+
+    def check_place(self) -> None:
+        if len(self.root.encode()) > LONGEST_ADDRESS:
+            raise InputError(
+                f"{self.root[:60]}...: {len(self.root.encode())} bytes; an address has at most "
+                f"{LONGEST_ADDRESS}: choose a shorter one"
+            )
+
+    def check_conditions(self, key: str, state: State) -> None:
+        if _etag(state) is not None:
+            try:
+                self.create(key, b"")
+            except FileExistsError:
+                if not self.put_if(key, State(0, ("", '"none"'))):
+                    return
+            except OSError as error:
+                if error.errno != errno.ENOTSUP:
+                    raise
+        self.delete(key)
+        raise InputError(
+            f"{self.root}: this object store ignores the conditions If-None-Match and If-Match, by "
+            "which writers are kept apart; update its server, or write to another"
+        )
+
+    def overlaps(self, other: Storage) -> bool:
+        one, two = f"{self}/", f"{other}/"
+        return one.startswith(two) or two.startswith(one)
+
+    def claim(self) -> None:
+        if self.exists():
+            raise FileExistsError(errno.EEXIST, "it exists already", self.root)
+        self._put(self._path(CLAIM), (), "create")
+
+    @property
+    def renames(self) -> bool:
+        return False
+
+    def staging(self, place: Storage, name: str) -> ObjectStorage:
+        if self._in_place:
+            raise InputError(
+                f"{self.root}: unfinished stores and leases have such names; choose another"
+            )
+        return self.child(f"store-{name}")
+
+    def commit(self, staged: Storage, replace: bool = False) -> None:
+        from obstore.exceptions import PreconditionError
+
+        group = self._path(GROUP)
+        try:
+            old = self._head(group)
+        except FileNotFoundError:
+            old = None
+        if not replace and self.exists():
+            raise FileExistsError(errno.EEXIST, "it exists already", self.root)
+        version = str(staged).removeprefix(f"{self.root}/")
+        if not VERSION.fullmatch(version):
+            version = f"store-{uuid.uuid4().hex}"
+            for key, _ in staged.objects():
+                self._put(self._path(f"{version}/{key}"), (staged.get(key),))
+        try:
+            mode = "create" if old is None else self._unchanged(group, old)
+            self._put(group, (_commit_of(version),), mode)
+        except (PreconditionError, FileExistsError):
+            # a request that succeeded may have been repeated, for want of an answer
+            if self._version(latest=True) != version:
+                raise FileExistsError(
+                    errno.EEXIST, "another store has been committed there meanwhile", self.root
+                ) from None
+        _versions[self] = version
+        self._delete_but(version)
+        if str(staged) != f"{self.root}/{version}":
+            staged.delete_all()
+
+    def delete_unfinished(self) -> None:
+        version = self._version(latest=True)
+        for name in self._names(self._path("")):
+            if self._is_version("", name) and name != version:
+                self._delete_below(name)
+
+    def _delete_but(self, version: str) -> None:
+        """Delete everything below the root except the commit and the version that it names."""
+        for name in self._names(self._path("")) - {version, GROUP}:
+            self._delete_below(name)
+
+    def _delete_below(self, name: str) -> None:
+        """Delete an object and all below its name, a group's metadata first."""
+        path = self._path(name)
+        self._delete([path if name == CLAIM else f"{path}/{GROUP}"])
+        self._delete([path, *(meta["path"] for meta in self._list(path))])
+
+    @property
+    def etags(self) -> bool:
+        return True
+
+    def zarr_store(self) -> Any:
+        from zarr.storage import MemoryStore
+
+        return MemoryStore(_Buffers(self))
+
+
+def _restored(root: str, items: tuple[tuple[str, str | bool], ...]) -> ObjectStorage:
+    """Return a storage that was pickled, with its own options and not those of the call."""
+    return ObjectStorage(root, StorageOptions(items))
+
+
+@dataclass(frozen=True)
+class _ObjectReader:
+    """Reader of one version of an object, of which the tail has been read."""
+
+    storage: ObjectStorage
+    path: str
+    state: State
+    kept: NDArray[np.uint8]
+
+    def range(self, offset: int, length: int) -> NDArray[np.uint8]:
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        size = self.state.size
+        if offset + length > size:
+            raise ValueError(f"the object ends at byte {size}, not at {offset + length}")
+        first = size - len(self.kept)
+        if offset >= first or not length:
+            return self.kept[max(offset - first, 0) :][:length]
+        options: Any = {"range": (offset, offset + length), "if_match": _etag(self.state)}
+        try:
+            with _errors(self.storage._address(self.path), self.storage.options):
+                found = obstore.get(self.storage._store, self.path, options=options)
+                return _array(found)
+        except (PreconditionError, FileNotFoundError):
+            raise ValueError("the object has been replaced while it was read") from None
+
+    def tail(self, length: int) -> NDArray[np.uint8]:
+        length = min(length, self.state.size)
+        return self.range(self.state.size - length, length)
+
+    def __enter__(self) -> _ObjectReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: no connection is kept open."""
+
+
+@dataclass
+class _Buffers(MutableMapping[str, "Buffer"]):
+    """Objects of a storage in the form that zarr-python's store in memory keeps."""
+
+    storage: Storage
+
+    def __getitem__(self, key: str) -> Buffer:
+        from zarr.core.buffer import default_buffer_prototype
+
+        try:
+            content = self.storage.get(key)
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        return default_buffer_prototype().buffer.from_bytes(content)
+
+    def __setitem__(self, key: str, value: Buffer) -> None:
+        self.storage.put(key, value.to_bytes())
+
+    def __delitem__(self, key: str) -> None:
+        self.storage.delete(key)
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, _ in self.storage.objects())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _array(found: GetResult) -> NDArray[np.uint8]:
+    content: Any = found.bytes()  # a buffer, of which nothing is copied
+    return np.frombuffer(content, np.uint8)
+
+
+def _join(version: str, key: str) -> str:
+    return "/".join(part for part in (version, key) if part)
+
+
+def _etag(state: State) -> str | None:
+    assert isinstance(state.version, tuple)
+    etag: str | None = state.version[1]
+    return etag
+
+
+def _commit_of(version: str) -> bytes:
+    """Return the commit: the metadata of a Zarr group in which the store is a group."""
+    entry = {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {"orograph_version": version},
+    }
+    return json.dumps(entry).encode()
+
+
+def _version_in(content: bytes) -> str:
+    """Return the version that a commit names; "" for the metadata of a store."""
+    try:
+        version = json.loads(content)["attributes"]["orograph_version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return version if isinstance(version, str) and VERSION.fullmatch(version) else ""

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from orograph.tiles.arguments import absolute_path, check_integer, check_path, is_number, shown
 from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import FILE_EXTENSIONS, STORE
 from orograph.tiles.format.metadata import is_store
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.nodata import native_nodata
+from orograph.tiles.object_options import given_storage_options
 from orograph.tiles.raster.array import ArrayRaster, LazyRaster, from_elsewhere
 from orograph.tiles.raster.file import FileRaster
 from orograph.tiles.raster.from_xarray import (
@@ -26,8 +29,16 @@ from orograph.tiles.raster.from_xarray import (
     from_dataarray,
     from_dataset,
 )
+from orograph.tiles.raster.from_zarr import (
+    folder_of,
+    is_zarr_object,
+    open_zarr,
+    snapshot_of,
+    store_of,
+)
 from orograph.tiles.raster.version import absolute
-from orograph.tiles.store.publish import partial_path
+from orograph.tiles.storage import is_object_address, open_storage
+from orograph.tiles.store.publish import partial_path, partial_storage
 from orograph.tiles.store.raster import StoreRaster
 from orograph.tiles.vector.layer import is_vector_path
 
@@ -97,7 +108,7 @@ def open_raster(
 
     Parameters
     ----------
-    source : DataArray, Dataset, array, masked array, or path
+    source : DataArray, Dataset, array, masked array, object of zarr or Icechunk, or path
         A path may name a store, a raster that GDAL reads, a NetCDF file or a Zarr store. Arrays
         may be on a GPU, or be tensors that speak DLPack. A leading band dimension of length 1 is
         dropped.
@@ -154,17 +165,50 @@ def _open(source: Any, band: int | None, nodata: float | None, variable: str | N
     on_device = hasattr(source, "__cuda_array_interface__")
     if isinstance(source, np.ndarray) or (on_device and hasattr(source, "get")):  # CuPy
         return from_array(source, band, nodata)
+    if is_zarr_object(source):
+        return _open_zarr(source, band, nodata, variable)
     if on_device or hasattr(source, "__dlpack__"):
         return from_array(from_elsewhere(source), band, nodata)
     raise InputError(
         f"{shown(source)} is of type {type(source).__name__}; it must be a DataArray, a NumPy "
-        "array, or the path of a store or of a raster file"
+        "array, an array, group or store of zarr, or the path of a store or of a raster file"
     )
 
 
+def _open_zarr(source: Any, band: int | None, nodata: float | None, variable: str | None) -> Raster:
+    import xarray as xr
+
+    source = store_of(source)
+    folder = folder_of(source)
+    if folder is not None and is_store(folder):
+        return _open_store(folder, nodata, variable)
+    if folder is not None and variable is None and is_store(os.path.dirname(folder)):
+        return _open_store(os.path.dirname(folder), nodata, os.path.basename(folder))
+    opened = open_zarr(source, variable)
+    if isinstance(opened, xr.Dataset):
+        opened = opened[choose_variable(opened, type(source).__name__, variable)]
+    raster = from_dataarray(opened, band, nodata)
+    snapshot = snapshot_of(source)
+    if snapshot and isinstance(raster, LazyRaster):
+        # a snapshot never changes, so its cells need not be read for a fingerprint
+        return replace(raster, origin=f"{snapshot} {raster.name} {band}")
+    if folder is not None and isinstance(raster, LazyRaster):
+        place = os.path.abspath(folder)
+        return replace(raster, origin=f"{place} {raster.name} {band}", path=place)
+    return raster
+
+
 def _open_path(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
-    if is_store(path):
+    of_file = Path(path).suffix.lower() in FILE_EXTENSIONS and is_object_address(path)
+    if of_file and given_storage_options().items:
+        raise InputError(
+            f"{path}: storage_options= is of stores; GDAL reads a file with the credentials of the "
+            "environment: set them there, or ingest the file first"
+        )
+    if not of_file and is_store(path):
         return _open_store(path, nodata, variable)
+    if not of_file and is_object_address(path):
+        _check_object(path)
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
         if os.path.exists(partial_path(path)):
             return StoreRaster(path, variable)  # raises: the store was never finished
@@ -173,7 +217,7 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
             where = "is the path right" if known else f"is it relative to {absolute_path('', '.')}"
             raise InputError(f"{path} does not exist; {where}?")
     tried = []
-    by_xarray = Path(path).suffix.lower() in _NETCDF or os.path.isdir(path)
+    by_xarray = Path(path).suffix.lower() in {*_NETCDF, *STORE} or os.path.isdir(path)
     for reader in (_by_xarray, _by_rasterio) if by_xarray else (_by_rasterio, _by_xarray):
         try:
             return reader(path, band, nodata, variable)
@@ -188,6 +232,18 @@ def _open_path(path: str, band: int | None, nodata: float | None, variable: str 
         f"{path} is no raster that could be read; tried {'; '.join(tried)}. "
         "Convert it to GeoTIFF, or open it yourself and pass a DataArray"
     )
+
+
+def _check_object(path: str) -> None:
+    """Raise InputError if nothing is at the address of an object store, or it cannot be read."""
+    if find_spec("obstore") is None:
+        return  # whoever else can read it says what is wrong
+    storage = open_storage(path)
+    if storage.exists() or storage.state("") is not None:
+        return
+    if partial_storage(storage).exists():
+        StoreRaster(path)  # raises: the store was never finished
+    raise InputError(f"{path} does not exist; is the address right?")
 
 
 class _CannotReadError(Exception):
@@ -222,10 +278,17 @@ def _by_rasterio(path: str, band: int | None, nodata: float | None, variable: st
 def _by_xarray(path: str, band: int | None, nodata: float | None, variable: str | None) -> Raster:
     import xarray as xr
 
+    place: Any = path
+    options: dict[str, Any] = {}
+    if is_object_address(path) and Path(path).suffix.lower() in STORE and find_spec("obstore"):
+        place, options = open_storage(path).zarr_store(), {"engine": "zarr"}
+
     def load(mask_and_scale: bool) -> xr.Dataset:
         with warnings.catch_warnings():  # that the metadata of a Zarr store are not consolidated
             warnings.filterwarnings("ignore", ".*consolidated metadata", RuntimeWarning)
-            return xr.open_dataset(path, mask_and_scale=mask_and_scale, decode_coords="all")
+            return xr.open_dataset(
+                place, mask_and_scale=mask_and_scale, decode_coords="all", **options
+            )
 
     try:
         dataset = load(mask_and_scale=False)

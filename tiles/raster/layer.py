@@ -52,10 +52,11 @@ class LayerRaster:
         name: str,
         label: str | None = None,
         all_touched: bool = False,
+        partly: bool = False,
     ) -> LayerRaster:
-        """Rasterize a layer on a grid, after reprojecting it to the grid's CRS."""
+        """Rasterize a layer on a grid, after reprojecting it to the grid's CRS; see `burn`."""
         labels = layer.labels(label, name)
-        spans = burn(layer.on_grid(place, name), place, shape, all_touched, name)
+        spans = burn(layer.on_grid(place, name), place, shape, all_touched, name, partly)
         own = labels[spans.number]
         order = np.lexsort((spans.start, -own, spans.row))
         ordered = Spans(*(column[order] for column in spans))

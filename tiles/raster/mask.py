@@ -68,17 +68,22 @@ class MaskRaster:
 
 @dataclass(frozen=True, eq=False)
 class ValidRaster(MaskRaster):
-    """Mask of several rasters on one grid: 1 where all of them are valid, else 0."""
+    """Mask of several rasters on one grid: 1 where all are valid and no barrier is, else 0."""
 
     others: tuple[Raster, ...]
+    barriers: Raster | None = None
+    """Cells of it that are not 0 or nodata are barriers."""
 
     def read(self, window: Window) -> npt.NDArray[Any]:
         """Return the mask of ``window``, uint8."""
         rasters = self.raster, *self.others
         valid = [valid_cells(raster.read(window), raster.nodata) for raster in rasters]
         mask: npt.NDArray[np.uint8] = np.logical_and.reduce(valid).astype(np.uint8)
+        if self.barriers is not None:
+            mask[MaskRaster(self.barriers).read(window) != 0] = 0
         return mask
 
     def fingerprint(self) -> str:
         """Return an identifier of the content."""
-        return "-".join(["valid", *(r.fingerprint() for r in (self.raster, *self.others))])
+        rasters = [self.raster, *self.others, *([self.barriers] if self.barriers else [])]
+        return "-".join(["valid", *(raster.fingerprint() for raster in rasters)])

@@ -30,7 +30,12 @@ class Spans(NamedTuple):
 
 
 def burn(
-    layer: VectorLayer, place: Georeference, shape: tuple[int, int], all_touched: bool, name: str
+    layer: VectorLayer,
+    place: Georeference,
+    shape: tuple[int, int],
+    all_touched: bool,
+    name: str,
+    partly: bool = False,
 ) -> Spans:
     """Return the cells that the geometries of a layer cover, as spans.
 
@@ -44,6 +49,8 @@ def burn(
         Take all cells that an area touches, not those alone whose centre lies in it.
     name
         Name of the argument, for messages.
+    partly
+        Leave out geometries that cover no cell, unless none covers any.
 
     Raises
     ------
@@ -66,7 +73,8 @@ def burn(
         edges, of = simple_parts(boundary(parts[kind == 2]))
         found.append(_lines(edges, number[kind == 2][of], shape))
     spans = Spans(*(np.concatenate(column) for column in zip(*found)))
-    _refuse_lost(spans, layer, in_cells, shape, name)
+    if not (partly and spans.row.size):
+        _refuse_lost(spans, layer, in_cells, shape, name)
     return spans
 
 

@@ -56,6 +56,10 @@ MODELS: dict[str, Model] = {
 """The models by name; the place of a model is the number by which compiled code knows it."""
 
 
+NAMED = tuple(name for name, row in MODELS.items() if row.by_name)
+"""The models that operations take by their names."""
+
+
 FURTHER = np.array([len(row.further) for row in MODELS.values()])
 """How many further rasters each model needs, by its number."""
 
@@ -236,12 +240,12 @@ def model_table() -> str:
         values = [f"{key} {value:g}" for key, value in row.coefficients.items()]
         values += [f"table {row.table}"] if row.table else []
         cells = (
-            f"`{name}`",
+            f"`{name}`" if row.by_name else "by `TerrainCost`",
             row.summary,
             ", ".join(rasters),
             "yes" if row.symmetric else "no",
             "yes" if row.integers else "no",
-            ", ".join(values) or "none",
+            (", ".join(values) or "none") if row.by_name else "those of a factor of slope",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

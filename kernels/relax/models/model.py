@@ -22,6 +22,10 @@ class Model:
     """Whether a step costs the same in both directions."""
     integers: bool
     """Whether costs of whole numbers are whole, so that int64 is allowed."""
+    by_name: bool = True
+    """Whether operations take it by its name; if not, a value such as `TerrainCost` chooses it."""
+    bars: bool = False
+    """Whether a step between passable cells can be impassable: the formula gives NaN."""
     units: str = ""
     """Units of costs, if they do not depend on those of the rasters."""
     neutral_friction: float | None = None

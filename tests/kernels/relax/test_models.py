@@ -23,6 +23,7 @@ from orograph.kernels.relax.models import (
 from orograph.kernels.relax.tile import tile_state
 
 ROOT = Path(__file__).resolve().parents[3]
+HALF = (1.0, 0.0, 0.0, 2.0, -90.0, 90.0, 0.5, 1.5)  # a factor, from a half straight down
 MOVES = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
 
 
@@ -32,7 +33,11 @@ def test_a_model_is_symmetric_where_its_formula_is(name: str) -> None:
     friction, elevation = rng.random((2, 5, 5)) + 1
     dtype = np.dtype(np.float64)
     given = {"friction", "elevation"}
-    rules = cost_rules(dtype, edge_lengths(5), CostModel(name), 8, np.inf, given)
+    given |= set(MODELS[name].further)
+    model = CostModel(name, False, () if MODELS[name].by_name else HALF)
+    rules = cost_rules(dtype, edge_lengths(5), model, 8, np.inf, given)
+    further = np.tile(elevation.ravel(), len(MODELS[name].further))
+    rules = rules._replace(coefficients=np.append(rules.coefficients, further))
     ways = np.empty((len(MOVES), 2))
     for (dy, dx), pair in zip(MOVES, ways, strict=True):
         edge(friction, elevation, 2, 2, dy, dx, rules, pair[:1])

@@ -1,0 +1,1 @@
+"""Costs of steps that are chosen by a value with rasters of its own."""

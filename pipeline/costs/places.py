@@ -1,0 +1,70 @@
+"""Rasters that are computed: where cells are, by which a cost knows headings, and level ground."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.crs import parse_crs
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.mask import MaskRaster
+
+
+@dataclass(frozen=True, eq=False)
+class PlaceRaster(MaskRaster):
+    """The column of each cell of a raster, and 8 times its row, both modulo 8."""
+
+    nodata = None  # type: ignore[assignment]
+
+    def read(self, window: Window) -> npt.NDArray[Any]:
+        """Return the places of the cells of ``window``, uint8."""
+        rows = np.arange(window.y, window.y + window.height) % 8 * 8
+        columns = np.arange(window.x, window.x + window.width) % 8
+        return (rows[:, None] + columns).astype(np.uint8)
+
+    def fingerprint(self) -> str:
+        """Return an identifier of the content."""
+        return "places"
+
+
+@dataclass(frozen=True, eq=False)
+class LevelRaster(PlaceRaster):
+    """A height of 0 in each cell of a raster."""
+
+    def read(self, window: Window) -> npt.NDArray[Any]:
+        """Return the heights of ``window``, uint8."""
+        return np.zeros((window.height, window.width), np.uint8)
+
+    def fingerprint(self) -> str:
+        """Return an identifier of the content."""
+        return "level"
+
+
+def headings(place: Georeference) -> list[float]:
+    """Return the headings of steps in a grid, in degrees clockwise from the north.
+
+    They are in order of rows, then of columns, from -2 to 2 each. Without coordinates the first row
+    is in the north.
+
+    Raises
+    ------
+    InputError
+        If coordinates are degrees.
+    """
+    east, south = 1.0, 1.0
+    if place.x is not None and place.y is not None:
+        if place.crs_wkt is not None and parse_crs(place.crs_wkt, "friction").is_geographic:
+            raise InputError(
+                "horizontal_raster: the coordinates of friction are degrees; bring the rasters to "
+                "a CRS in metres first"
+            )
+        east = float(place.x[1] - place.x[0]) if place.x.size > 1 else 1.0
+        south = float(place.y[0] - place.y[1]) if place.y.size > 1 else abs(east)
+    steps = [(dy, dx) for dy in range(-2, 3) for dx in range(-2, 3)]
+    return [math.degrees(math.atan2(dx * east, -dy * south)) % 360 for dy, dx in steps]

@@ -1,0 +1,1 @@
+"""First-order distances of the eikonal equation, in integers."""

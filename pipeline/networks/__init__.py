@@ -1,0 +1,1 @@
+"""Networks of least-cost links between regions."""

@@ -1,0 +1,197 @@
+"""Compute corridors: how much a path between two sources through each cell costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orograph.arguments.grids import check_same_place
+from orograph.kernels.relax.models import MODELS
+from orograph.tiles.arguments import check_flag, check_integer, check_number, shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.georeference import Georeference
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def corridor(
+    a: xr.Dataset | Sequence[xr.Dataset],
+    b: xr.Dataset | None = None,
+    *,
+    pairs: Sequence[tuple[int, int]] | None = None,
+    normalize: bool = False,
+    threshold: float | None = None,
+) -> xr.DataArray:
+    """Return the least cost of a path between two sets of sources through each cell.
+
+    Or between any two of several sets, such as patches of habitat.
+
+    Parameters
+    ----------
+    a, b : Dataset
+        Results of `cost_distance`, or both of `walking_time`, from the two, on one grid and with
+        one cost model. Of walking times one is ``"from"`` the sources where ways begin, the other
+        ``"to"`` those where they end. Or ``a`` is a list of two or more results, and there is no
+        ``b``.
+    pairs : sequence of (int, int), optional
+        Which of several results are connected, by their places in the list, from 0; by default
+        each with each.
+    normalize : bool
+        Subtract the least cost of each pair of results, so that it is 0 along its least-cost path
+        and elsewhere what a path through the cell costs more, as Linkage Mapper does. Else the
+        pair whose path costs least hides the others.
+    threshold : float, optional
+        Leave out cells of a greater value.
+
+    Returns
+    -------
+    xarray.DataArray
+        The sum of the two costs, shape (y, x), of several pairs the least: least along the
+        least-cost path, NaN (integers: -1) where either has not reached. Lazy if they are.
+
+    Raises
+    ------
+    InputError
+        If their grids, cost models, coefficients, connectivities or cell sizes differ, or one
+        counts in integers and the other not, or both go the same way where ways matter.
+
+    References
+    ----------
+    B. H. McRae, D. M. Kavanagh, "Linkage Mapper connectivity analysis software", The Nature
+    Conservancy, 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> friction = np.array([[1.0, 1.0, 1.0], [1.0, 3.0, 1.0]])
+    >>> west = og.cost_distance(friction, [(0, 0)], connectivity=4)
+    >>> east = og.cost_distance(friction, [(2, 0)], connectivity=4)
+    >>> og.corridor(west, east).values
+    array([[2., 2., 2.],
+           [4., 6., 4.]])
+    >>> south = og.cost_distance(friction, [(0, 1)], connectivity=4)
+    >>> og.corridor([west, east, south], normalize=True, threshold=1).values
+    array([[ 0.,  0.,  0.],
+           [ 0., nan, nan]])
+    """
+    results = _results_of(a, b)
+    check_flag("normalize", normalize)
+    if threshold is not None:
+        threshold = check_number("threshold", threshold, 0)
+    chosen = _pairs_of(pairs, len(results))
+    for one, other in chosen:
+        _check_pair(results[one], results[other])
+    costs = [result["cost"] for result in results]
+    integers = all(cost.dtype.kind == "i" for cost in costs)
+    # no sum of two costs is as great; minima are exact
+    nothing: Any = np.uint64(2**64 - 1) if integers else math.inf
+    found: Any = None
+    for one, other in chosen:
+        total = _sum_of(costs[one], costs[other], nothing)
+        if normalize:
+            least = total.min()
+            least = least.where(least < nothing, total.dtype.type(0))
+            total = (total - least).where(total < nothing, nothing)
+        found = total if found is None else np.minimum(found, total)
+    kept = found < nothing
+    if threshold is not None:
+        kept &= found <= (math.floor(threshold) if integers else threshold)
+    words = "cost above the least" if normalize else "least cost"
+    attrs: dict[str, Any] = {"long_name": f"{words} of a way through the cell"}
+    if "units" in costs[0].attrs:
+        attrs["units"] = costs[0].attrs["units"]
+    if integers:
+        attrs["_FillValue"] = -1
+        found = found.astype(np.int64).where(kept, -1)
+    else:
+        found = found.where(kept)
+    raster: xr.DataArray = found.rename("corridor").drop_attrs().assign_attrs(attrs)
+    return raster
+
+
+def _results_of(a: Any, b: Any) -> list[xr.Dataset]:
+    """Return the results that two arguments name, or a list of them."""
+    import xarray as xr
+
+    if b is None and isinstance(a, Sequence) and not isinstance(a, str | bytes):
+        if len(a) < 2:
+            raise InputError(f"a: a list of {len(a)} results; give two or more, or a and b")
+        named = [(f"a: {shown(given)} at {place}", given) for place, given in enumerate(a)]
+    else:
+        named = [(f"{name}: {shown(given)}", given) for name, given in (("a", a), ("b", b))]
+    for words, given in named:
+        if not isinstance(given, xr.Dataset) or "cost" not in given:
+            raise InputError(f"{words}; give what cost_distance returns")
+    return [given for _, given in named]
+
+
+def _pairs_of(pairs: Any, count: int) -> list[tuple[int, int]]:
+    """Return which of several results are connected; by default each with each."""
+    if pairs is None:
+        return list(combinations(range(count), 2))
+    if isinstance(pairs, str | bytes | Mapping) or not isinstance(pairs, Iterable):
+        raise InputError(f"pairs: {shown(pairs)}; give a list of pairs of numbers")
+    chosen = []
+    for pair in pairs:
+        ends = list(pair) if isinstance(pair, Iterable) and not isinstance(pair, str) else []
+        if len(ends) != 2:
+            raise InputError(f"pairs: {shown(pair)}; give a list of pairs of numbers")
+        one, other = (check_integer("pairs", end, 0, count - 1) for end in ends)
+        if one == other:
+            raise InputError(f"pairs: ({one}, {other}) connects a result with itself; leave it out")
+        chosen.append((one, other))
+    if not chosen:
+        raise InputError("pairs: there are none; give one or more, or leave them out")
+    return chosen
+
+
+def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
+    """Raise InputError if two results cannot be added."""
+    first, second = a["cost"], b["cost"]
+    ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
+    shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
+    check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
+    for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
+        _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
+    _check_equal("units", *(cost.attrs.get("units") for cost in (first, second)))
+    kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
+    _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
+    ways = [result.attrs.get("direction") for result in (a, b)]
+    model = MODELS.get(a.attrs.get("cost_model", ""))
+    if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
+        raise InputError(
+            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with the model "
+            f"{a.attrs['cost_model']!r} compute one with direction='from', from where ways begin, "
+            "and the other with direction='to'"
+        )
+
+
+def _sum_of(first: xr.DataArray, second: xr.DataArray, nothing: Any) -> xr.DataArray:
+    """Return the sum of two rasters of costs, ``nothing`` where either has not reached."""
+    # the data alone, as coordinates may differ in the last bit
+    one, other = first.data, second.data
+    reached = first.copy(data=(one >= 0) & (other >= 0))
+    total = first.copy(data=one + other)
+    if isinstance(nothing, np.unsignedinteger):
+        total = total.astype(np.uint64)
+    return total.where(reached, nothing)
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute value as a scalar or a list, whatever type the file gave it."""
+    values = np.ravel(value).tolist()
+    return values[0] if len(values) == 1 else values
+
+
+def _check_equal(name: str, one: Any, other: Any) -> None:
+    numbers = all(np.asarray(value).dtype.kind in "iuf" for value in (one, other))
+    # the cell size of one grid may be known by a transform here and by coordinates there
+    same = numbers and np.shape(one) == np.shape(other) and np.allclose(one, other, 1e-9, 0)
+    if not same and one != other:
+        raise InputError(f"corridor: {name} is {one!r} and {other!r}; compute both with the same")

@@ -1,0 +1,260 @@
+"""Find the least crossings between the zones of regions, and trace the links that they belong to.
+
+The grid is cut into parts, each read with a halo as wide as a step. A part gives the least crossing
+of each pair of labels in it; the client takes the least of all parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.distance.allocation import (
+    ALLOCATION,
+    BACK_DIRECTION,
+    NO_SOURCE,
+    AllocationProblem,
+    DistanceAndAllocation,
+)
+from orograph.distance.trace import PathReader
+from orograph.engines.stages import Stage, Stages
+from orograph.engines.sweep_problems import Table
+from orograph.execution.context import RunContext
+from orograph.execution.run import Engine
+from orograph.kernels.relax.models import BARRIER
+from orograph.kernels.shortest_path_tree.crossings import (
+    Crossings,
+    find_crossings,
+    least_of,
+    spanning_tree,
+)
+from orograph.operations.job import Job, RasterJob
+from orograph.polygons.job import TracedParts
+from orograph.results.paths import LeastCostPath
+from orograph.tiles.errors import RunError
+from orograph.tiles.grid.quadtree import Node, Place, Sides
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.points import coordinates_of
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.store.create import Variable
+from orograph.tiles.store.sink import ArraySink
+from orograph.tiles.vector.layer import VectorLayer
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ZoneCrossings:
+    """Least crossings between allocation zones, as a problem whose parts need a halo.
+
+    The rasters are those of the allocation, then the distances, and the labels.
+    """
+
+    name = "region-network"
+    backend = "numba"
+
+    allocation: AllocationProblem
+    shape: tuple[int, int]
+
+    @property
+    def halo(self) -> int:
+        """Number of rows and columns that the longest step crosses."""
+        return self.allocation.halo_width
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """No rasters."""
+        return ()
+
+    def solve(
+        self, window: Window, frame: Window, cells: Sequence[Array], check: Callable[[], None]
+    ) -> Table:
+        """Return the least crossing of each pair of labels in a part."""
+        *surface, cost, zones = cells
+        place = Place(Node(0, 0), window, Sides(False, False, False, False), self.shape)
+        tile = self.allocation.distance.surface(place, surface, frame)
+        halo = self.halo
+        ring = Window(
+            window.y - halo, window.x - halo, window.height + 2 * halo, window.width + 2 * halo
+        )
+        inside = frame.within(ring)
+        labels = np.full(ring.shape, NO_SOURCE, np.int64)
+        labels[inside] = zones
+        # unreached cells have no label, so what their cost is does not matter
+        tile.dist[inside] = cost
+        width = self.shape[1]
+        found = find_crossings(tile, labels, NO_SOURCE, window.y * width + window.x, width)
+        rows, columns, _, own = self.allocation.sources_in(window, frame, surface)
+        at = rows + halo, columns + halo
+        first = (window.y + rows) * width + window.x + columns
+        merged = _merged(own, labels[at], first, tile.dist[at])
+        return least_of([found, merged])._asdict()
+
+
+def _merged(own: Integers, labels: Integers, cells: Integers, cost: Array) -> Crossings:
+    """Return crossings to the zones that took source cells of others, over ground of no cost.
+
+    Sources of equal cost are allocated to the smaller label. The two cells of such a crossing are
+    the source cell itself.
+    """
+    taken = np.flatnonzero((own != labels) & (labels != NO_SOURCE))
+    pairs = np.stack([labels[taken], own[taken]], axis=1)
+    return Crossings(pairs, cost[taken], np.stack([cells[taken]] * 2, axis=1))
+
+
+@dataclass(frozen=True)
+class CrossingParts(TracedParts):
+    """Engine that finds the crossings in all parts; it knows where paths lead back."""
+
+    directions: Raster
+
+
+@dataclass(frozen=True)
+class NetworkJob(Job[VectorLayer]):
+    """Job of a network of regions: distances and allocation, then crossings, then links."""
+
+    distances: RasterJob
+    """The job of the distances; its own result is not stored."""
+    tree: bool
+    """Whether to return the minimum spanning tree alone."""
+    max_cost: float
+    """The most that a link may cost."""
+
+    stored = False
+    is_layer = True
+
+    def identity(self) -> dict[str, Any]:
+        """Return the operation's name only, since such runs are never resumed."""
+        return {"operation": ZoneCrossings.name}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters that decide the result beside the rasters, in JSON types."""
+        return {
+            **self.distances.parameters,
+            "connections": "mst" if self.tree else "neighbors",
+            "max_cost": repr(self.max_cost),
+        }
+
+    @property
+    def problem(self) -> DistanceAndAllocation:
+        """The problem of distances and allocation."""
+        problem: DistanceAndAllocation = self.distances.problem
+        return problem
+
+    def warm_up(self) -> None:
+        """Compile the kernels of all stages."""
+        self.distances.warm_up()
+        zones = self._zones(self.distances.rasters)
+        cells = [
+            *(np.full((4, 4), 4, raster.dtype) for raster in self.distances.rasters),
+            np.ones((4, 4), self.problem.distance.dtype),
+            np.arange(16).reshape(4, 4),
+        ]
+        whole = Window(0, 0, 4, 4)
+        spanning_tree(Crossings(**zones.solve(whole, whole, cells, lambda: None)))
+
+    def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Stages:
+        """Return the engine of all stages."""
+        named = dict(zip(self.problem.distance.nodata, rasters, strict=True))
+        zones = self._zones(rasters)
+        (cost,) = self.problem.distance.outputs
+        beside = BACK_DIRECTION, ALLOCATION
+        # not the job itself, whose rasters may be in memory: all tasks get a copy
+        problem = replace(self.problem, backend=backend)
+        distances = self.distances.make_engine, problem, self.distances.join_tiles
+        stages = [
+            Stage(tuple(named), partial(_find_zones, *distances), cost, beside),
+            Stage(
+                (*named, cost.name, ALLOCATION.name, BACK_DIRECTION.name),
+                partial(_cross_zones, zones),
+            ),
+        ]
+        return Stages(stages, named, context)
+
+    def collect(self, engine: Stages, sink: ArraySink, attributes: dict[str, Any]) -> VectorLayer:
+        """Return the links as lines."""
+        parts: Any = engine[1]
+        crossings = least_of([Crossings(**table) for table in parts.tables()])
+        return links_of(self._chosen(crossings), parts.directions, self.rasters[0])
+
+    def _zones(self, rasters: tuple[Raster, ...]) -> ZoneCrossings:
+        """Return the problem of crossings, which CPUs solve."""
+        return ZoneCrossings(self.problem.allocation, rasters[0].shape)
+
+    def _chosen(self, crossings: Crossings) -> Crossings:
+        """Return the crossings of the links that were requested."""
+        most: Any = np.float64(self.max_cost)
+        if crossings.cost.dtype.kind == "i":
+            most = math.floor(min(self.max_cost, 2.0**62))
+        chosen = np.flatnonzero(crossings.cost <= most)
+        crossings = Crossings(*(array[chosen] for array in crossings))
+        if crossings.cost.dtype.kind == "i" and (crossings.cost >= BARRIER).any():
+            one, other = crossings.labels[int(crossings.cost.argmax())].tolist()
+            raise RunError(
+                f"cost: the link of regions {one} and {other} costs more than {BARRIER - 1}, the "
+                "most there is in int64; give smaller costs, or max_cost= to leave it out"
+            )
+        kept = spanning_tree(crossings) if self.tree else slice(None)
+        return Crossings(*(array[kept] for array in crossings))
+
+
+def _find_zones(
+    make_engine: Callable[..., Engine],
+    problem: DistanceAndAllocation,
+    join_tiles: Callable[[RunContext], RunContext] | None,
+    rasters: tuple[Raster, ...],
+    context: RunContext,
+) -> Engine:
+    """Return the engine of the first stage."""
+    context = context if join_tiles is None else join_tiles(context)
+    return make_engine(problem=problem, rasters=rasters, context=context)
+
+
+def _cross_zones(
+    zones: ZoneCrossings, rasters: tuple[Raster, ...], context: RunContext
+) -> CrossingParts:
+    """Return the engine of the second stage."""
+    *read, directions = rasters
+    return CrossingParts(zones, tuple(read), context, directions)
+
+
+def links_of(crossings: Crossings, directions: Raster, like: Raster) -> VectorLayer:
+    """Return the link over each crossing as a line from the smaller label to the greater one."""
+    import xarray as xr
+
+    place, width = like.georeference, like.shape[1]
+    reader = PathReader(directions, xr.Dataset())
+    ends = np.stack(np.divmod(crossings.cells, width), axis=2)
+    geometry = np.empty(len(ends), object)
+    length = np.empty(len(ends))
+    # by place, so that a window of back directions is read once
+    for number in np.argsort(crossings.cells[:, 0], kind="stable").tolist():
+        start, end = ends[number].tolist()
+        back = reader.trace(number, *start)[0]
+        # a cell that is both ends belongs to the other region, and may be all there is
+        onward = reader.trace(number, *end)[0] if start != end else back[: len(back) == 1]
+        cells = np.concatenate([back[::-1], onward])
+        cost = crossings.cost[number].item()
+        path = LeastCostPath(
+            cells, coordinates_of(cells[:, 0], cells[:, 1], place), cost, place.map_crs
+        )
+        geometry[number], length[number] = path.geometry, path.length
+    columns = {
+        "from": crossings.labels[:, 0],
+        "to": crossings.labels[:, 1],
+        "cost": crossings.cost,
+        "length": length,
+        "from_row": ends[:, 0, 0],
+        "from_col": ends[:, 0, 1],
+        "to_row": ends[:, 1, 0],
+        "to_col": ends[:, 1, 1],
+    }
+    return VectorLayer(geometry, columns, place.map_crs)

@@ -1,0 +1,170 @@
+"""The operation `region_network`: least-cost links between regions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from orograph.distance.arguments import COSTS, DTYPES, open_surface
+from orograph.distance.cost_distance import OUTPUTS, distance_job
+from orograph.execution.options import LayerOptions, RunSpec
+from orograph.kernels.relax.models import MODELS, CostModel, lacking_on_gpu
+from orograph.networks.crossings import NetworkJob
+from orograph.operations.operation import operation
+from orograph.polygons.job import check_shapely
+from orograph.tiles.arguments import check_choice, check_dtype, check_number
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    from orograph.operations.job import Job
+
+CONNECTIONS = ("mst", "neighbors")
+SYMMETRIC = tuple(name for name in COSTS if MODELS[name].symmetric)
+"""The models of `cost_distance` whose paths cost the same both ways."""
+
+
+@operation("orograph.networks.estimate:estimate_network")
+def region_network(
+    friction: Any,
+    regions: Any,
+    *,
+    connections: str = "mst",
+    cost: str = "friction",
+    connectivity: int = 8,
+    max_cost: float = math.inf,
+    cell_size: float | tuple[float, float] | None = None,
+    target_values: Sequence[float] | None = None,
+    label: str | None = None,
+    all_touched: bool = False,
+    snap: bool | int = False,
+    dtype: str = "float64",
+    nodata: float | int | None = None,
+    band: int | None = None,
+    variable: str | None = None,
+    **options: Unpack[LayerOptions],
+) -> Job[VectorLayer]:
+    """Return the cheapest network of links between regions, or the links between neighbours.
+
+    All links come from one run of `cost_distance`, however many regions there are.
+
+    Parameters
+    ----------
+    friction : raster
+        As for `cost_distance`.
+    regions : raster, points or vector layer
+        What is to be connected, such as habitat cores, by its labels: as the sources of
+        `cost_distance`. A path within a region costs nothing.
+    connections : {"mst", "neighbors"}
+        ``"mst"``: the minimum spanning tree of the least-cost distances between all regions; one
+        for each group of regions that paths join. ``"neighbors"``: a link between each two regions
+        whose zones touch, the zone of a region being the cells that are nearest to it.
+    cost : {"friction", "absolute_difference"}
+        As for `cost_distance`.
+    connectivity : {8, 4, 16}
+        As for `cost_distance`.
+    max_cost : float
+        Links that cost more are left out; exact. Cells farther than half of it are not visited.
+    cell_size, target_values, label, all_touched
+        As for `cost_distance`.
+    snap : bool or int
+        Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
+        of cells.
+    dtype : {"float64", "float32", "int64"}
+        As for `cost_distance`.
+    nodata, band, variable
+        As for `cost_distance`.
+    **options
+        Options of the run, see `RunOptions`.
+
+    Returns
+    -------
+    VectorLayer
+        A line for each link, through the centres of its cells, from one region to another, in the
+        CRS of the raster and the order of the labels. Columns: ``from`` and ``to``, the labels,
+        the smaller one first; ``cost``; ``length``, in units of the CRS, in metres if that is
+        geographic, in cells without coordinates; ``from_row``, ``from_col``, ``to_row`` and
+        ``to_col``: the two cells at which the link crosses from one zone to the other.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    RunError
+        As for `cost_distance`, and if a link costs more than ``dtype`` holds.
+    OrographError
+        If Shapely is not installed.
+    BackendError
+        As for `minimum_spanning_forest`.
+
+    Notes
+    -----
+    After one cost distance with allocation, the least path that crosses from the zone of one region
+    to that of another costs the distance of one cell, the step, and the distance of the other. The
+    minimum spanning tree of these is one of the distances between all pairs of regions (Mehlhorn).
+    With ``"neighbors"`` a link is the least of those that keep to the two zones; a path between the
+    two regions through a third zone may cost less.
+
+    The cost is summed from the cell of the smaller label. Of crossings that cost the same the one
+    counts whose cell in the zone of the smaller label comes first, row by row, then whose other
+    cell does; of links that cost the same the one with the smaller labels. The result has the same
+    bits for every tile size, number of workers and backend.
+
+    Regions that ground of no cost joins, or points in one cell, are linked at cost 0, and their
+    zones count as one, that of the smaller label. A region whose cells are all nodata has no link.
+    The table and the lines are in memory.
+
+    References
+    ----------
+    K. Mehlhorn, "A faster approximation algorithm for the Steiner problem in graphs", Information
+    Processing Letters 27(3), 1988, doi:10.1016/0020-0190(88)90066-X.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> friction = np.array([[1.0, 1.0, 9.0, 1.0], [1.0, 9.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])
+    >>> regions = np.array([[1, 0, 0, 2], [0, 0, 0, 0], [3, 0, 0, 0]])
+    >>> links = og.region_network(friction, regions, connectivity=4)
+    >>> links.to_geodataframe()[["from", "to", "cost", "geometry"]]
+       from  to  cost                                   geometry
+    0     1   3   2.0                 LINESTRING (0 0, 0 1, 0 2)
+    1     2   3   5.0  LINESTRING (3 0, 3 1, 2 1, 2 2, 1 2, 0 2)
+    """
+    check_choice("connections", connections, CONNECTIONS)
+    cost = check_choice("cost", cost, SYMMETRIC)
+    most = check_number("max_cost", max_cost, 0)
+    check_shapely("region_network")
+    spec = RunSpec(**options)
+    distances = distance_job(
+        open_surface(friction, cost, nodata, band, variable, argument="friction"),
+        CostModel(cost),
+        regions,
+        spec,
+        dtype=check_dtype("dtype", dtype, DTYPES),
+        lacking=lacking_on_gpu(cost),
+        links=None,
+        direction="from",
+        connectivity=connectivity,
+        # at a crossing both distances are at most half of what the link costs, but for rounding
+        max_cost=most / 2 * (1 + 1e-6),
+        cell_size=cell_size,
+        target_values=target_values,
+        label=label,
+        all_touched=all_touched,
+        initial_cost=0.0,
+        snap=snap,
+        outside="error",
+        outputs=OUTPUTS,
+        name="regions",
+    )
+    return NetworkJob(
+        distances.rasters,
+        distances.shape,
+        distances.layout,
+        distances.backend,
+        distances,
+        connections == "mst",
+        most,
+        spec=spec,
+    )

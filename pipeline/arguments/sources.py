@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,16 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.arguments.grids import check_same_grid
+from orograph.arguments.source_costs import (
+    ByLabel,
+    PerSource,
+    Strength,
+    check_labels,
+    check_runs,
+    strengths_by_label,
+    strengths_of_points,
+)
 from orograph.tiles.arguments import as_plain, check_flag, is_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import LONGEST_SIDE, Window
 from orograph.tiles.nodata import valid_cells
 from orograph.tiles.raster.layer import LayerRaster
-from orograph.tiles.raster.points import as_points, cells_of, snap_to_valid
+from orograph.tiles.raster.points import as_points, cells_of, points_inside, snap_to_valid
 from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
-from orograph.tiles.vector.layer import VectorLayer, read_layer
+from orograph.tiles.vector.burn import cell_space
+from orograph.tiles.vector.layer import VectorLayer, column_of, read_layer
 
 SNAP_CELLS = 10
+OUTSIDE = ("error", "skip")
+SKIP = "pass outside='skip' to go on without them"
 
 Array = npt.NDArray[Any]
 
@@ -38,10 +50,21 @@ class Sources:
     labels: npt.NDArray[np.int64]
 
 
-def is_source(
-    values: Array, nodata: float | int | None, targets: tuple[float, ...] | None
-) -> npt.NDArray[np.bool_]:
+@dataclass(frozen=True)
+class AllBut:
+    """All values of a raster of sources but 0 and some."""
+
+    values: tuple[float, ...]
+
+
+Targets = tuple[float, ...] | AllBut | None
+"""Values of a raster of sources that count; None: all but 0."""
+
+
+def is_source(values: Array, nodata: float | int | None, targets: Targets) -> npt.NDArray[np.bool_]:
     """Return a mask of the source cells in a raster of sources."""
+    if isinstance(targets, AllBut):
+        return is_source(values, nodata, None) & ~is_source(values, nodata, targets.values)
     # in the dtype of the cells: float64 takes 2**53 + 1 for 2**53
     wanted: npt.NDArray[np.bool_]
     if targets is None:
@@ -91,25 +114,118 @@ class Origin(NamedTuple):
     raster: Raster | None
     targets: tuple[float, ...] | None
     """The values of the raster that are sources; None: all but 0."""
+    outside: int | None = None
+    """How many points or geometries were skipped, as they lie outside; None: none may be."""
+    names: list[str] | None = None
+    """Of the labels, if they are numbers of names."""
+    strengths: npt.NDArray[np.float64] | ByLabel | None = None
+    """Those of the cells, shape (cells, 3), or of labels; None: all are alike."""
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Return the attributes of a result that tell of its sources."""
+        notes = {"sources_outside": self.outside, "source_names": self.names}
+        return {name: value for name, value in notes.items() if value is not None}
+
+    def groups(self) -> list[tuple[Strength, Sources | None, Targets]]:
+        """Return the sources of each strength: its cells, or values of its raster.
+
+        Raises
+        ------
+        InputError
+            If there are more strengths than runs may be.
+        """
+        if isinstance(self.strengths, ByLabel):
+            alike: dict[Strength, list[float]] = {}
+            labels: Iterable[float] = self.targets or self.strengths.known
+            for label in labels:
+                own = self.strengths.known.get(int(label)) if label == int(label) else None
+                alike.setdefault(own or self.strengths.others, []).append(label)
+            found: list[tuple[Strength, Sources | None, Targets]]
+            usual = self.strengths.others
+            if self.targets is None:
+                alike.pop(usual, None)
+            found = [(strength, None, tuple(values)) for strength, values in alike.items()]
+            if self.targets is None:
+                apart = [label for values in alike.values() for label in values]
+                found.append((usual, None, AllBut(tuple(apart)) if apart else None))
+        else:
+            assert self.cells is not None
+            assert self.strengths is not None
+            rows, of_row = np.unique(self.strengths, axis=0, return_inverse=True)
+            found = []
+            for place, row in enumerate(rows.tolist()):
+                here = of_row.ravel() == place
+                own_cells = Sources(*(values[here] for values in vars(self.cells).values()))
+                found.append((Strength(*row), own_cells, None))
+        check_runs(len(found))
+        return sorted(found, key=lambda group: group[0])
+
+
+def read_columns(
+    sources: Any, label: str | None, source_cost: Any, name: str = "sources"
+) -> tuple[Any, Any]:
+    """Replace columns of a vector layer that ``source_cost`` names by the numbers in them.
+
+    Return the sources, read if there are such columns, and the parts: of points lists with a number
+    for each, of lines and areas dicts by label.
+    """
+    named = isinstance(source_cost, Mapping)
+    columns = {k: v for k, v in source_cost.items() if isinstance(v, str)} if named else {}
+    if not columns:
+        return sources, source_cost
+    layer, found = read_layer(sources, name), dict(source_cost)
+    for key, column in columns.items():
+        if layer is None:
+            raise InputError(
+                f"source_cost: {key}: {shown(column)} is no column, as {name} are no vector layer; "
+                "give numbers"
+            )
+        if column not in layer.columns:
+            listed = ", ".join(map(str, layer.columns)) or "none"
+            raise InputError(
+                f"source_cost: {key}: {name} has no column {shown(column)}; its columns are "
+                f"{listed}"
+            )
+        values = found[key] = layer.columns[column].tolist()
+        if not layer.has_extent():
+            continue
+        numbered, of_labels = layer, label
+        if label is not None:
+            numbered, of_labels, _ = _numbered(layer, label, name)
+        labels = numbered.labels(of_labels, name).tolist()
+        by_label = found[key] = dict(zip(labels, values, strict=True))
+        for own, value in zip(labels, values, strict=True):
+            if by_label[own] != value:
+                raise InputError(
+                    f"source_cost: {key}: column {shown(column)} holds both {shown(value)} and "
+                    f"{shown(by_label[own])} for the label {own}; give it one number"
+                )
+    return layer, found
 
 
 def parse_sources(
     sources: Any,
     first: Raster,
-    initial_cost: float | Sequence[float],
+    initial_cost: float | Sequence[float] | Mapping[int, float],
     snap: bool | int,
     target_values: Sequence[float] | None,
     barriers: str = "nodata",
     label: str | None = None,
     all_touched: bool = False,
     name: str = "sources",
+    outside: str | None = None,
+    source_cost: Mapping[str, PerSource] | None = None,
 ) -> Origin:
     """Parse sources into single cells, or into a raster that is read tile by tile.
 
     ``barriers`` says what the cells are on which no source may lie, and ``name`` what the argument
-    is called, for the message.
+    is called, for the message. ``outside`` is ``"skip"`` to leave out what lies outside the grid,
+    ``"error"`` to say that this is possible; None: it is not. ``source_cost`` is as
+    `parse_source_cost` returns it.
     """
-    starts = np.asarray(initial_cost)
+    by_label = initial_cost if isinstance(initial_cost, Mapping) else None
+    starts = np.asarray(initial_cost if by_label is None else 0)
     starts = starts if starts.dtype.kind == "i" else starts.astype(np.float64)
     if not (np.isfinite(starts).all() and (starts >= 0).all()):
         raise InputError(f"initial_cost: {initial_cost}; it must be finite and 0 or more")
@@ -120,14 +236,29 @@ def parse_sources(
         raise InputError(
             f"label: {shown(label)}; it is a column of a vector layer of sources; leave it out"
         )
+    names = None
+    if layer is not None and label is not None:
+        layer, label, names = _numbered(layer, label, name)
     if layer is not None and layer.has_extent():
+        skipped = None
+        if outside is not None:
+            layer, label, lost = _inside(layer, first, label, name, outside)
+            skipped = lost if outside == "skip" else None
         raster = LayerRaster.of_layer(
             layer, first.georeference, first.shape, name, label, all_touched
         )
-        _check_no_starts(starts, "lines and areas")
-        return Origin(None, raster, _known_labels(targets, raster))
+        _check_starts_of_areas(starts, "lines and areas")
+        check_labels("initial_cost", by_label or (), raster.labels)
+        known, strengths = raster.labels, None
+        if source_cost is not None:
+            strengths = strengths_by_label(source_cost, known, "lines and areas")
+        return Origin(None, raster, _known_labels(targets, raster), skipped, names, strengths)
     if layer is None and _is_raster(sources, first.shape):
-        return Origin(None, _source_raster(sources, first, starts, targets, name), targets)
+        raster_of_sources = _source_raster(sources, first, starts, targets, name)
+        strengths = None
+        if source_cost is not None:
+            strengths = strengths_by_label(source_cost, None, "a raster of sources")
+        return Origin(None, raster_of_sources, targets, strengths=strengths)
     if isinstance(sources, np.ndarray) and sources.ndim == 2 and sources.shape[1] != 2:
         raise InputError(
             f"{name}: shape {sources.shape} is neither that of the grid, {first.shape}, nor that "
@@ -142,10 +273,94 @@ def parse_sources(
         raise InputError(
             f"initial_cost: shape {starts.shape} for {count} points; give one each, or one"
         )
-    rows, columns = cells_of(points, first.georeference, first.shape, name)
+    costs, skipped = np.broadcast_to(starts, count)[number], None
+    if by_label is not None:
+        of_points = labels.tolist()
+        check_labels("initial_cost", by_label, of_points)
+        costs = np.array([by_label.get(label, 0) for label in of_points])
+    own = None if source_cost is None else strengths_of_points(source_cost, number, labels)
+    if outside == "skip":
+        inside = points_inside(points, first.georeference, first.shape, name)
+        skipped = int(np.count_nonzero(~inside))
+        points, costs, labels = points[inside], costs[inside], labels[inside]
+        own = None if own is None else own[inside]
+    step = None if outside is None else SKIP
+    rows, columns = cells_of(points, first.georeference, first.shape, name, step)
     rows, columns = snap_to_valid(rows, columns, first, points, reach, name, barriers)
-    costs = np.broadcast_to(starts, count)[number]
-    return Origin(Sources(rows, columns, costs, labels), None, None)
+    return Origin(Sources(rows, columns, costs, labels), None, None, skipped, names, own)
+
+
+def point_names(points: Any, label: str | None, name: str) -> npt.NDArray[Any] | None:
+    """Return the column of a layer of points that holds their names; None without ``label``."""
+    if label is None:
+        return None
+    layer = read_layer(points, name)
+    if layer is None:
+        raise InputError(
+            f"label: {shown(label)}; it is a column of a vector layer of {name}; leave it out"
+        )
+    return column_of(layer, label, name)
+
+
+def _numbered(
+    layer: VectorLayer, label: str, name: str
+) -> tuple[VectorLayer, str, list[str] | None]:
+    """Return a layer with numbers in place of names, their column, and the names.
+
+    They are numbered from 0 as they first occur; a column of numbers stays as it is.
+    """
+    values = column_of(layer, label, name).tolist()
+    if not all(isinstance(value, str) for value in values):
+        return layer, label, None
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(values))}
+    labels = np.array([numbers[text] for text in values], np.int64)
+    return replace(layer, columns={"label": labels}), "label", list(numbers)
+
+
+def _inside(
+    layer: VectorLayer, first: Raster, label: str | None, name: str, outside: str
+) -> tuple[VectorLayer, str | None, int]:
+    """Return the geometries of a layer that meet the grid, and how many do not.
+
+    Those that are left keep their labels, which are in the column whose name comes second.
+    """
+    inside, moved = geometries_inside(layer, first, name, outside)
+    if inside.all():
+        return layer, label, 0
+    columns = {"label": layer.labels(label, name)[inside]}
+    kept = VectorLayer(moved.geometry[inside], columns, moved.crs, layer.bare)
+    return kept, "label", int(np.count_nonzero(~inside))
+
+
+def geometries_inside(
+    layer: VectorLayer, first: Raster, name: str, outside: str
+) -> tuple[npt.NDArray[np.bool_], VectorLayer]:
+    """Return a mask of the geometries that meet the grid, and the layer in the grid's CRS.
+
+    Raises
+    ------
+    InputError
+        If some lie outside and are not to be skipped, or all do.
+    """
+    import shapely
+
+    place = first.georeference
+    moved = layer.on_grid(place, name)
+    in_cells = shapely.transform(moved.geometry, lambda points: cell_space(points, place, name))
+    height, width = first.shape
+    inside = shapely.intersects(in_cells, shapely.box(0, 0, width, height))
+    lost = int(np.count_nonzero(~inside))
+    if lost and (outside == "error" or not inside.any()):
+        number = int(inside.argmin())
+        low_x, low_y, high_x, high_y = moved.geometry[number].bounds
+        more = f" (and {lost - 1} more)" if lost > 1 else ""
+        step = SKIP if inside.any() else "check its CRS"
+        raise InputError(
+            f"{name}: geometry {number}, a {moved.geometry[number].geom_type} of "
+            f"x = {low_x:g} to {high_x:g}, y = {low_y:g} to {high_y:g}, lies outside the grid"
+            f"{more}; leave it out, or {step}"
+        )
+    return inside, moved
 
 
 def labelled_points(
@@ -169,7 +384,7 @@ def _source_raster(
     """Open a raster of sources and check it."""
     raster = open_raster(sources, argument=name)
     check_same_grid(name, raster, first)
-    _check_no_starts(starts, "a raster of sources")
+    _check_starts_of_areas(starts, "a raster of sources")
     if isinstance(raster, ArrayRaster):
         values = raster.read(Window(0, 0, *raster.shape))
         if not is_source(values, raster.nodata, targets).any():
@@ -182,9 +397,11 @@ def _source_raster(
     return raster
 
 
-def _check_no_starts(starts: Array, what: str) -> None:
-    if starts.ndim or starts:
-        raise InputError(f"initial_cost: it is for points; with {what} leave it at 0")
+def _check_starts_of_areas(starts: Array, what: str) -> None:
+    if starts.ndim:
+        raise InputError(
+            f"initial_cost: a list is for points; with {what} give one number, or a dict by label"
+        )
 
 
 def _known_labels(targets: tuple[float, ...] | None, raster: LayerRaster) -> tuple[float, ...]:

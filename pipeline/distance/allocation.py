@@ -117,6 +117,11 @@ class AllocationProblem(FrontierDefaults):
         return self.distance.links
 
     @property
+    def may_start_nowhere(self) -> bool:
+        """Whether no cell of the raster need be a source."""
+        return self.distance.may_start_nowhere
+
+    @property
     def link_blank(self) -> list[Any]:
         """An infinite distance and the unassigned pair (label, hops)."""
         return [*self.distance.link_blank, NOBODY, NOBODY]
@@ -137,7 +142,7 @@ class AllocationProblem(FrontierDefaults):
             np.fmin(known, cost, out=known)  # NaN where there is none
         else:
             np.copyto(known, cost, where=cost >= 0)
-        rows, columns, values, own = self._sources_in(window, frame, surface)
+        rows, columns, values, own = self.sources_in(window, frame, surface)
         attained = tile.dist[rows + reach, columns + reach] == values
         at, own = (rows[attained] + reach, columns[attained] + reach), own[attained]
         steps, pairs = tight_steps(tile), _in_place_of_costs(tile)
@@ -157,7 +162,7 @@ class AllocationProblem(FrontierDefaults):
         sources = self.distance.sources
         return np.empty(0, np.int64) if sources is None else np.unique(sources.labels)
 
-    def _sources_in(
+    def sources_in(
         self, window: Window, frame: Window, cells: Sequence[Array]
     ) -> tuple[Array, Array, Array, npt.NDArray[np.int64]]:
         """Return rows, columns, initial costs and labels of the sources in a tile."""
@@ -171,7 +176,7 @@ class AllocationProblem(FrontierDefaults):
         values = cells[-1][window.within(frame)]
         rows, columns = np.nonzero(is_source(values, distance.nodata["sources"], distance.targets))
         labels = source_labels(values, rows, columns, window)
-        return rows, columns, np.zeros(rows.size, distance.dtype), labels
+        return rows, columns, distance.initial_costs(values[rows, columns]), labels
 
     def visit(
         self,
@@ -332,7 +337,7 @@ class LinkSteps:
 
 
 def source_labels(
-    values: Array, rows: Array, columns: Array, window: Window
+    values: Array, rows: Array, columns: Array, window: Window, name: str = "sources"
 ) -> npt.NDArray[np.int64]:
     """Return the values of a raster at source cells as labels; refuse unusable values."""
     own = values[rows, columns]
@@ -341,7 +346,7 @@ def source_labels(
     if bad.any():
         at = int(bad.argmax())
         raise InputError(
-            f"sources: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
+            f"{name}: {own[at]} at row {window.y + rows[at]}, column {window.x + columns[at]} "
             f"is no label for allocation; labels must be whole numbers below {NOBODY}, and not "
             f"{NO_SOURCE}, which marks cells without a source: round or renumber them first"
         )

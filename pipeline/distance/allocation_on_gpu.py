@@ -71,7 +71,7 @@ class AllocationOnGpu(AllocationProblem):
         to_host = get_backend(self.backend).to_host
         if self.distance.sources is None:
             surface[-1] = to_host(surface[-1])
-        rows, columns, values, own = self._sources_in(window, frame, surface)
+        rows, columns, values, own = self.sources_in(window, frame, surface)
         if rows.size:
             attained = to_host(solved.dist[rows + reach, columns + reach]) == values
             rows, columns, own = rows[attained], columns[attained], own[attained]

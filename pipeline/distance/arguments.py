@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.barriers import BARRIERS, parse_barriers
 from orograph.arguments.grids import check_same_grid
+from orograph.arguments.source_costs import per_source
+from orograph.costs.places import LevelRaster, PlaceRaster, headings
+from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.checks import check_friction, check_heights
-from orograph.kernels.relax.models import BARRIER, MODELS
-from orograph.tiles.arguments import as_plain, check_number, shown
+from orograph.kernels.relax.models import BARRIER, MODELS, NAMED, CostModel
+from orograph.kernels.relax.models.factors import ANGLES
+from orograph.tiles.arguments import check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.mask import ValidRaster
@@ -22,7 +27,7 @@ from orograph.tiles.raster.raster import ArrayRaster, Raster, open_raster
 DTYPES = ("float64", "float32", "int64")
 COSTS = tuple(name for name, row in MODELS.items() if row.formula is None)
 """The models of `cost_distance`, by one raster."""
-SLOPES = tuple(name for name, row in MODELS.items() if row.formula is not None)
+SLOPES = tuple(name for name in NAMED if MODELS[name].formula is not None)
 """The models of `walking_time`, by slopes."""
 LARGEST = sys.float_info.max
 
@@ -33,6 +38,8 @@ class Surface:
 
     named: dict[str, Raster]
     """By name; first the one that the others must match."""
+    barriers: Raster | None = None
+    """Cells of it that are not 0 or nodata are impassable."""
 
     @property
     def rasters(self) -> tuple[Raster, ...]:
@@ -43,10 +50,23 @@ class Surface:
         return self.rasters[0]
 
     @property
+    def inputs(self) -> dict[str, Raster]:
+        """All rasters that are read, by name: those of the model, then the barriers."""
+        barriers = {} if self.barriers is None else {BARRIERS: self.barriers}
+        return {**self.named, **barriers}
+
+    @property
     def valid(self) -> Raster:
-        """A raster whose cells are valid where the cells of all rasters are."""
+        """A raster whose cells are valid where those of all rasters are, and no barrier is."""
         first, *others = self.rasters
-        return ValidRaster(first, tuple(others)) if others else first
+        if not others and self.barriers is None:
+            return first
+        return ValidRaster(first, tuple(others), self.barriers)
+
+    @property
+    def impassable(self) -> str:
+        """Return the words for a cell on which no path can begin."""
+        return "nodata" if self.barriers is None else "nodata or on a barrier"
 
     def check(self, dtype: np.dtype[Any], longest: float, unit: int) -> None:
         """Raise InputError for unusable cells of in-memory rasters; tiles check stored ones."""
@@ -75,6 +95,7 @@ def open_surface(
     friction: Any = None,
     rasters: Mapping[str, Any] | None = None,
     argument: str | None = None,
+    barriers: Any = None,
 ) -> Surface:
     """Open the rasters of a cost model.
 
@@ -90,6 +111,8 @@ def open_surface(
         The further ones that the model needs, by name.
     argument
         Name of ``raster`` in errors, if it has another one.
+    barriers
+        Raster or vector layer of barriers; None: there are none.
     """
     name = first_raster(cost)
     which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
@@ -102,7 +125,40 @@ def open_surface(
         named[further] = open_raster(source, argument=further)
     for own, other in named.items():
         check_same_grid(own, other, named[name])
-    return Surface(named)
+    return Surface(named, parse_barriers(barriers, named[name]))
+
+
+def open_terrain(
+    friction: Any,
+    terrain: TerrainCost,
+    nodata: float | int | None,
+    band: int | None,
+    variable: str | None,
+    barriers: Any,
+) -> tuple[Surface, CostModel]:
+    """Open friction and the rasters of a cost of terrain; return them and the cost model."""
+    which: dict[str, Any] = {"nodata": nodata, "band": band, "variable": variable}
+    first = open_raster(friction, argument="friction", **which)
+    named = {"friction": first}
+    for name, source in terrain.rasters.items():
+        if source is None:
+            named[name] = LevelRaster(first)
+            continue
+        given = name
+        if getattr(terrain, name) is None:
+            given = "surface" if name == "elevation" else "elevation"
+        named[name] = open_raster(source, argument=given)
+        check_same_grid(given, named[name], first)
+    coefficients = terrain.coefficients
+    if terrain.horizontal:
+        # the model knows each end's friction and place by further rasters
+        named |= {"resistance": first, "place": PlaceRaster(first)}
+        named = {name: named[name] for name in ("friction", *MODELS[terrain.model].needs)}
+        rows = int(coefficients[ANGLES - 1])
+        of_slope, of_steps = coefficients[: ANGLES + 2 * rows], headings(first.georeference)
+        coefficients = *of_slope, *terrain.horizontal, *of_steps
+    model = CostModel(terrain.model, False, coefficients)
+    return Surface(named, parse_barriers(barriers, first)), model
 
 
 def _further_rasters(cost: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -157,27 +213,20 @@ def model_coefficients(cost: str, given: Mapping[str, Any] | None) -> tuple[floa
     return chosen
 
 
-def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float]:
-    """Return the initial cost, one number or a list, checked to fit the dtype of costs."""
-    initial_cost = as_plain(initial_cost)
-    several = isinstance(initial_cost, Iterable) and not isinstance(initial_cost, str | bytes)
-    if isinstance(initial_cost, Mapping):
-        raise InputError(
-            f"initial_cost: {shown(initial_cost)}; give one number, or a list of one for each point"
-        )
-    checked = [
-        check_number("initial_cost", start, 0, LARGEST)
-        for start in (initial_cost if several else [initial_cost])
-    ]
-    starts = np.array(checked)
-    if dtype.kind == "i":
-        if (starts % 1).any():
-            raise InputError(f"initial_cost: {initial_cost}; with dtype='int64' it must be whole")
-        checked = [int(start) for start in checked]
+def check_starts(initial_cost: Any, dtype: np.dtype[Any]) -> float | list[float] | dict[int, float]:
+    """Return the initial cost, checked to fit the dtype: a number, a list, or a dict by label."""
     most = BARRIER // 2 if dtype.kind == "i" else float(np.finfo(dtype).max) / 2
-    if (starts > most).any():
-        raise InputError(f"initial_cost: {initial_cost}; in {dtype} it must be at most {most:g}")
-    return checked if several else checked[0]
+
+    def check(value: Any) -> float:
+        start = check_number("initial_cost", value, 0, LARGEST)
+        if dtype.kind == "i" and start % 1:
+            raise InputError(f"initial_cost: {start}; with dtype='int64' it must be whole")
+        if start > most:
+            raise InputError(f"initial_cost: {start}; in {dtype} it must be at most {most:g}")
+        return int(start) if dtype.kind == "i" else start
+
+    starts: float | list[float] | dict[int, float] = per_source("initial_cost", initial_cost, check)
+    return starts
 
 
 def check_whole_lengths(lengths: npt.NDArray[np.float64], connectivity: int, cost: str) -> None:

@@ -11,7 +11,18 @@ from zlib import crc32
 
 import numpy as np
 
-from orograph.arguments.sources import is_source, parse_sources
+from orograph.arguments.barriers import BARRIERS
+from orograph.arguments.source_costs import Strength, parse_source_cost
+from orograph.arguments.sources import (
+    OUTSIDE,
+    Origin,
+    Sources,
+    Targets,
+    is_source,
+    parse_sources,
+    read_columns,
+)
+from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.allocation import (
     AllocationProblem,
     DistanceAndAllocation,
@@ -26,10 +37,12 @@ from orograph.distance.arguments import (
     check_starts,
     check_whole_lengths,
     open_surface,
+    open_terrain,
 )
 from orograph.distance.checks import longest_step
-from orograph.distance.links import parse_links
+from orograph.distance.links import BACK_LINK, link_table, parse_links
 from orograph.distance.problem import Distance, warm_up
+from orograph.eikonal.job import EIKONAL, eikonal_job, refuse_eikonal
 from orograph.engines.frontier.driver import Frontier
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.backends import choose_backend
@@ -38,9 +51,11 @@ from orograph.execution.options import RunOptions, RunSpec
 from orograph.execution.run import Engine
 from orograph.kernels.backends import may_use_cuda, may_use_numba
 from orograph.kernels.relax.models import MODELS, CostModel, friction_unit, lacking_on_gpu
-from orograph.kernels.shortest_path_tree.pair_code import PairCode, code_of_run
-from orograph.operations.job import layout_of, raster_job
+from orograph.kernels.shortest_path_tree.pair_code import code_of_run
+from orograph.operations.job import RasterJob, layout_of, raster_job
 from orograph.operations.operation import operation
+from orograph.source_runs.growth import Growth
+from orograph.source_runs.runs import job_of_runs
 from orograph.tiles.arguments import check_choice, check_dtype, check_number, check_outputs
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.lengths import step_lengths
@@ -62,7 +77,8 @@ def cost_distance(
     friction: Any,
     sources: Any,
     *,
-    cost: str = "friction",
+    cost: str | TerrainCost = "friction",
+    barriers: Any = None,
     links: Graph | None = None,
     direction: str = "from",
     connectivity: int = 8,
@@ -71,8 +87,10 @@ def cost_distance(
     target_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
-    initial_cost: float | Sequence[float] = 0.0,
+    initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
+    source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None = None,
     snap: bool | int = False,
+    outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
@@ -98,10 +116,15 @@ def cost_distance(
         Geometries and points are labelled 0, 1, ... in their order. Lines take every cell that
         they pass, areas those whose centre lies in them; of geometries that share a cell the
         smaller label counts, and what of them lies on nodata is left out.
-    cost : {"friction", "absolute_difference"}
+    cost : {"friction", "absolute_difference", "eikonal"} or TerrainCost
         ``"friction"``: mean friction of the two cells times the length of the step.
-        ``"absolute_difference"``: the difference of their heights, whatever the length. For
-        walking times see `walking_time`.
+        ``"absolute_difference"``: the difference of their heights, whatever the length.
+        ``"eikonal"``: paths lead across cells in any direction; see the notes. A
+        `TerrainCost` has lengths along the ground and factors of slope. For walking times see
+        `walking_time`.
+    barriers : raster or vector layer, optional
+        Cells that no path may enter, but for links: those of a raster that are not 0 or nodata, or
+        all that the lines and areas of a layer touch, so that no path slips through.
     links : Graph, optional
         Roads, bridges, ferries: edges between cells, as `read_graph` returns them. A vertex lies in
         the cell of its coordinates, in the CRS of the raster; in a graph without coordinates its id
@@ -121,14 +144,24 @@ def cost_distance(
         Values of a raster of sources, or labels of lines and areas, that count; by default all,
         of a raster all but 0.
     label : str, optional
-        Column of a vector layer that holds the labels of its geometries, whole numbers.
+        Column of a vector layer that holds the labels of its geometries: whole numbers, or names,
+        which are numbered from 0 as they first occur and listed in the attribute ``source_names``.
     all_touched : bool
         Take all cells that areas touch.
-    initial_cost : float or sequence of float
-        Cost at the sources: one number, or one for each point.
+    initial_cost : float, sequence of float, or mapping of int to float
+        Cost at the sources: one number, one for each point, or a dict by label, in which those that
+        are left out start at 0.
+    source_cost : mapping of str to float, str, sequence or mapping, optional
+        How costs grow from each source, by ``"multiplier"``, above 0, ``"rate"``, 0 or more, and
+        ``"maximum"``: where its paths end, initial cost included. As of ``initial_cost`` each is
+        one number, one for each point, or a dict by label, or the name of a column of a vector
+        layer. See the notes.
     snap : bool or int
         Move points, and ends of links, that lie on nodata to the nearest valid cell: True within 10
         cells, or a number of cells.
+    outside : {"error", "skip"}
+        ``"skip"``: leave out points and geometries that lie outside the raster, and count them in
+        the attribute ``sources_outside``. Labels are numbered as if they were there.
     dtype : {"float64", "float32", "int64"}
         ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
         exact, so all that makes a cost must be whole: frictions multiples of 2 (of 4 with 16
@@ -169,6 +202,20 @@ def cost_distance(
 
     Notes
     -----
+    ``cost="eikonal"`` solves the eikonal equation to first order, so that distances on even ground
+    are round, where those over 8 neighbours are octagons: at most 2.4 % too long beyond 50 cells,
+    and less farther away. It is computed in whole numbers, 2**-20 of a cell's side at a friction of
+    1, so that no order of work changes a bit; frictions are rounded to them and must be between
+    2**-19 and 2047, and cells squares. It has no neighbours, links, back directions or allocation;
+    `least_cost_path` goes down the costs.
+
+    With ``source_cost`` a cost a grows along a path by multiplier * (1 + rate * a) times what the
+    path costs without: a rate is interest, compounded continuously, so that it does not depend on
+    the size of cells. The result is the least of what each source has alone, and back directions
+    and allocation are those of the source that costs least. It takes a run for each distinct
+    multiplier, rate and maximum, at most 64; the attribute ``source_runs`` tells how many.
+    ``dtype="int64"`` takes a maximum alone, ``cost="eikonal"`` none of the three.
+
     A cell's cost is the least left-to-right sum of step costs over all paths, rounded to ``dtype``
     at each addition: the same bits for every tile size, number of workers and order of work. Of
     sources equally near the smaller label serves; of its paths of equal cost one of fewest steps
@@ -190,14 +237,45 @@ def cost_distance(
            [1., 6., 5.],
            [2., 3., 4.]])
     """
-    cost = check_choice("cost", cost, COSTS)
+    spec, which = RunSpec(**options), (nodata, band, variable)
+    dtype = check_dtype("dtype", dtype, DTYPES)
+    if isinstance(cost, TerrainCost):
+        surface, model = open_terrain(friction, cost, *which, barriers)
+    elif check_choice("cost", cost, (*COSTS, EIKONAL)) == EIKONAL:
+        outputs = check_outputs(outputs, OUTPUTS)
+        connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
+        refuse_eikonal(
+            connectivity=connectivity, links=links, outputs=outputs, source_cost=source_cost
+        )
+        check_choice("direction", direction, ("from", "to"))  # both ways cost the same
+        surface = open_surface(friction, "friction", *which, argument="friction", barriers=barriers)
+        first = surface.first
+        return eikonal_job(
+            surface.inputs,
+            surface.valid,
+            surface.impassable,
+            step_lengths(first.georeference, first.shape, cell_size),
+            sources,
+            spec,
+            dtype=dtype,
+            max_cost=check_number("max_cost", max_cost, 0),
+            target_values=target_values,
+            label=label,
+            all_touched=all_touched,
+            initial_cost=check_starts(initial_cost, np.dtype(dtype)),
+            snap=snap,
+            outside=check_choice("outside", outside, OUTSIDE),
+        )
+    else:
+        model = CostModel(cost)
+        surface = open_surface(friction, model.name, *which, argument="friction", barriers=barriers)
     return distance_job(
-        open_surface(friction, cost, nodata, band, variable, argument="friction"),
-        CostModel(cost),
+        surface,
+        model,
         sources,
-        RunSpec(**options),
-        dtype=check_dtype("dtype", dtype, DTYPES),
-        lacking=lacking_on_gpu(cost),
+        spec,
+        dtype=dtype,
+        lacking=lacking_on_gpu(model.name),
         links=links,
         direction=direction,
         connectivity=connectivity,
@@ -207,7 +285,9 @@ def cost_distance(
         label=label,
         all_touched=all_touched,
         initial_cost=initial_cost,
+        source_cost=source_cost,
         snap=snap,
+        outside=outside,
         outputs=outputs,
     )
 
@@ -228,44 +308,56 @@ def distance_job(
     target_values: Sequence[float] | None,
     label: str | None,
     all_touched: bool,
-    initial_cost: float | Sequence[float],
+    initial_cost: float | Sequence[float] | Mapping[int, float],
     snap: bool | int,
+    outside: str,
     outputs: Sequence[str],
-) -> Job[xr.Dataset]:
+    source_cost: Mapping[str, Any] | None = None,
+    name: str = "sources",
+) -> RasterJob:
     """Check the arguments of a distance operation and return its job.
 
     ``lacking`` is the argument for which a GPU lacks the model; empty if it lacks nothing. The
     others are as of `cost_distance`; of the model ``direction`` takes the place of ``reverse``.
+    ``name`` is what the operation calls its sources.
     """
     cost, first = model.name, surface.first
     reverse = check_choice("direction", direction, ("from", "to")) == "to"
     connectivity = check_choice("connectivity", connectivity, (4, 8, 16))
+    outside = check_choice("outside", outside, OUTSIDE)
     wanted = check_outputs(outputs, OUTPUTS)
     max_cost = check_number("max_cost", max_cost, 0)
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
-    initial_cost = check_starts(initial_cost, np.dtype(dtype))
+    sources, source_cost = read_columns(sources, label, source_cost, name)
+    strengths = parse_source_cost(source_cost, np.dtype(dtype))
+    starts = check_starts(initial_cost, np.dtype(dtype))
     unit = friction_unit(cost, np.dtype(dtype), connectivity)
     surface.check(np.dtype(dtype), longest_step(lengths, connectivity), unit)
-    cells, source_raster, targets = parse_sources(
+    origin = parse_sources(
         sources,
         surface.valid,
-        initial_cost,
+        starts,
         snap,
         target_values,
+        surface.impassable,
         label=label,
         all_touched=all_touched,
+        name=name,
+        outside=outside,
+        source_cost=strengths,
     )
-    labels = None if cells is None else cells.labels
+    source_raster = origin.raster
+    labels = None if origin.cells is None else origin.cells.labels
     if set(wanted) != {"cost"} and isinstance(source_raster, ArrayRaster):
         whole = Window(0, 0, *first.shape)
         values = source_raster.read(whole)
         rows, columns = np.nonzero(is_source(values, source_raster.nodata, None))
-        labels = source_labels(values, rows, columns, whole)
+        labels = source_labels(values, rows, columns, whole, name)
     traced = "back_direction" in wanted
     joined = parse_links(links, surface.valid, np.dtype(dtype), reverse, snap, places=traced)
-    named = dict(surface.named)
+    named = surface.inputs
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
@@ -276,48 +368,102 @@ def distance_job(
         connectivity,
         lengths,
         max_cost=max_cost,
-        sources=cells,
-        targets=targets,
+        sources=origin.cells,
+        targets=origin.targets,
+        initial=0.0 if isinstance(starts, list) or source_raster is None else starts,
         links=joined,
         backend=choose_backend("open_tile", rasters, spec, lacking),
     )
-    parameters: dict[str, Any] = {
-        "parameters": repr(
-            (
-                *(problem.model, dtype, connectivity, max_cost, lengths.tolist()),
-                tuple(problem.nodata.values()),
-            )
-        ),
-        "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
-        "targets": repr(problem.targets),
-        "outputs": list(wanted),
-    }
-    if joined is not None:
-        arrays = joined.tail, joined.head, joined.cost, joined.edge
-        parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
-    code = None
-    if set(wanted) != {"cost"} and joined is None and may_use_cuda(problem.backend):
-        of_labels = np.dtype(np.int64) if source_raster is None else source_raster.dtype
-        code = code_of_run(problem.cells, labels, of_labels)
-    return _solve(problem, named, wanted, code, parameters, spec)
+    if origin.strengths is None:
+        return _solve(problem, named, wanted, labels, spec, origin.notes)
+    return _solve_each(problem, named, wanted, labels, spec, origin)
+
+
+def _solve_each(
+    problem: Distance,
+    named: Mapping[str, Raster],
+    wanted: tuple[str, ...],
+    labels: np.ndarray[Any, Any] | None,
+    spec: RunSpec,
+    origin: Origin,
+) -> RasterJob:
+    """Return the job of a problem with sources of several strengths: a run for each of them."""
+    # what tells winners of equal cost apart
+    needed = wanted if set(wanted) == {"cost"} else tuple(dict.fromkeys((*wanted, "allocation")))
+    jobs, growths = [], []
+    for strength, cells, targets in origin.groups():
+        own, growth = _grown(problem, strength, cells, targets)
+        jobs.append(_solve(own, named, needed, labels, spec, origin.notes))
+        growths.append(growth)
+    table: Any = {}
+    if "back_direction" in wanted and problem.links is not None:
+        table = link_table(problem.links, next(iter(named.values())).georeference)
+        wanted = *wanted, BACK_LINK.name
+    return job_of_runs(jobs, growths, tuple(named), wanted, problem, table)
+
+
+def _grown(
+    problem: Distance, strength: Strength, cells: Sources | None, targets: Targets
+) -> tuple[Distance, Growth]:
+    """Return the problem of the sources of one strength, and how its costs accumulate."""
+    starts: Any = problem.initial
+    if cells is not None:
+        first = float(cells.costs.min())
+    elif isinstance(starts, Mapping):
+        labels = targets if isinstance(targets, tuple) else ()
+        known = [starts.get(int(label), 0) for label in labels]
+        first = min(known) if known else 0.0
+    else:
+        first = starts
+    growth = Growth.of(strength, first, problem.max_cost)
+    own: dict[str, Any] = {"targets": targets, "may_start_nowhere": targets is not None}
+    if cells is not None:
+        own["sources"] = replace(cells, costs=growth.starts(cells.costs, problem.dtype))
+    else:
+        by_label = starts if isinstance(starts, Mapping) else {0: starts}
+        # those of sources of another run, which start before, have no part in it
+        later = np.maximum(list(by_label.values()), first)
+        costs = dict(zip(by_label, growth.starts(later, problem.dtype).tolist(), strict=True))
+        own["initial"] = costs if isinstance(starts, Mapping) else costs[0]
+    return replace(problem, max_cost=growth.bound, **own), growth
 
 
 def _solve(
     problem: Distance,
     named: Mapping[str, Raster],
     wanted: tuple[str, ...],
-    code: PairCode | None,
-    parameters: Mapping[str, Any],
+    labels: np.ndarray[Any, Any] | None,
     spec: RunSpec,
-) -> Job[xr.Dataset]:
+    notes: Mapping[str, Any],
+) -> RasterJob:
     """Return the job of a problem on named rasters, followed by allocation if that is wanted.
 
-    ``code`` is that of the pairs of an allocation on GPUs; None: CPUs do it.
+    ``labels`` are those of the sources; None: any of their raster's values may be one. ``notes``
+    are attributes of the result.
     """
-    rasters = tuple(named.values())
-    first, further = rasters[0], MODELS[problem.model.name].further
+    rasters, links = tuple(named.values()), problem.links
+    parameters: dict[str, Any] = {
+        "parameters": repr(
+            (
+                *(problem.model, str(problem.dtype), problem.connectivity, problem.max_cost),
+                *(problem.lengths.tolist(), tuple(problem.nodata.items())),
+            )
+        ),
+        "sources": repr(problem.sources and [a.tolist() for a in vars(problem.sources).values()]),
+        "targets": repr(problem.targets),
+        "initial": repr(problem.initial),
+        "outputs": list(wanted),
+    }
+    if links is not None:
+        arrays = links.tail, links.head, links.cost, links.edge
+        parameters["links"] = [crc32(np.ascontiguousarray(array).data) for array in arrays]
+    code = None  # of the pairs of an allocation on GPUs; None: CPUs do it
+    if set(wanted) != {"cost"} and links is None and may_use_cuda(problem.backend):
+        of_labels = named["sources"].dtype if "sources" in named else np.dtype(np.int64)
+        code = code_of_run(problem.cells, labels, of_labels)
+    first, zero = rasters[0], (*MODELS[problem.model.name].further, BARRIERS)
     # classes of further rasters are in a table; and whatever it costs there, nothing overflows
-    trial = [0 if name in further else 4 for name in named]
+    trial = [0 if name in zero else 4 for name in named]
     dtypes = [raster.dtype for raster in rasters]
     several = max(first.shape) > layout_of(first, spec, problem.halo_width).tile
     on_cpu = replace(problem, backend="numba")
@@ -345,6 +491,7 @@ def _solve(
         spec,
         problem.halo_width,
         tiles,
+        notes,
     )
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from orograph.arguments.source_costs import count_runs
+from orograph.arguments.sources import read_columns
+from orograph.costs.terrain_cost import TerrainCost
 from orograph.distance.arguments import COSTS, DTYPES, SLOPES
+from orograph.eikonal.job import EIKONAL
 from orograph.engines.frontier.field import join_tiles
 from orograph.execution.checkpoints import MemoryCheckpoints
 from orograph.execution.context import RunContext
@@ -26,6 +31,8 @@ from orograph.tiles.store.decoded_cache import LIMIT_BYTES
 OUTPUT_BYTES = {"back_direction": 1, "allocation": 8}
 ALLOCATION_BYTES = 5  # of a cell in its state beside the distance: marks, steps
 FURTHER_BYTES = 8  # of a further raster's cell, beside the coefficients of the cost model
+EIKONAL_BYTES = 8 + 8 + 1 + 24  # value, cost, whether it waits; and its place in the heap
+ALLOCATION_OF_RUN = 8  # of a run whose back directions are wanted
 PAIR_BYTES = 8  # of its label and hops, in the memory of its costs if these have as many
 
 
@@ -35,15 +42,28 @@ def estimate_cost(
     workers: int,
     threads: int = 0,
     memory_limit: int | str | None = None,
-    cost: str = "friction",
+    cost: str | TerrainCost = "friction",
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
+    sources: Any = None,
+    source_cost: Any = None,
+    label: str | None = None,
 ) -> Plan:
     """Return the plan of `cost_distance`."""
-    cost = check_choice("cost", cost, COSTS)
+    if isinstance(cost, TerrainCost):
+        model = cost.model
+    else:
+        model = check_choice("cost", cost, (*COSTS, EIKONAL))
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES)).itemsize
     limit = _limit(memory_limit, threads)
-    return _estimate_model("cost_distance", cost, grid, itemsize, outputs, limit, workers, threads)
+    if model == EIKONAL:
+        check_outputs(outputs, ("cost",))
+        name, state = "cost_distance", EIKONAL_BYTES
+        return estimate_frontier(name, grid, state, itemsize, itemsize, limit, workers, threads)
+    strengths = sources, source_cost, label
+    return _estimate_model(
+        "cost_distance", model, grid, itemsize, outputs, limit, workers, threads, strengths
+    )
 
 
 def estimate_walking_time(
@@ -55,12 +75,18 @@ def estimate_walking_time(
     model: str = "tobler",
     dtype: str = "float64",
     outputs: str | Sequence[str] = ("cost",),
+    sources: Any = None,
+    source_cost: Any = None,
+    label: str | None = None,
 ) -> Plan:
     """Return the plan of `walking_time`."""
     model = check_choice("model", model, SLOPES)
     itemsize = np.dtype(check_dtype("dtype", dtype, DTYPES[:2])).itemsize
     limit = _limit(memory_limit, threads)
-    return _estimate_model("walking_time", model, grid, itemsize, outputs, limit, workers, threads)
+    strengths = sources, source_cost, label
+    return _estimate_model(
+        "walking_time", model, grid, itemsize, outputs, limit, workers, threads, strengths
+    )
 
 
 def _estimate_model(
@@ -72,8 +98,12 @@ def _estimate_model(
     limit: int,
     workers: int,
     threads: int,
+    strengths: tuple[Any, Any, str | None],
 ) -> Plan:
-    """Return the plan of distances by a cost model, with ``itemsize`` bytes for each cost."""
+    """Return the plan of distances by a cost model, with ``itemsize`` bytes for each cost.
+
+    ``strengths`` are the arguments ``sources``, ``source_cost`` and ``label``.
+    """
     wanted = {"cost", *check_outputs(outputs, ("cost", *OUTPUT_BYTES))}
     row = MODELS[model]
     planes = 2 if row.neutral_friction is not None else 1
@@ -81,7 +111,22 @@ def _estimate_model(
     if len(wanted) > 1:
         state += ALLOCATION_BYTES + (0 if itemsize == PAIR_BYTES else PAIR_BYTES)
     written = sum(OUTPUT_BYTES.get(name, itemsize) for name in wanted)
-    return estimate_frontier(operation, grid, state, itemsize, written, limit, workers, threads)
+    plan = estimate_frontier(operation, grid, state, itemsize, written, limit, workers, threads)
+    sources, source_cost, label = strengths
+    if source_cost is None:
+        return plan
+    runs = count_runs(read_columns(sources, label, source_cost)[1])
+    # each run and each merge of two writes a set of rasters, of which the last is the result
+    beside = written + (ALLOCATION_OF_RUN if len(wanted) > 1 and "allocation" not in wanted else 0)
+    return replace(
+        plan,
+        runs=runs,
+        tasks=runs * (plan.tasks + grid.shards),
+        bytes_read=runs * plan.bytes_read,
+        bytes_checkpoints=runs * plan.bytes_checkpoints + (2 * runs - 1) * grid.cells * beside,
+        # without a store on the way: the run, the least of those before it, and both merged
+        memory_client=plan.memory_client + (3 * grid.cells * beside if threads else 0),
+    )
 
 
 def estimate_hops(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
-from orograph.arguments.sources import parse_sources
+from orograph.arguments.barriers import BARRIERS, parse_barriers
+from orograph.arguments.sources import OUTSIDE, parse_sources
 from orograph.distance.hops import Hops
 from orograph.distance.problem import warm_up
 from orograph.engines.frontier.driver import Frontier
@@ -21,8 +22,8 @@ from orograph.operations.job import layout_of, raster_job
 from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
 from orograph.tiles.graph.graph import Graph
-from orograph.tiles.raster.mask import MaskRaster
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.mask import MaskRaster, ValidRaster
+from orograph.tiles.raster.raster import Raster, open_raster
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,12 +41,14 @@ def hop_distance(
     mask: Any,
     sources: Any,
     *,
+    barriers: Any = None,
     connectivity: int = 8,
     max_hops: int | None = None,
     target_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
     snap: bool | int = False,
+    outside: str = "error",
     predecessors: bool = False,
     nodata: float | int | None = None,
     band: int | None = None,
@@ -60,7 +63,7 @@ def hop_distance(
         Which cells are passable: those that are not 0 or nodata; shape (y, x).
     sources : raster, points or vector layer
         As for `cost_distance`.
-    target_values, label, all_touched, snap
+    barriers, target_values, label, all_touched, snap, outside
         As for `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.
@@ -102,6 +105,7 @@ def hop_distance(
            [ 2,  3,  4]], dtype=int32)
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
+    outside = check_choice("outside", outside, OUTSIDE)
     if max_hops is not None:
         max_hops = check_integer("max_hops", max_hops, 0, MOST_HOPS)
     spec = RunSpec(**options)
@@ -112,19 +116,28 @@ def hop_distance(
             nodata,
             band,
             variable,
+            barriers=barriers is not None,
             target_values=target_values is not None,
             label=label is not None,
             snap=bool(snap),
             connectivity=connectivity != 8,
+            outside=outside != "error",
         )
         return hops_job(mask, sources, max_hops, predecessors, spec)
     refuse_arguments("a raster", predecessors=check_flag("predecessors", predecessors))
     raster = open_raster(mask, nodata=nodata, band=band, variable=variable, argument="mask")
     what = "cells that are not passable"
-    cells, source_raster, targets = parse_sources(
-        sources, MaskRaster(raster), 0.0, snap, target_values, what, label, all_touched
-    )
+    barred = parse_barriers(barriers, raster)
+    passable: Raster = MaskRaster(raster)
     named = {"friction": raster}
+    if barred is not None:
+        passable = ValidRaster(passable, (), barred)
+        named[BARRIERS] = barred
+    origin = parse_sources(
+        *(sources, passable, 0.0, snap, target_values, what, label, all_touched),
+        outside=outside,
+    )
+    cells, source_raster, targets = origin.cells, origin.raster, origin.targets
     if source_raster is not None:
         named["sources"] = source_raster
     rasters = tuple(named.values())
@@ -138,12 +151,16 @@ def hop_distance(
         backend=choose_backend("open_tile", rasters, spec),
     )
     parameters = {
-        "parameters": repr((connectivity, max_hops, tuple(problem.nodata.values()), targets)),
+        "parameters": repr((connectivity, max_hops, tuple(problem.nodata.items()), targets)),
         "sources": repr(cells and [a.tolist() for a in vars(cells).values()]),
     }
     several = max(raster.shape) > layout_of(raster, spec).tile
     compiled = partial(
-        warm_up, replace(problem, backend="numba"), [r.dtype for r in rasters], neighbours=several
+        warm_up,
+        replace(problem, backend="numba"),
+        [r.dtype for r in rasters],
+        neighbours=several,
+        values=[int(name != BARRIERS) for name in named],
     )
     return raster_job(
         Frontier,
@@ -153,4 +170,5 @@ def hop_distance(
         compiled if may_use_numba(problem.backend) else None,
         spec,
         join_tiles=partial(join_tiles, gpu_bytes=problem.gpu_bytes),
+        notes=origin.notes,
     )

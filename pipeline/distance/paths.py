@@ -1,8 +1,7 @@
-"""Trace least-cost paths back to their sources, and compute corridors between two sources."""
+"""Trace least-cost paths back to their sources, and count them in each cell."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.grids import check_same_place
-from orograph.arguments.sources import snap_cells
+from orograph.arguments.places import Places, least_of_each, parse_places
 from orograph.distance.trace import PathReader
-from orograph.kernels.relax.models import MODELS
+from orograph.eikonal.job import EIKONAL
+from orograph.eikonal.path import FieldReader, line_on_map
 from orograph.kernels.shortest_path_tree.tile import NO_DIRECTION
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import shown
@@ -21,36 +20,55 @@ from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.from_xarray import choose_variable
-from orograph.tiles.raster.points import as_points, cells_of, coordinates_of, snap_to_valid
+from orograph.tiles.raster.points import coordinates_of
 from orograph.tiles.raster.raster import open_raster
 from orograph.tiles.store.dataset import as_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
 
+UNREACHED = "cells that were not reached: barriers, or beyond barriers or max_cost"
+
 
 def least_cost_path(
-    result: xr.Dataset | str | os.PathLike[str], points: Any, *, snap: bool | int = False
+    result: xr.Dataset | str | os.PathLike[str],
+    points: Any,
+    *,
+    label: str | None = None,
+    snap: bool | int = False,
+    outside: str = "error",
+    all_touched: bool = False,
 ) -> LeastCostPaths:
-    """Trace the least-cost paths from points back to their nearest sources.
+    """Trace the least-cost paths from points, lines or areas back to their nearest sources.
 
     Parameters
     ----------
     result : Dataset or path
         What `cost_distance` or `walking_time` has returned with ``"back_direction"`` among its
-        outputs, or the path of its store. Only the tiles that paths cross are read.
+        outputs, or with ``cost="eikonal"``, or the path of its store. Only the tiles that paths
+        cross are read.
     points : points
-        In map coordinates, shape (n, 2), x and y, or a vector layer of points (a GeoDataFrame,
-        geometries, the path of a file), which is brought to the CRS of the result.
+        In map coordinates, shape (n, 2), x and y, or a vector layer (a GeoDataFrame, geometries,
+        the path of a file), which is brought to the CRS of the result. From a line or an area leads
+        one path, from the cell of least cost that it covers, the first of equal ones row by row.
+    label : str, optional
+        Column of a vector layer that holds the names of its geometries, for `LeastCostPath.point`.
     snap : bool or int
         Move points that nothing has reached to the nearest cell that was: True within 10 cells,
         or a number of cells.
+    outside : {"error", "skip"}
+        Refuse points, lines and areas outside the result, or leave them out: then
+        `LeastCostPaths.outside` counts them, and paths without names have the numbers of the
+        points as `LeastCostPath.point`.
+    all_touched : bool
+        Take all cells that areas touch, not those alone whose centres lie within.
 
     Returns
     -------
     LeastCostPaths
         A list with a path for each point, which can be written to a file (`LeastCostPaths.to_file`)
-        and become a GeoDataFrame.
+        and become a GeoDataFrame. If the result has the allocation, each path says to which source
+        it leads: `LeastCostPath.source`.
 
     Raises
     ------
@@ -71,6 +89,14 @@ def least_cost_path(
     [[2.0, 1.0], [2.0, 2.0], [1.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
     """
     dataset = as_dataset(result, "cost_distance")
+    given: dict[str, Any] = {
+        "label": label,
+        "snap": snap,
+        "outside": outside,
+        "all_touched": all_touched,
+    }
+    if dataset.attrs.get("cost_model") == EIKONAL:
+        return _down(dataset, points, given)
     for name in ("cost", "back_direction"):
         if name not in dataset:
             raise InputError(
@@ -84,20 +110,59 @@ def least_cost_path(
         )
     directions = open_raster(codes, nodata=NO_DIRECTION)
     costs = open_raster(dataset["cost"])
-    reach = snap_cells(snap)
     place = directions.georeference
-    where = as_points(points, "points", place)
-    rows, columns = cells_of(where, place, directions.shape, "points")
-    what = "cells that were not reached: barriers, or beyond barriers or max_cost"
-    rows, columns = snap_to_valid(rows, columns, directions, where, reach, "points", what)
+    places = parse_places(points, directions, "points", barriers=UNREACHED, **given)
     reader = PathReader(directions, dataset)
+    allocation = open_raster(dataset["allocation"]) if "allocation" in dataset else None
+    of_sources = dataset.attrs.get("source_names")
     paths = LeastCostPaths()
-    for number, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+    paths.outside = places.skipped
+    ends = least_of_each(places, costs).tolist()
+    starts = zip(ends, places.numbers.tolist(), _ends(places), strict=True)
+    for (row, column), number, point in starts:
         cells, links = reader.trace(number, row, column)
         cost = costs.read(Window(row, column, 1, 1))[0, 0]
         coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
         line = _line(coordinates, links) if links else coordinates
-        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line))
+        source: Any = None
+        if allocation is not None:
+            source = allocation.read(Window(row, column, 1, 1))[0, 0].item()
+            source = of_sources[int(source)] if of_sources is not None else source
+        paths.append(
+            LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point, source)
+        )
+    return paths
+
+
+def _ends(places: Places) -> list[Any]:
+    """Return the names of the points of paths, or their numbers where some were left out."""
+    if places.names is None and places.skipped is None:
+        return [None] * len(places)
+    return places.numbers.tolist() if places.names is None else list(places.names)
+
+
+def _down(dataset: xr.Dataset, points: Any, given: dict[str, Any]) -> LeastCostPaths:
+    """Trace paths from points down the costs of an eikonal result."""
+    if "cost" not in dataset:
+        raise InputError("result: it has no cost; give what cost_distance has returned")
+    if dataset["cost"].dtype != np.float64:
+        raise InputError(
+            f"result: costs are {dataset['cost'].dtype}, too coarse to go down by them; compute "
+            "them with dtype='float64'"
+        )
+    costs = open_raster(dataset["cost"])
+    place = costs.georeference
+    places = parse_places(points, costs, "points", barriers=UNREACHED, **given)
+    reader = FieldReader(costs)
+    paths = LeastCostPaths()
+    paths.outside = places.skipped
+    ends = least_of_each(places, costs).tolist()
+    for (row, column), point in zip(ends, _ends(places), strict=True):
+        cells, points_of_line = reader.trace(row, column)
+        line = line_on_map(points_of_line, place)
+        cost = costs.read(Window(row, column, 1, 1))[0, 0]
+        coordinates = coordinates_of(cells[:, 0], cells[:, 1], place)
+        paths.append(LeastCostPath(cells, coordinates, cost.item(), place.map_crs, line, point))
     return paths
 
 
@@ -186,81 +251,3 @@ def _check_on_grid(
             f"paths: path {number} has row {row}, column {column} at {theirs}, like at {ours}; "
             f"{step}"
         )
-
-
-def corridor(a: xr.Dataset, b: xr.Dataset) -> xr.DataArray:
-    """Return the least cost of a path between two sets of sources through each cell.
-
-    Parameters
-    ----------
-    a, b : Dataset
-        Results of `cost_distance`, or both of `walking_time`, from the two, on one grid and with
-        one cost model. Of walking times one is ``"from"`` the sources where ways begin, the other
-        ``"to"`` those where they end.
-
-    Returns
-    -------
-    xarray.DataArray
-        The sum of the two costs, shape (y, x): least along the least-cost path, NaN (integers: -1)
-        where either has not reached. Lazy if they are.
-
-    Raises
-    ------
-    InputError
-        If their grids, cost models, coefficients, connectivities or cell sizes differ, or one
-        counts in integers and the other not, or both go the same way where ways matter.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import orograph as og
-    >>> friction = np.array([[1.0, 1.0, 1.0], [1.0, 3.0, 1.0]])
-    >>> west = og.cost_distance(friction, [(0, 0)], connectivity=4)
-    >>> east = og.cost_distance(friction, [(2, 0)], connectivity=4)
-    >>> og.corridor(west, east).values
-    array([[2., 2., 2.],
-           [4., 6., 4.]])
-    """
-    import xarray as xr
-
-    for name, given in (("a", a), ("b", b)):
-        if not isinstance(given, xr.Dataset) or "cost" not in given:
-            raise InputError(f"{name}: {shown(given)}; give what cost_distance returns")
-    first, second = a["cost"], b["cost"]
-    ours, theirs = (Georeference.from_dataarray(cost) for cost in (first, second))
-    shapes = [(cost.shape[0], cost.shape[1]) for cost in (first, second)]
-    check_same_place("corridor", shapes[1], theirs, shapes[0], ours)
-    for name in ("cost_model", "coefficients", "connectivity", "cell_size", "links"):
-        _check_equal(name, *(_plain(result.attrs.get(name)) for result in (a, b)))
-    kinds = [np.dtype(r.attrs.get("dtype", r["cost"].dtype)).kind == "i" for r in (a, b)]
-    _check_equal("dtype", *("int64" if integer else "float" for integer in kinds))
-    ways = [result.attrs.get("direction") for result in (a, b)]
-    model = MODELS.get(a.attrs.get("cost_model", ""))
-    if model is not None and not model.symmetric and set(ways) != {"from", "to"}:
-        raise InputError(
-            f"corridor: direction is {ways[0]!r} and {ways[1]!r}; with the model "
-            f"{a.attrs['cost_model']!r} compute one with direction='from', from where ways begin, "
-            "and the other with direction='to'"
-        )
-    # the data alone, as coordinates may differ in the last bit
-    one, other = first.data, second.data
-    attrs: dict[str, Any] = {"long_name": "least cost of a way through the cell"}
-    nothing: Any = math.nan
-    if one.dtype.kind == other.dtype.kind == "i":
-        nothing = attrs["_FillValue"] = -1
-    total = xr.DataArray(one + other, first.coords, first.dims, "corridor", attrs)
-    return total.where(total.copy(data=(one >= 0) & (other >= 0)), nothing)
-
-
-def _plain(value: Any) -> Any:
-    """Return an attribute value as a scalar or a list, whatever type the file gave it."""
-    values = np.ravel(value).tolist()
-    return values[0] if len(values) == 1 else values
-
-
-def _check_equal(name: str, one: Any, other: Any) -> None:
-    numbers = all(np.asarray(value).dtype.kind in "iuf" for value in (one, other))
-    # the cell size of one grid may be known by a transform here and by coordinates there
-    same = numbers and np.shape(one) == np.shape(other) and np.allclose(one, other, 1e-9, 0)
-    if not same and one != other:
-        raise InputError(f"corridor: {name} is {one!r} and {other!r}; compute both with the same")

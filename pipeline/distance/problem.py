@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import Sources, is_source
+from orograph.arguments.barriers import BARRIERS
+from orograph.arguments.sources import Sources, Targets, is_source
 from orograph.distance.checks import check_friction, check_heights, longest_step
 from orograph.distance.links import TileLinks, visit_with_links
 from orograph.engines.frontier.links import LinkBorder, Links
@@ -22,6 +23,7 @@ from orograph.engines.frontier.protocol import FrontierDefaults, Visit
 from orograph.kernels.backends import get_backend
 from orograph.kernels.relax.border import Border, facing, halo_strips, inner_of
 from orograph.kernels.relax.models import BARRIER, MODELS, CostModel, friction_unit
+from orograph.kernels.relax.pad import barrier_of
 from orograph.kernels.relax.resident import ResidentTile
 from orograph.kernels.relax.tile import TileState, tile_state
 from orograph.kernels.stages import kernel
@@ -63,17 +65,21 @@ class Distance(FrontierDefaults):
     """(5, 1) where all rows are alike, else (5, rows of the grid + 1); see `edge_lengths`."""
     nodata: Mapping[str, float | int | None]
     """The run's rasters by name, in their order, with the nodata value of each: those that the
-    model takes, and last ``"sources"`` where a raster gives them."""
+    model takes, ``"barriers"`` if there are any, last ``"sources"`` where a raster gives them."""
     cells: int
     """Cells of the grid: a path has no more."""
     max_cost: float = math.inf
     sources: Sources | None = None
     """Where they are cells; None where a raster gives them."""
-    targets: tuple[float, ...] | None = None
+    targets: Targets = None
     """Values of the raster of sources that count; None: all but 0 and nodata."""
+    initial: float | Mapping[int, float] = 0.0
+    """Cost at the sources of a raster: of all, or by their labels, 0 at others."""
     backend: str = "numba"
     """What relaxes the tiles: ``"numba"`` or ``"cuda"``."""
     links: Links | None = None
+    may_start_nowhere: bool = False
+    """Whether other runs have further sources, so that this one need have none."""
 
     @classmethod
     def on_rasters(
@@ -156,7 +162,8 @@ class Distance(FrontierDefaults):
         """Return the initial state of a tile on a prepared surface; see `open`."""
         rows, columns, costs = self._sources_in(place.window, frame, cells)
         if self.sources is None:
-            rows, columns = self._on_passable(surface, rows, columns)
+            there = self._on_passable(surface, rows, columns)
+            rows, columns, costs = rows[there], columns[there], costs[there]
         tile = kernel("open_tile", self.backend)(surface)
         tile.seed(rows, columns, costs)
         links = None if self.links is None else TileLinks(self.links, place.window)
@@ -166,10 +173,13 @@ class Distance(FrontierDefaults):
         """Return a tile's costs in the backend's memory, with all distances unreached."""
         window = place.window
         rasters: dict[str, Any] = {
-            name: self._padded(raster, self.nodata[name], window, frame, self._unit(name))
+            name: self._padded(
+                raster, self.nodata[name], window, frame, self._unit(name), self.by_mask
+            )
             for name, raster in self._costs(cells).items()
         }
         self._bar_unknown_heights(rasters)
+        self._bar_covered(rasters, cells, window, frame)
         unreached = BARRIER if self.dtype.kind == "i" else np.inf
         return tile_state(
             np.full_like(next(iter(rasters.values())), unreached),
@@ -180,15 +190,17 @@ class Distance(FrontierDefaults):
             **rasters,
         )
 
-    def _on_passable(self, surface: TileState, rows: Array, columns: Array) -> tuple[Array, Array]:
-        """Drop source cells that lie on barriers."""
+    def _on_passable(
+        self, surface: TileState, rows: Array, columns: Array
+    ) -> npt.NDArray[np.bool_]:
+        """Return which source cells do not lie on barriers."""
         there = np.ones(rows.size, bool)
         at = rows + self.halo_width, columns + self.halo_width
         for raster in (surface.friction, surface.elevation):
             if raster.size:
                 values = get_backend(self.backend).to_host(raster[at])
                 there &= values < BARRIER if self.dtype.kind == "i" else np.isfinite(values)
-        return rows[there], columns[there]
+        return there
 
     def _bar_unknown_heights(self, rasters: dict[str, Any]) -> None:
         """Make cells without elevation, or without a further raster's value, barriers.
@@ -207,10 +219,32 @@ class Distance(FrontierDefaults):
                 rasters["friction"] = elevation - elevation  # 0 or NaN
                 rasters["friction"] += neutral
 
+    def _bar_covered(
+        self, rasters: dict[str, Any], cells: Sequence[Any], window: Window, frame: Window
+    ) -> None:
+        """Make the cells of padded rasters impassable that barriers cover."""
+        if BARRIERS not in self.nodata:
+            return
+        barriers, nodata = self._cells_of(BARRIERS, cells), self.nodata[BARRIERS]
+        padded = self._padded(barriers, nodata, window, frame, 1, True)
+        covered = padded < BARRIER if self.dtype.kind == "i" else np.isfinite(padded)
+        for raster in rasters.values():
+            raster[covered] = barrier_of(self.dtype)
+
+    def barred(self, cells: Sequence[Array]) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the cells that barriers cover."""
+        if BARRIERS not in self.nodata:
+            return None
+        return is_source(self._cells_of(BARRIERS, cells), self.nodata[BARRIERS], None)
+
+    def _cells_of(self, name: str, cells: Sequence[Any]) -> Any:
+        """Return the cells of the raster of a name."""
+        return cells[list(self.nodata).index(name)]
+
     def _costs(self, cells: Sequence[Array]) -> dict[str, Array]:
-        """Return the cells of all rasters except the sources, by name."""
+        """Return the cells of the rasters of the cost model, by name."""
         named = zip(self.nodata, cells, strict=True)
-        return {name: raster for name, raster in named if name != "sources"}
+        return {name: raster for name, raster in named if name not in (BARRIERS, "sources")}
 
     def _unit(self, name: str) -> int:
         """Return the integer of which all cells of a raster must be multiples."""
@@ -219,14 +253,20 @@ class Distance(FrontierDefaults):
         return friction_unit(self.model.name, self.dtype, self.connectivity)
 
     def _padded(
-        self, cells: Any, nodata: float | int | None, window: Window, frame: Window, unit: int
+        self,
+        cells: Any,
+        nodata: float | int | None,
+        window: Window,
+        frame: Window,
+        unit: int,
+        by_mask: bool,
     ) -> Any:
         """Return a tile with its halo in the backend's memory, with barriers outside the grid."""
         halo = self.halo_width
         shape = window.height + 2 * halo, window.width + 2 * halo
         corner = frame.y - window.y + halo, frame.x - window.x + halo
         pad = kernel("pad_costs", self.backend)
-        return pad(cells, nodata, shape, corner, self.dtype, self.by_mask, unit)
+        return pad(cells, nodata, shape, corner, self.dtype, by_mask, unit)
 
     def _lengths(self, window: Window) -> npt.NDArray[np.float64]:
         rows = window.height + 2 * self.halo_width
@@ -237,15 +277,28 @@ class Distance(FrontierDefaults):
 
     def _sources_in(
         self, window: Window, frame: Window, cells: Sequence[Any]
-    ) -> tuple[Array, Array, Array | float]:
+    ) -> tuple[Array, Array, Array]:
         """Return rows and columns of the sources in a tile, and their initial costs."""
         if self.sources is None:
             values = get_backend(self.backend).to_host(cells[-1][window.within(frame)])
             rows, columns = np.nonzero(is_source(values, self.nodata["sources"], self.targets))
-            return rows, columns, 0.0
+            return rows, columns, self.initial_costs(values[rows, columns])
         rows, columns = self.sources.rows - window.y, self.sources.columns - window.x
         here = (rows >= 0) & (rows < window.height) & (columns >= 0) & (columns < window.width)
         return rows[here], columns[here], self.sources.costs[here]
+
+    def initial_costs(self, labels: Array) -> Array:
+        """Return the initial costs of source cells of a raster, given their values."""
+        if not isinstance(self.initial, Mapping):
+            return np.full(labels.size, self.initial, self.dtype)
+        known = np.array(sorted(self.initial), np.int64)
+        costs = np.array([self.initial[label] for label in known.tolist()], self.dtype)
+        own = labels.astype(np.int64)
+        found = np.searchsorted(known, own).clip(max=known.size - 1)
+        same = (own == labels) & (known[found] == own) if known.size else np.zeros(own.size, bool)
+        starts: Array = np.zeros(own.size, self.dtype)
+        starts[same] = costs[found[same]]
+        return starts
 
     @property
     def link_blank(self) -> list[Any]:
@@ -334,7 +387,8 @@ class Distance(FrontierDefaults):
         # before the distances become the result
         lost_link = None if state.links is None else state.links.lost(state.tile)
         found = state.tile.read_out(self.dtype, blank)
-        if found.cut_off and self.max_cost >= self._most:
+        bars = MODELS[self.model.name].bars
+        if found.cut_off and self.max_cost >= self._most and not bars:
             values = get_backend(self.backend).to_host(found.values)
             self._refuse_overflow(state, values, lost_link)
         counts: dict[str, float] = {

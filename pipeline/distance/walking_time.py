@@ -29,6 +29,7 @@ def walking_time(
     model: str = "tobler",
     rasters: Mapping[str, Any] | None = None,
     coefficients: Mapping[str, float] | None = None,
+    barriers: Any = None,
     links: Graph | None = None,
     direction: str = "from",
     connectivity: int = 8,
@@ -37,8 +38,10 @@ def walking_time(
     target_values: Sequence[float] | None = None,
     label: str | None = None,
     all_touched: bool = False,
-    initial_cost: float | Sequence[float] = 0.0,
+    initial_cost: float | Sequence[float] | Mapping[int, float] = 0.0,
+    source_cost: Mapping[str, float | str | Sequence[float] | Mapping[int, float]] | None = None,
     snap: bool | int = False,
+    outside: str = "error",
     dtype: str = "float64",
     outputs: Sequence[str] = ("cost",),
     nodata: float | int | None = None,
@@ -74,7 +77,9 @@ def walking_time(
         Time ``"from"`` the sources, or ``"to"`` them.
     dtype : {"float64", "float32"}
         Type of the times; each step is computed in float64 and rounded to it.
-    links, connectivity, max_cost, cell_size, target_values, label, all_touched, initial_cost, snap
+    barriers, links, connectivity, max_cost, cell_size
+        As for `cost_distance`.
+    target_values, label, all_touched, initial_cost, source_cost, snap, outside
         As for `cost_distance`.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         As for `cost_distance`.
@@ -113,7 +118,9 @@ def walking_time(
     """
     model = check_choice("model", model, SLOPES)
     return distance_job(
-        open_surface(elevation, model, nodata, band, variable, friction, rasters),
+        open_surface(
+            elevation, model, nodata, band, variable, friction, rasters, barriers=barriers
+        ),
         CostModel(model, False, model_coefficients(model, coefficients)),
         sources,
         RunSpec(**options),
@@ -128,6 +135,8 @@ def walking_time(
         label=label,
         all_touched=all_touched,
         initial_cost=initial_cost,
+        source_cost=source_cost,
         snap=snap,
+        outside=outside,
         outputs=outputs,
     )

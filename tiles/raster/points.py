@@ -109,12 +109,38 @@ def _as_numbers(given: Any, name: str) -> Coordinates:
     raise InputError(f"{name}: they are {kind}; give real numbers, each point as (x, y)")
 
 
-def cells_of(
+def inside_grid(
+    points: Coordinates, place: Georeference, shape: tuple[int, int]
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the points that lie in a cell of a grid."""
+    rows, columns = _cells(points, place, shape)
+    return (rows >= 0) & (columns >= 0)
+
+
+def points_inside(
     points: Coordinates, place: Georeference, shape: tuple[int, int], name: str
+) -> npt.NDArray[np.bool_]:
+    """Return a mask of the points that lie in a cell of a grid; raise InputError if none does."""
+    inside = inside_grid(points, place, shape)
+    if not inside.any():
+        raise InputError(
+            f"{name}: all {len(points)} points lie outside the grid; are they in its "
+            "coordinate system?"
+        )
+    return inside
+
+
+def cells_of(
+    points: Coordinates,
+    place: Georeference,
+    shape: tuple[int, int],
+    name: str,
+    step: str | None = None,
 ) -> tuple[Indices, Indices]:
     """Return the rows and columns of the cells that contain points.
 
-    In a grid without coordinates x is the column and y the row.
+    In a grid without coordinates x is the column and y the row. ``step`` is a further next step,
+    for the message.
 
     Raises
     ------
@@ -126,7 +152,7 @@ def cells_of(
     if outside.any():
         listed = _list_points(points, np.flatnonzero(outside))
         swapped = _cells(points[outside, ::-1], place, shape)
-        hint = "are they in its coordinate system?"
+        hint = "are they in its coordinate system?" + (f" Or {step}" if step else "")
         if min(index.min() for index in swapped) >= 0:
             hint = "as (y, x) they would be inside: give x first, the longitude before the latitude"
         raise InputError(

@@ -162,7 +162,7 @@ def bad_layers() -> dict[str, tuple[Callable[[Any], tuple[Any, dict[str, Any]]],
             f"core_id of geometry 1 is {2**62}; labels must be whole numbers below {2**62}",
         ),
         "a column with gaps": (with_column([np.nan, 2]), "core_id of geometry 0 is nan"),
-        "a column of words": (with_column(["a", "b"]), "core_id of geometry 0 is 'a'"),
+        "a column of words and numbers": (with_column(["a", 2]), "core_id of geometry 0 is 'a'"),
         "the label of no source": (with_column([3, -1]), "core_id of geometry 1 is -1"),
         "a label of no layer": (
             lambda cores: ([(500_000, 5_000_000)], {"label": "core_id"}),
@@ -170,7 +170,11 @@ def bad_layers() -> dict[str, tuple[Callable[[Any], tuple[Any, dict[str, Any]]],
         ),
         "starts of areas": (
             lambda cores: (cores, {"initial_cost": [1, 2]}),
-            "initial_cost: it is for points; with lines and areas",
+            "initial_cost: a list is for points; with lines and areas",
+        ),
+        "starts of other labels": (
+            lambda cores: (cores, {"label": "core_id", "initial_cost": {8: 1}}),
+            "initial_cost: 8 is the label of no source; their labels are",
         ),
         "a path that does not exist": (
             lambda cores: ("cores.gpkg", {}),

@@ -1,0 +1,174 @@
+"""Parse the places that paths and tables of an index begin or end at: points, lines or areas."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.arguments.sources import OUTSIDE, SKIP, geometries_inside, point_names, snap_cells
+from orograph.tiles.arguments import check_choice, check_flag
+from orograph.tiles.errors import InputError
+from orograph.tiles.grid.window import Window
+from orograph.tiles.nodata import valid_cells
+from orograph.tiles.raster.points import (
+    READ_SIDE,
+    as_points,
+    cells_of,
+    points_inside,
+    snap_to_valid,
+)
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.vector.burn import burn
+from orograph.tiles.vector.layer import VectorLayer, read_layer
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+
+class Places(NamedTuple):
+    """Cells of points, lines and areas."""
+
+    cells: Indices
+    """Rows and columns, shape (n, 2), those of a place together and row by row."""
+    first: Indices
+    """Index of the first cell of each place."""
+    numbers: Indices
+    """Number of each place among those that were given."""
+    names: Array | None
+    """Name of each place, if they have names."""
+    points: npt.NDArray[np.float64]
+    """Map coordinates of each place, shape (m, 2); of lines and areas those of a point on them."""
+    skipped: int | None
+    """How many lie outside the grid and were left out; None: none may be."""
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def labels(self) -> Array:
+        """The names of the places, or else their numbers."""
+        return self.numbers if self.names is None else self.names
+
+    @property
+    def are_cells(self) -> bool:
+        """Whether each place is one cell."""
+        return len(self.cells) == len(self.numbers)
+
+    def notes(self, name: str) -> dict[str, int]:
+        """Return the attribute of a result that tells how many places were left out."""
+        return {} if self.skipped is None else {f"{name}_outside": self.skipped}
+
+
+def parse_places(
+    given: Any,
+    raster: Raster,
+    name: str,
+    *,
+    label: str | None = None,
+    snap: bool | int = False,
+    outside: str = "error",
+    all_touched: bool = False,
+    barriers: str = "nodata",
+    extended: bool = True,
+) -> Places:
+    """Return the valid cells of points, or of the geometries of a layer.
+
+    Parameters
+    ----------
+    given
+        Points or a vector layer.
+    raster
+        Whose valid cells count.
+    name
+        Name of the argument, for messages.
+    label, snap, outside, all_touched
+        As of `least_cost_path`.
+    barriers
+        What the cells are that are not valid, for messages.
+    extended
+        Whether lines and areas are taken.
+    """
+    outside = check_choice("outside", outside, OUTSIDE)
+    all_touched, reach = check_flag("all_touched", all_touched), snap_cells(snap)
+    names = point_names(given, label, name)
+    layer = read_layer(given, name) if extended else None
+    if layer is not None and layer.has_extent():
+        return _covered(layer, raster, name, names, outside, all_touched, barriers)
+    place = raster.georeference
+    points = as_points(given, name, place)
+    numbers, skipped = np.arange(len(points)), None
+    if outside == "skip":
+        inside = points_inside(points, place, raster.shape, name)
+        numbers, skipped = np.flatnonzero(inside), int(np.count_nonzero(~inside))
+        points = points[inside]
+    rows, columns = cells_of(points, place, raster.shape, name, SKIP)
+    rows, columns = snap_to_valid(rows, columns, raster, points, reach, name, barriers)
+    kept = None if names is None else names[numbers]
+    cells = np.stack([rows, columns], axis=1)
+    return Places(cells, np.arange(len(cells)), numbers, kept, points, skipped)
+
+
+def _covered(
+    layer: VectorLayer,
+    raster: Raster,
+    name: str,
+    names: Array | None,
+    outside: str,
+    all_touched: bool,
+    barriers: str,
+) -> Places:
+    """Return the valid cells that geometries cover; those that cover the same ones share them."""
+    import shapely
+
+    inside, moved = geometries_inside(layer, raster, name, outside)
+    numbers = np.flatnonzero(inside)
+    kept = VectorLayer(moved.geometry[inside], {}, moved.crs, moved.bare)
+    spans = burn(kept, raster.georeference, raster.shape, all_touched, name)
+    size = spans.stop - spans.start
+    before = np.cumsum(size) - size
+    row, owner = np.repeat(spans.row, size), np.repeat(spans.number, size)
+    column = np.arange(int(size.sum())) - np.repeat(before - spans.start, size)
+    found = np.unique(np.stack([owner, row, column], axis=1), axis=0)
+    found = found[are_valid(raster, found[:, 1:])]
+    owner, first = np.unique(found[:, 0], return_index=True)
+    if len(owner) < len(numbers):
+        lost = numbers[np.setdiff1d(np.arange(len(numbers)), owner)]
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise InputError(
+            f"{name}: geometry {lost[0]}{more} covers only {barriers}; move it, or leave it out"
+        )
+    points = shapely.get_coordinates(shapely.point_on_surface(kept.geometry))
+    chosen = None if names is None else names[numbers]
+    skipped = int(np.count_nonzero(~inside)) if outside == "skip" else None
+    return Places(found[:, 1:], first, numbers, chosen, points, skipped)
+
+
+def are_valid(raster: Raster, cells: Indices) -> npt.NDArray[np.bool_]:
+    """Return a mask of the cells that are valid in a raster."""
+    valid: npt.NDArray[np.bool_] = valid_cells(values_at(raster, cells), raster.nodata)
+    return valid
+
+
+def values_at(raster: Raster, cells: Indices) -> Array:
+    """Return the values of cells, reading each tile that has some once."""
+    side = raster.tile or READ_SIDE
+    found = np.empty(len(cells), raster.dtype)
+    tile, which = np.unique(cells // side, axis=0, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel(), minlength=len(tile)))
+    for (y, x), here in zip((tile * side).tolist(), np.split(order, ends[:-1]), strict=True):
+        window = Window(y, x, side, side).clip(raster.shape)
+        found[here] = raster.read(window)[tuple((cells[here] - (y, x)).T)]
+    return found
+
+
+def least_of_each(places: Places, raster: Raster) -> Indices:
+    """Return the cell of each place with the least value, the first of equal ones, (m, 2)."""
+    if places.are_cells:
+        return places.cells
+    values = values_at(raster, places.cells)
+    owner = np.repeat(np.arange(len(places)), np.diff(np.append(places.first, len(values))))
+    order = np.lexsort((np.arange(len(values)), values, owner))
+    return places.cells[order[places.first]]

@@ -19,7 +19,7 @@ from orograph.distance.links import parse_links
 from orograph.distance.problem import Distance
 from orograph.index.format import MOST_CELLS_A_SIDE, Form
 from orograph.index.links import form_with_links
-from orograph.kernels.relax.models import MODELS, CostModel, friction_unit
+from orograph.kernels.relax.models import MODELS, NAMED, CostModel, friction_unit
 from orograph.tiles.arguments import check_choice, check_dtype, check_flag, check_integer
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -37,6 +37,7 @@ class BuildSpec:
     form: Form
     """Its ``fingerprint`` is empty: to find it, all cells are read."""
     rasters: tuple[Raster, ...]
+    """Those of the form, then the barriers, if there are any."""
     problem: Distance
     """Distances on them."""
 
@@ -50,7 +51,7 @@ def check_form(
     ------
     InputError
     """
-    cost = check_choice("cost", cost, tuple(MODELS))
+    cost = check_choice("cost", cost, NAMED)
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     dtype = check_dtype("dtype", dtype, DTYPES)
     sparsify = check_flag("sparsify", sparsify)
@@ -70,6 +71,7 @@ def wanted_index(
     cost: str = "friction",
     friction: Any = None,
     coefficients: Mapping[str, float] | None = None,
+    barriers: Any = None,
     connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,
@@ -100,8 +102,9 @@ def wanted_index(
             f"cost: {cost!r} needs further rasters, {names}, which an index does not hold; use "
             "orograph.walking_time"
         )
-    surface = open_surface(raster, cost, nodata, band, variable, friction, argument="raster")
-    first, rasters = surface.first, surface.rasters
+    which = nodata, band, variable, friction
+    surface = open_surface(raster, cost, *which, argument="raster", barriers=barriers)
+    first = surface.first
     lengths = step_lengths(first.georeference, first.shape, cell_size)
     if np.dtype(dtype).kind == "i":
         check_whole_lengths(lengths, connectivity, cost)
@@ -110,7 +113,7 @@ def wanted_index(
     model = CostModel(cost, False, model_coefficients(cost, coefficients))
     joined = parse_links(links, surface.valid, np.dtype(dtype), False, snap)
     problem = Distance.on_rasters(
-        surface.named, model, np.dtype(dtype), connectivity, lengths, links=joined
+        surface.inputs, model, np.dtype(dtype), connectivity, lengths, links=joined
     )
     form = Form(
         shape=first.shape,
@@ -124,4 +127,5 @@ def wanted_index(
         fingerprint="",
         sparsify=sparsify,
     )
+    rasters = tuple(surface.inputs.values())
     return BuildSpec(form_with_links(form, joined), rasters, problem)

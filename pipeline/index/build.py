@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from dask._task_spec import Task
 
+from orograph.arguments.barriers import BARRIERS
 from orograph.distance.problem import Distance
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
@@ -25,6 +26,7 @@ from orograph.execution.compute import compute_graphs
 from orograph.execution.context import RunContext
 from orograph.execution.options import RunSpec
 from orograph.execution.run import Progress, ResultTable
+from orograph.execution.watch import begin_phase
 from orograph.index.arguments import BuildSpec
 from orograph.index.costs import as_stored, costs_of, record_of, with_halo
 from orograph.index.format import Form
@@ -102,9 +104,11 @@ class Build:
             self.store.write(todo[i], *record_of(matrix, costs_of(*at), *at))
             self.context.stop_if_cancelled()
         self.store.sync(todo)
-        for name, raster in zip(names, cells, strict=True):
+        inner, barred = window.within(frame), self.problem.barred(cells)
+        covered = None if barred is None else barred[inner]
+        for name, raster in zip(names, cells, strict=False):  # of barriers nothing else is stored
             nodata = self.problem.nodata[name]
-            sink.write(name, window, as_stored(raster[window.within(frame)], nodata, self.dtype))
+            sink.write(name, window, as_stored(raster[inner], nodata, self.dtype, covered))
 
     def run(self, client: Client | None, handle: Any, cancelled: Event) -> dict[str, Any]:
         """Compute and store all blocks; an index has no attributes to return."""
@@ -115,6 +119,7 @@ class Build:
         )
         tasks = (Task(key, _perform, handle, node) for key, node in keys)
         graphs = separate_graphs(tasks, on_threads=client is None)
+        begin_phase("index")
         compute_graphs(graphs, None, client, cancelled, TASKS_A_GRAPH)
         return {}
 
@@ -140,11 +145,12 @@ def _perform(handle: Any, node: Node) -> None:
         build.task_shard(node)
 
 
-def warm_up(problem: Distance, rasters: int, sparsify: bool) -> None:
+def warm_up(problem: Distance, sparsify: bool) -> None:
     """Compile the kernels of builds and queries by working on a tiny block."""
     shape = 4, 8
     whole = Window(0, 0, *shape)
-    costs = costs_of(problem, [np.ones(shape)] * rasters, whole, whole, shape)
+    cells = [np.full(shape, float(name != BARRIERS)) for name in problem.nodata]
+    costs = costs_of(problem, cells, whole, whole, shape)
     matrix = block_matrix(costs, Rectangle(0, 0, *shape), 4)
     panels = pack_panels(matrix.reshape(-1), len(matrix), symmetric=False)
     if sparsify:
@@ -176,7 +182,7 @@ class IndexJob(Job[T]):
 
     def warm_up(self) -> None:
         """Compile the kernels of builds and queries."""
-        warm_up(self.problem, len(self.rasters), self.form.sparsify)
+        warm_up(self.problem, self.form.sparsify)
 
     def engine(self, rasters: tuple[Raster, ...], context: RunContext, backend: str) -> Build:
         """Return the engine that computes the blocks."""

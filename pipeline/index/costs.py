@@ -83,8 +83,19 @@ def record_of(
     return with_terminals(matrix, costs, back), leaving_costs(costs)
 
 
-def as_stored(cells: Array, nodata: float | int | None, dtype: np.dtype[Any]) -> Array:
-    """Convert a raster's cells to the form an index stores: its dtype, nodata as barriers."""
+def as_stored(
+    cells: Array,
+    nodata: float | int | None,
+    dtype: np.dtype[Any],
+    barred: npt.NDArray[np.bool_] | None = None,
+) -> Array:
+    """Convert a raster's cells to the form an index stores: its dtype, nodata as barriers.
+
+    So are the cells that are ``barred``.
+    """
+    valid = valid_cells(cells, nodata)
+    if barred is not None:
+        valid &= ~barred
     stored = np.full(cells.shape, BARRIER if dtype.kind == "i" else np.nan, dtype)
-    np.copyto(stored, cells, where=valid_cells(cells, nodata), casting="unsafe")
+    np.copyto(stored, cells, where=valid, casting="unsafe")
     return stored

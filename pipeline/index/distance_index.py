@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from orograph.arguments.sources import snap_cells
+from orograph.arguments.places import Places, parse_places
+from orograph.arguments.sources import OUTSIDE, snap_cells
 from orograph.execution.backends import choose_backend
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.feedback import compilations
@@ -31,18 +32,20 @@ from orograph.index.points import (
 )
 from orograph.index.query import Blocks
 from orograph.index.store import IndexStore
-from orograph.index.update import update_links, update_values
+from orograph.index.update import cells_under, update_links, update_values
 from orograph.kernels.relax.models import BARRIER, lacking_on_gpu
 from orograph.operations.operation import operation
-from orograph.results import html
 from orograph.results.paths import LeastCostPath
-from orograph.tiles.arguments import check_integer, shown
+from orograph.tiles import html
+from orograph.tiles.arguments import check_choice, check_flag, check_integer, shown
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.extensions import check_extension
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window, parse_window
+from orograph.tiles.object_options import takes_storage_options
 from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.vector.layer import read_layer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,6 +128,7 @@ class DistanceIndex:
         cost: str = "friction",
         friction: Any = None,
         coefficients: Mapping[str, float] | None = None,
+        barriers: Any = None,
         connectivity: int = 8,
         block: int = BLOCK,
         levels: int = LEVELS,
@@ -152,6 +156,9 @@ class DistanceIndex:
             A model of `cost_distance` or `walking_time`.
         friction, coefficients
             As of `walking_time`.
+        barriers : raster or vector layer, optional
+            As of `cost_distance`. The index holds their cells as nodata, so that `update` with new
+            values takes barriers away.
         cell_size, dtype, nodata, band, variable
             As of `cost_distance`.
         connectivity : {8, 4}
@@ -211,6 +218,7 @@ class DistanceIndex:
             cost=cost,
             friction=friction,
             coefficients=coefficients,
+            barriers=barriers,
             connectivity=connectivity,
             block=block,
             levels=levels,
@@ -233,14 +241,27 @@ class DistanceIndex:
         return index_job(wanted, chosen, open_index, spec)
 
     @classmethod
+    @takes_storage_options
     def open(
         cls,
         store: Location,
         *,
         memory: int = MEMORY,
         client: Client | None = None,
+        storage_options: Mapping[str, str | bool] | None = None,
     ) -> DistanceIndex:
         """Open an index from its store; blocks are read only by queries.
+
+        Parameters
+        ----------
+        store : path
+            The store.
+        memory : int
+            Bytes of matrices that questions may keep in memory.
+        client : distributed.Client, optional
+            The Dask client whose cluster answers.
+        storage_options : dict, optional
+            Of an address in an object store, as of a run.
 
         Raises
         ------
@@ -323,7 +344,14 @@ class DistanceIndex:
     # -- questions ---------------------------------------------------------------------------
 
     def distance_matrix(
-        self, points: Any, targets: Any = None, *, snap: bool | int = False
+        self,
+        points: Any,
+        targets: Any = None,
+        *,
+        label: str | None = None,
+        snap: bool | int = False,
+        outside: str = "error",
+        all_touched: bool = False,
     ) -> xr.DataArray:
         """Return the least costs between all pairs of points, or from points to targets.
 
@@ -332,16 +360,26 @@ class DistanceIndex:
         points : points
             In map coordinates, shape (n, 2), x and y, or a vector layer of points, brought to the
             CRS of the raster.
-        targets : points, optional
-            Where to, in the same way; by default the points themselves.
+        targets : points or vector layer, optional
+            Where to, in the same way; by default the points themselves. To a line or an area the
+            cost is that to the nearest cell that it covers.
+        label : str, optional
+            Column of the vector layers that holds the names of their geometries: they take the
+            place of the numbers.
         snap : bool or int
             Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a
             number of cells.
+        outside : {"error", "skip"}
+            Refuse points and targets outside the raster, or leave them out: then the attributes
+            ``points_outside`` and ``targets_outside`` count them, and others keep their numbers.
+        all_touched : bool
+            Take all cells that targets which are areas touch, not those alone whose centres lie
+            within.
 
         Returns
         -------
         xarray.DataArray
-            (from, to), with the points' numbers, from 0, and their coordinates; infinity
+            (from, to), with the points' numbers, from 0, or names, and their coordinates; infinity
             (integers: -1, its ``_FillValue``) where there is no way.
 
         Raises
@@ -354,19 +392,33 @@ class DistanceIndex:
         Exact. Sums are taken in another order than by `cost_distance`: floats agree with its
         within rounding, integers are the same. The same bits for any number of workers.
         """
-        start, end, costs = self._answer(lambda: self._table(points, targets, snap, None))
+        given: dict[str, Any] = {"label": label, "snap": snap, "outside": outside}
+
+        def ask() -> tuple[Places, Places, npt.NDArray[Any]]:
+            start, end = self._ends(points, targets, given, all_touched)
+            return start, end, self._table(start, end, None)
+
+        start, end, costs = self._answer(ask)
         if costs.dtype.kind == "i":
             costs = np.where(costs >= BARRIER, -1, costs)
         return _labelled(costs, start, end)
 
     def nearest(
-        self, points: Any, k: int = 1, targets: Any = None, *, snap: bool | int = False
+        self,
+        points: Any,
+        k: int = 1,
+        targets: Any = None,
+        *,
+        label: str | None = None,
+        snap: bool | int = False,
+        outside: str = "error",
+        all_touched: bool = False,
     ) -> xr.Dataset:
         """Return the ``k`` targets with the least cost from each point.
 
         Parameters
         ----------
-        points, targets, snap
+        points, targets, label, snap, outside, all_touched
             As of `distance_matrix`. Without targets, the nearest others of the points.
         k : int
             How many.
@@ -375,23 +427,25 @@ class DistanceIndex:
         -------
         xarray.Dataset
             ``target`` (from, rank): numbers of targets, from 0, the smaller of those equally near
-            first; -1 where fewer can be reached. ``cost``: infinity (integers: -1) there.
+            first; -1 where fewer can be reached. ``cost``: infinity (integers: -1) there. With
+            ``label`` also ``target_name``, empty where there is none.
         """
         import xarray as xr
 
-        def ask() -> tuple[Any, npt.NDArray[Any], int]:
-            name = "points" if targets is None else "targets"
-            given = points if targets is None else targets
-            most = len(cells_of_points(self._store, given, snap, name)[0]) - (targets is None)
+        given: dict[str, Any] = {"label": label, "snap": snap, "outside": outside}
+
+        def ask() -> tuple[Places, Places, npt.NDArray[Any], int]:
+            start, end = self._ends(points, targets, given, all_touched)
+            most = len(end) - (targets is None)
             if not most:
                 raise InputError(
                     "points: one, and no targets; give two points at least, or targets"
                 )
             wanted = check_integer("k", k, 1, most, "targets")
-            start, _, costs = self._table(points, targets, snap, wanted + (targets is None))
-            return start, costs, wanted
+            costs = self._table(start, end, wanted + (targets is None))
+            return start, end, costs, wanted
 
-        start, costs, k = self._answer(ask)
+        start, end, costs, k = self._answer(ask)
         nothing = costs.dtype.type(BARRIER if costs.dtype.kind == "i" else np.inf)
         if targets is None:
             np.fill_diagonal(costs, nothing)
@@ -400,16 +454,21 @@ class DistanceIndex:
         lost = found >= nothing
         blank = costs.dtype.type(-1 if costs.dtype.kind == "i" else np.inf)
         dims = ("from", "rank")
+        named = {}
+        if end.names is not None:
+            named["target_name"] = (dims, np.where(lost, "", end.names.astype(object)[order]))
         return xr.Dataset(
             {
-                "target": (dims, np.where(lost, -1, order), {"_FillValue": -1}),
+                "target": (dims, np.where(lost, -1, end.numbers[order]), {"_FillValue": -1}),
                 "cost": (dims, np.where(lost, blank, found), _cost_attributes(costs.dtype)),
+                **named,
             },
             coords={
-                "from": np.arange(len(start)),
-                "from_x": ("from", start[:, 0]),
-                "from_y": ("from", start[:, 1]),
+                "from": start.labels,
+                "from_x": ("from", start.points[:, 0]),
+                "from_y": ("from", start.points[:, 1]),
             },
+            attrs=_skipped(start, end),
         )
 
     def query(
@@ -418,6 +477,7 @@ class DistanceIndex:
         window: Window | tuple[int, int, int, int] | None = None,
         *,
         snap: bool | int = False,
+        outside: str = "error",
         all_touched: bool = False,
     ) -> xr.Dataset:
         """Return the least cost of each cell in a window from the nearest source.
@@ -430,6 +490,9 @@ class DistanceIndex:
             The cells that are wanted: first row, first column, rows and columns. By default all.
         snap : bool or int
             As of `distance_matrix`.
+        outside : {"error", "skip"}
+            Refuse sources outside the raster, or leave them out: then the attribute
+            ``sources_outside`` counts them.
         all_touched : bool
             Take all cells that areas touch.
 
@@ -445,13 +508,14 @@ class DistanceIndex:
         For a whole raster `cost_distance` is quicker.
         """
         part = parse_window(window, self.shape)
+        outside = check_choice("outside", outside, OUTSIDE)
 
         def ask() -> xr.Dataset:
-            cells = cells_of_sources(self._store, sources, snap, all_touched)
+            cells, skipped = cells_of_sources(self._store, sources, snap, all_touched, outside)
             context = QueryContext()
             found = field_of(self._blocks, cells, part, context)
             self._tell(context)
-            return found
+            return found if skipped is None else found.assign_attrs(sources_outside=skipped)
 
         return self._answer(ask)
 
@@ -496,21 +560,26 @@ class DistanceIndex:
 
     def update(
         self,
-        window: Window | tuple[int, int, int, int],
+        window: Any,
         friction: Any = None,
         *,
         elevation: Any = None,
+        all_touched: bool = False,
         takeover: bool = False,
     ) -> int:
         """Replace the values in a window of the raster, and rebuild the blocks it affects.
 
         Parameters
         ----------
-        window : (int, int, int, int)
-            First row, first column, rows and columns.
-        friction, elevation : raster
-            New values there, of the window's shape: those of them that costs come from. NaN marks
-            barriers.
+        window : (int, int, int, int), or vector layer
+            First row, first column, rows and columns. Or geometries, such as the line of a bridge
+            or the area of a closure: the cells that they cover, as of sources of `cost_distance`.
+        friction, elevation : raster or float
+            New values there: those of them that costs come from. A number is for all of the cells;
+            a raster has the shape of the window, or is one of the whole grid, of which the cells
+            are taken. NaN marks barriers.
+        all_touched : bool
+            Take all cells that areas touch.
         takeover : bool
             Take the place of another writer that is at work on the index; that one ends with an
             error.
@@ -540,7 +609,13 @@ class DistanceIndex:
         if window is None:
             raise InputError("window: None; give its first row, first column, rows and columns")
         given = {"friction": friction, "elevation": elevation}
-        made = update_values(self._store, parse_window(window, self.shape), given, takeover)
+        all_touched, mask = check_flag("all_touched", all_touched), None
+        layer = read_layer(window, "window")
+        if layer is None:
+            part = parse_window(window, self.shape)
+        else:
+            part, mask = cells_under(self._store, layer, all_touched)
+        made = update_values(self._store, part, given, takeover, mask)
         self._forget()
         return made
 
@@ -605,17 +680,24 @@ class DistanceIndex:
             f"{self._store.storage} was updated {ATTEMPTS} times while it was asked; ask again"
         )
 
-    def _table(
-        self, points: Any, targets: Any, snap: bool | int, nearest: int | None
-    ) -> tuple[Any, Any, npt.NDArray[Any]]:
-        start_cells, start = cells_of_points(self._store, points, snap)
-        end_cells, end = start_cells, start
-        if targets is not None:
-            end_cells, end = cells_of_points(self._store, targets, snap, "targets")
+    def _ends(
+        self, points: Any, targets: Any, given: Mapping[str, Any], all_touched: bool
+    ) -> tuple[Places, Places]:
+        """Return the places that a table leads from and to."""
+        all_touched, raster = check_flag("all_touched", all_touched), self._store.rasters[0]
+        start = parse_places(points, raster, "points", extended=False, **given)
+        if targets is None:
+            return start, start
+        return start, parse_places(targets, raster, "targets", all_touched=all_touched, **given)
+
+    def _table(self, start: Places, end: Places, nearest: int | None) -> npt.NDArray[Any]:
+        """Return the costs between places; with ``nearest`` those of the least of each row."""
         context = QueryContext(self._client or current_client())
-        costs = table_of(self._blocks, start_cells, end_cells, nearest, context)
+        # of the cells of one place any may be the nearest
+        nearest = nearest if end.are_cells else None
+        costs = table_of(self._blocks, start.cells, end.cells, nearest, context)
         self._tell(context)
-        return start, end, costs
+        return costs if end.are_cells else np.minimum.reduceat(costs, end.first, axis=1)
 
     def _tell(self, context: QueryContext) -> None:
         if self._all_bytes is None:
@@ -635,18 +717,24 @@ def _cost_attributes(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {"long_name": "least cost", **fill}
 
 
-def _labelled(costs: npt.NDArray[Any], start: Any, end: Any) -> xr.DataArray:
+def _skipped(start: Places, end: Places) -> dict[str, int]:
+    """Return the attributes that tell how many places lie outside the raster."""
+    return start.notes("points") | ({} if end is start else end.notes("targets"))
+
+
+def _labelled(costs: npt.NDArray[Any], start: Places, end: Places) -> xr.DataArray:
     import xarray as xr
 
     coords = {
-        "from": np.arange(len(start)),
-        "to": np.arange(len(end)),
-        "from_x": ("from", start[:, 0]),
-        "from_y": ("from", start[:, 1]),
-        "to_x": ("to", end[:, 0]),
-        "to_y": ("to", end[:, 1]),
+        "from": start.labels,
+        "to": end.labels,
+        "from_x": ("from", start.points[:, 0]),
+        "from_y": ("from", start.points[:, 1]),
+        "to_x": ("to", end.points[:, 0]),
+        "to_y": ("to", end.points[:, 1]),
     }
-    return xr.DataArray(costs, coords, ("from", "to"), "cost", _cost_attributes(costs.dtype))
+    attrs = _cost_attributes(costs.dtype) | _skipped(start, end)
+    return xr.DataArray(costs, coords, ("from", "to"), "cost", attrs)
 
 
 def _check_memory(memory: Any) -> int:

@@ -45,6 +45,7 @@ def estimate_index(
     cost: str = "friction",
     friction: Any = None,
     coefficients: Mapping[str, float] | None = None,
+    barriers: Any = None,
     connectivity: int = 8,
     block: int = BLOCK,
     levels: int = LEVELS,
@@ -55,10 +56,11 @@ def estimate_index(
 ) -> Plan:
     """Return the plan of `DistanceIndex.build`, for a raster or a `RasterSpec`."""
     if isinstance(raster, RasterSpec):
-        if links is not None:
-            raise InputError(
-                "links: a RasterSpec has no place for them; plan with the raster itself"
-            )
+        for name, given in (("links", links), ("barriers", barriers)):
+            if given is not None:
+                raise InputError(
+                    f"{name}: a RasterSpec has no place for them; plan with the raster itself"
+                )
         cost, connectivity, block, levels, name, sparsify = check_form(
             cost, connectivity, block, levels, dtype, sparsify
         )
@@ -83,6 +85,7 @@ def estimate_index(
         cost=cost,
         friction=friction,
         coefficients=coefficients,
+        barriers=barriers,
         connectivity=connectivity,
         block=block,
         levels=levels,

@@ -110,15 +110,17 @@ def cells_of_points(
 
 
 def cells_of_sources(
-    store: IndexStore, sources: Any, snap: bool | int, all_touched: bool = False
-) -> Indices:
-    """Return the rows and columns of the passable cells that sources cover, (n, 2)."""
+    store: IndexStore, sources: Any, snap: bool | int, all_touched: bool, outside: str
+) -> tuple[Indices, int | None]:
+    """Return the passable cells that sources cover, (n, 2), and how many sources were skipped."""
     first = store.rasters[0]
-    points, raster, targets = parse_sources(
-        sources, first, 0.0, snap, None, all_touched=all_touched
+    origin = parse_sources(
+        sources, first, 0.0, snap, None, all_touched=all_touched, outside=outside
     )
+    points, raster, targets = origin.cells, origin.raster, origin.targets
+    skipped = None if outside == "error" else origin.outside
     if points is not None:
-        return np.stack([points.rows, points.columns], axis=1)
+        return np.stack([points.rows, points.columns], axis=1), skipped
     assert raster is not None
     found: list[Indices] = [np.empty((0, 2), np.int64)]
     for window in store.form.layout.windows(store.form.shape):
@@ -129,7 +131,7 @@ def cells_of_sources(
     cells = np.concatenate(found)
     if not len(cells):
         raise InputError("sources: the raster has no source on a passable cell; give one at least")
-    return cells
+    return cells, skipped
 
 
 def _by_block(blocks: Blocks, cells: Indices) -> dict[int, Indices]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.arguments.grids import check_same_grid
 from orograph.distance.links import check_links, parse_links
 from orograph.distance.problem import Distance
 from orograph.engines.frontier.links import Links
@@ -20,39 +21,73 @@ from orograph.index.store import LINK_TABLES, IndexStore
 from orograph.kernels.boundary.blocks import block_matrix
 from orograph.kernels.boundary.dissection import Rectangle
 from orograph.kernels.boundary.propagate import unreached
+from orograph.tiles.arguments import is_number
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.metadata import read_array
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.mask import ValidRaster
-from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.sink import encode_shard
+from orograph.tiles.vector.layer import NO_LABEL, VectorLayer
 
 Array = npt.NDArray[Any]
 
 
+@dataclass(frozen=True)
+class Fresh:
+    """New values in a window of the raster."""
+
+    window: Window
+    values: Mapping[str, Array]
+    """By name of the raster, as an index stores them."""
+    mask: Array | None
+    """Which cells of the window they are for; None: all."""
+
+
+def cells_under(
+    store: IndexStore, layer: VectorLayer, all_touched: bool
+) -> tuple[Window, npt.NDArray[np.bool_]]:
+    """Return the window around the cells of geometries, and a mask of these cells in it."""
+    first = store.rasters[0]
+    burnt = LayerRaster.of_layer(
+        layer, first.georeference, first.shape, "window", all_touched=all_touched
+    )
+    row, start, stop, _ = burnt.spans
+    y, x = int(row.min()), int(start.min())
+    window = Window(y, x, int(row.max()) + 1 - y, int(stop.max()) - x)
+    return window, burnt.read(window) != NO_LABEL
+
+
 def update_values(
-    store: IndexStore, window: Window, given: Mapping[str, Any], takeover: bool
+    store: IndexStore,
+    window: Window,
+    given: Mapping[str, Any],
+    takeover: bool,
+    mask: Array | None = None,
 ) -> int:
-    """Replace the values in a window atomically; return the number of blocks rebuilt."""
-    fresh = _checked(store, window, given)
+    """Replace the values in a window atomically; return the number of blocks rebuilt.
+
+    ``mask`` says which of its cells are meant; None: all.
+    """
+    fresh = Fresh(window, _checked(store, window, given), mask)
     with _taken(store, takeover) as lease:
         form = store.form
         if store.links is not None:
-            _check_ends(store.links.links, window, fresh)
+            _check_ends(store.links.links, fresh)
         numbers = form.blocks_in(with_halo(window, form.shape))
-        _write_blocks(
-            store, numbers, store.problem, lambda part: _changed(store, part, window, fresh)
-        )
+        _write_blocks(store, numbers, store.problem, lambda part: _changed(store, part, fresh))
         for shard in form.layout.windows(form.shape):
             meets = shard.clip((window.y + window.height, window.x + window.width))
             if meets.y + meets.height <= window.y or meets.x + meets.width <= window.x:
                 continue
-            whole = _changed(store, shard, window, fresh)
+            whole = _changed(store, shard, fresh)
             for name, values in zip(form.rasters, whole, strict=True):
                 _write_shard(store, shard, values, name)
-        _commit(store, (window, *fresh.values()), lease)
+        marked = () if mask is None else (mask,)
+        _commit(store, (window, *fresh.values.values(), *marked), lease)
         return len(numbers)
 
 
@@ -111,11 +146,14 @@ def _commit(store: IndexStore, changes: tuple[Any, ...], lease: Lease) -> None:
     store.commit(replace(store.form, fingerprint=f"updated {digest.hexdigest()}"), lease)
 
 
-def _check_ends(links: Links, window: Window, fresh: Mapping[str, Array]) -> None:
+def _check_ends(links: Links, fresh: Fresh) -> None:
     """Raise InputError if a link would end on what new values make nodata."""
+    window = fresh.window
     passable = np.logical_and.reduce(
-        [values < unreached(values.dtype) for values in fresh.values()]
+        [values < unreached(values.dtype) for values in fresh.values.values()]
     )
+    if fresh.mask is not None:
+        passable |= ~fresh.mask
     for ends in (links.tail, links.head):
         at = ends - (window.y, window.x)
         inside = np.flatnonzero(((at >= 0) & (at < window.shape)).all(axis=1))
@@ -138,20 +176,29 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
             f"update: {', '.join(unknown) or 'nothing'} given; costs of this index come from "
             f"{' and '.join(form.rasters)}"
         )
-    rasters = {name: open_raster(value, argument=name) for name, value in values.items()}
+    rasters: dict[str, Raster] = {}
+    for name, value in values.items():
+        number = np.full(window.shape, value, np.float64) if is_number(value) else None
+        rasters[name] = open_raster(value if number is None else number, argument=name)
     for name, raster in rasters.items():
-        if raster.shape != window.shape:
+        if raster.shape == form.shape and raster.shape != window.shape:
+            check_same_grid(name, raster, store.rasters[0])
+        elif raster.shape != window.shape:
             raise InputError(
                 f"{name}: {raster.shape[0]} x {raster.shape[1]} cells for a window of "
-                f"{window.height} x {window.width}; give one value for each of its cells"
+                f"{window.height} x {window.width}; give one value for each of its cells, "
+                "a number for all, or a raster of the whole grid"
             )
-    whole = Window(0, 0, *window.shape)
     names = tuple(name for name in form.rasters if name in rasters)
     problem = replace(
         store.problem,
         nodata={name: rasters[name].nodata for name in names},
     )
-    cells = [rasters[name].read(whole) for name in names]
+    whole = Window(0, 0, *window.shape)
+    cells = [
+        rasters[name].read(whole if rasters[name].shape == window.shape else window)
+        for name in names
+    ]
     problem.check(cells, window)
     return {
         name: as_stored(own, problem.nodata[name], np.dtype(form.dtype))
@@ -159,10 +206,9 @@ def _checked(store: IndexStore, window: Window, given: Mapping[str, Any]) -> dic
     }
 
 
-def _changed(
-    store: IndexStore, part: Window, window: Window, fresh: Mapping[str, Array]
-) -> list[Array]:
+def _changed(store: IndexStore, part: Window, fresh: Fresh) -> list[Array]:
     """Return the cells of each raster in a window, with the new values put in."""
+    window = fresh.window
     y, x = max(part.y, window.y), max(part.x, window.x)
     bottom = min(part.y + part.height, window.y + window.height)
     right = min(part.x + part.width, window.x + window.width)
@@ -170,8 +216,11 @@ def _changed(
     found = []
     for name, raster in zip(store.form.rasters, store.rasters, strict=True):
         cells = raster.read(part)
-        if both.height > 0 and both.width > 0 and name in fresh:
-            cells[both.within(part)] = fresh[name][both.within(window)]
+        if both.height > 0 and both.width > 0 and name in fresh.values:
+            meant = True if fresh.mask is None else fresh.mask[both.within(window)]
+            np.copyto(
+                cells[both.within(part)], fresh.values[name][both.within(window)], where=meant
+            )
         found.append(cells)
     return found
 

@@ -295,14 +295,14 @@ def test_nearest_asks_again_if_an_update_comes_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = DistanceIndex.build(np.ones((24, 24)), tmp_path / "i", block=8, levels=0)
-    count = distance_index.cells_of_points
+    count = distance_index.parse_places
 
-    def updated(*given: Any) -> Any:
-        monkeypatch.setattr(distance_index, "cells_of_points", count)
+    def updated(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(distance_index, "parse_places", count)
         DistanceIndex.open(tmp_path / "i").update((0, 0, 24, 24), np.full((24, 24), 2.0))
         raise og.DamagedChunkError("what was read belongs to two versions")
 
-    monkeypatch.setattr(distance_index, "cells_of_points", updated)
+    monkeypatch.setattr(distance_index, "parse_places", updated)
     assert index.nearest([(3.0, 3.0), (9.0, 3.0)]).cost.values.tolist() == [[12], [12]]
 
 

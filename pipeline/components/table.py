@@ -46,7 +46,8 @@ def component_table(
         and ``y`` (the mean of the cells' centres), ``top``, ``left``, ``bottom``, ``right`` (rows
         and columns, the last two not included). Areas are square metres where the CRS says how
         long a unit or a degree is (on WGS 84), else squares of the unit of coordinates;
-        ``attrs["area_unit"]`` says which. About 100 bytes a component in memory.
+        ``attrs["area_unit"]`` says which, ``attrs["crs_wkt"]`` the CRS of the centroids, which
+        `to_geodataframe` makes points of them. About 100 bytes a component in memory.
 
     Raises
     ------
@@ -123,6 +124,8 @@ def component_table(
     columns |= dict(zip(("top", "left", "bottom", "right"), box))
     table = pd.DataFrame(columns, pd.RangeIndex(1, count + 1, name="label"))
     table.attrs["area_unit"] = unit
+    if place.map_crs is not None:
+        table.attrs["crs_wkt"] = place.map_crs
     return table
 
 

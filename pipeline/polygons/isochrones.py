@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,13 +12,14 @@ import numpy.typing as npt
 
 from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec, SearchOptions
+from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.polygons.contours import compile_kernels
 from orograph.operations.job import layout_of
 from orograph.operations.operation import operation
 from orograph.polygons.contouring import Chains, Contours, Pieces
 from orograph.polygons.job import TracingJob, check_shapely, edges_of_cells
-from orograph.tiles.arguments import check_flag, check_number, shown
+from orograph.results.units import UNITS, unit_scale
+from orograph.tiles.arguments import check_choice, check_flag, check_number, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.grid.georeference import Georeference
 from orograph.tiles.raster.raster import open_raster
@@ -39,8 +41,9 @@ def isochrones(
     *,
     polygons: bool = True,
     parts: bool = False,
+    unit: str | None = None,
     nodata: float | int | None = None,
-    **options: Unpack[SearchOptions],
+    **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the bands between levels of cost as polygons, or the lines of equal cost, at any size.
 
@@ -49,13 +52,16 @@ def isochrones(
     cost : raster
         Costs, shape (y, x), of any real dtype, such as those of `cost_distance` or `walking_time`.
     levels : sequence of float
-        Increasing costs, in the units of the raster, at most 254.
+        Increasing costs, in the units of the raster or in ``unit``, at most 254.
     polygons : bool
         Bands: the first has all costs below the first level, each other those from one level to
         below the next. Otherwise lines, one for each level.
     parts : bool
         A row for each polygon or line. By default a row for each band or level, with all of its
         polygons or lines together.
+    unit : {"s", "min", "h", "m", "km"}, optional
+        The unit of levels, and of the columns of the result, in place of that of the raster, which
+        must say its own: walking times in seconds have levels in hours with ``unit="h"``.
     nodata : float or int, optional
         The value of cells that are not reached, in place of what the raster itself says. NaN and
         infinite cells are not reached either.
@@ -107,7 +113,13 @@ def isochrones(
     2   10.0   20.0  657.270852
     """
     raster = open_raster(cost, nodata=nodata, argument="cost")
-    bounds = check_levels(levels)
+    named = check_levels(levels)
+    of_costs = raster.attrs.get("units")
+    bounds = named
+    if unit is not None:
+        unit = check_choice("unit", unit, UNITS)
+        scale = unit_scale(of_costs, unit, "cost")
+        bounds = tuple(level / scale for level in named)
     check_flag("polygons", polygons)
     check_flag("parts", parts)
     edges_of_cells("cost", raster.georeference, raster.shape)
@@ -119,7 +131,9 @@ def isochrones(
     def join(tables: Sequence[Table], place: Georeference) -> VectorLayer:
         pieces = Pieces(tables, raster.shape, len(bounds))
         make = bands_of if polygons else lines_of
-        return make(pieces, bounds, place, raster.shape, parts)
+        layer = make(pieces, named, place, raster.shape, parts)
+        units = unit or of_costs
+        return layer if units is None else replace(layer, units=dict.fromkeys(layer.columns, units))
 
     layout = layout_of(raster, spec)
     return TracingJob(

@@ -66,6 +66,7 @@ class TracingJob(Job[VectorLayer]):
     compile_kernels: Callable[[np.dtype[Any]], None]
 
     stored = False
+    is_layer = True
 
     def identity(self) -> dict[str, Any]:
         """Return the operation's name only, since such runs are never resumed."""

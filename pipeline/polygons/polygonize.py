@@ -9,7 +9,7 @@ import numpy as np
 
 from orograph.engines.sweep_problems import Table
 from orograph.execution.backends import choose_backend
-from orograph.execution.options import RunSpec, SearchOptions
+from orograph.execution.options import LayerOptions, RunSpec
 from orograph.kernels.polygons.rings import compile_kernels
 from orograph.operations.job import layout_of
 from orograph.operations.operation import operation
@@ -31,7 +31,7 @@ def polygonize(
     *,
     parts: bool = False,
     nodata: float | int | None = None,
-    **options: Unpack[SearchOptions],
+    **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
     """Return the areas of equal labels as polygons along the sides of cells, at any size.
 

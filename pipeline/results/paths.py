@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orograph.results import html
+from orograph.tiles import html
 from orograph.tiles.grid.crs import parse_crs
 from orograph.tiles.vector.layer import VectorLayer
+
+MOST_SHOWN = 10  # rows of a list of paths in a notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,6 +38,8 @@ class LeastCostPath:
         Map coordinates (x, y) of the path as a line, shape (m, 2): the ends of links that have
         coordinates, such as roads, and the centres of all other cells. Length, geometry and vector
         files follow this line.
+    point, source
+        Name of the point, and label or name of the source; None if they are not known.
 
     Examples
     --------
@@ -54,6 +58,8 @@ class LeastCostPath:
     cost: float
     crs: str | None = field(default_factory=lambda: None)
     line: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
+    point: Any = field(default_factory=lambda: None)
+    source: Any = field(default_factory=lambda: None)
 
     def __post_init__(self) -> None:
         if not len(self.line):
@@ -89,6 +95,11 @@ class LeastCostPath:
             body = {"type": "Point", "coordinates": points[0]}
         properties = {"cost": self.cost, "length": self.length}
         return {"type": "Feature", "geometry": body, "properties": properties}
+
+    @property
+    def layer(self) -> VectorLayer:
+        """The path as a line, see `LeastCostPaths.layer`."""
+        return LeastCostPaths([self]).layer
 
     def to_geodataframe(self) -> Any:
         """Return the path as a ``geopandas.GeoDataFrame`` of one row: cost, length, geometry."""
@@ -156,17 +167,42 @@ class LeastCostPaths(list[LeastCostPath]):
     (2, [2.0, 1.0])
     """
 
+    _outside: int | None = None
+
+    @property
+    def outside(self) -> int | None:
+        """Number of points that were left out, outside the result; None if none may be."""
+        return self._outside
+
+    @outside.setter
+    def outside(self, count: int | None) -> None:
+        self._outside = count
+
     @property
     def layer(self) -> VectorLayer:
-        """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``."""
+        """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``.
+
+        ``point`` and ``source``, the names of the ends, are columns if they are known.
+        """
         columns = {
             "path": np.arange(len(self)),
+            **self._names,
             "cost": np.array([path.cost for path in self]),
             "length": np.array([path.length for path in self]),
         }
         geometry = np.empty(len(self), object)
         geometry[:] = [path.geometry for path in self]
         return VectorLayer(geometry, columns, self[0].crs if self else None)
+
+    @property
+    def _names(self) -> dict[str, npt.NDArray[Any]]:
+        """Columns of the names of points and sources, if all paths have them."""
+        columns = {}
+        for end in ("point", "source"):
+            names = [getattr(path, end) for path in self]
+            if names and all(name is not None for name in names):
+                columns[end] = np.array(names, object if isinstance(names[0], str) else None)
+        return columns
 
     @property
     def __geo_interface__(self) -> dict[str, Any]:
@@ -180,3 +216,11 @@ class LeastCostPaths(list[LeastCostPath]):
     def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the paths to a vector file; see `VectorLayer.to_file`."""
         return self.layer.to_file(path, overwrite=overwrite)
+
+    def _repr_html_(self) -> str:
+        shown = {
+            f"{number}": repr(path).removeprefix("<orograph.LeastCostPath: ").removesuffix(">")
+            for number, path in enumerate(self[:MOST_SHOWN])
+        }
+        more = {"…": f"{len(self) - MOST_SHOWN} more"} if len(self) > MOST_SHOWN else {}
+        return html.table(f"{len(self)} least-cost paths", shown | more)

@@ -12,15 +12,16 @@ between which passes are sought. They stand for a cell below all others, whose n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.backends import get_backend
 from orograph.kernels.forest.order_keys import order_keys
 from orograph.kernels.stages import kernel
-from orograph.kernels.terrain.basins import lowest_of_each
+from orograph.kernels.terrain.basins import TileBasins, lowest_of_each
 from orograph.kernels.terrain.merge_tree import merge_tree
 from orograph.kernels.terrain.order import order_cells
 from orograph.tiles.format.codec import stored
@@ -93,10 +94,16 @@ class Tree:
 @stored("terrain-leaf-state")
 @dataclass(frozen=True)
 class LeafState:
-    """Saved state of a tile: the basin label of each cell, 0 for nodata, and its merge tree."""
+    """Saved state of a tile: the basin label of each cell, 0 for nodata, and its merge tree.
+
+    No labels are saved where they are not needed, or a GPU finds them again.
+    """
 
     labels: npt.NDArray[np.uint16] | npt.NDArray[np.int32]
     tree: Tree
+
+
+NO_LABELS = np.empty((0, 0), np.uint16)
 
 
 @stored("terrain-merge-state")
@@ -137,8 +144,7 @@ class BasinTree:
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Find a tile's basins and their saddles; basins that reach its border stay undecided."""
         values, *others = cells
-        find = kernel("tile_basins", self.backend)
-        tile = find(values, self.nodata, self.connectivity, self.upside_down)
+        tile = self._basins(values)
         flat, labels, window = values.ravel(), tile.labels, place.window
         ends = self.terminals(place, labels, others)
         basins = tile.pits.size
@@ -160,7 +166,19 @@ class BasinTree:
         border = border_cells(*window.shape, place.sides)
         border_vertex = labels.ravel()[border].astype(np.int64) - 1
         summary, tree = _decide(pits, edges, flat[border], border_vertex)
-        return summary, LeafState(labels, tree)
+        again = get_backend(self.backend).finds_again
+        return summary, LeafState(NO_LABELS if again else labels, tree)
+
+    def with_labels(self, saved: LeafState, heights: Array) -> LeafState:
+        """Return the saved state of a tile with its labels, which may not have been saved."""
+        if saved.labels.shape == heights.shape:
+            return saved
+        return replace(saved, labels=self._basins(heights).labels)
+
+    def _basins(self, heights: Array) -> TileBasins:
+        find = kernel("tile_basins", self.backend)
+        found: TileBasins = find(heights, self.nodata, self.connectivity, self.upside_down)
+        return found
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]

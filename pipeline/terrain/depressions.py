@@ -103,7 +103,7 @@ class Depressions(FateTree):
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
         """Return the saved state of a tile together with its heights, read again."""
-        return saved, cells[0]
+        return self.with_labels(saved, cells[0]), cells[0]
 
     def finish(self, place: Place, saved: TileState, message: Fates) -> dict[str, Array]:
         """Return the depression label of each cell of a tile, if labels are requested."""

@@ -108,7 +108,8 @@ def fill_depressions(
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
     points, marked, targets = None, None, None
     if outlets is not None:
-        points, marked, targets = parse_sources(outlets, raster, 0, False, None, name="outlets")
+        origin = parse_sources(outlets, raster, 0, False, None, name="outlets")
+        points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
     spec = RunSpec(**options)
     problem = WaterLevel(

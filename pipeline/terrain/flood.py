@@ -92,7 +92,8 @@ def flood_level(
     """
     connectivity = check_choice("connectivity", connectivity, (4, 8))
     raster = open_raster(elevation, nodata=nodata, argument="elevation")
-    points, marked, targets = parse_sources(sources, raster, 0, snap, None)
+    origin = parse_sources(sources, raster, 0, snap, None)
+    points, marked, targets = origin.cells, origin.raster, origin.targets
     rasters = (raster,) if marked is None else (raster, marked)
     spec = RunSpec(**options)
     dry = raster.nodata

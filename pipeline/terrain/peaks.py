@@ -18,7 +18,14 @@ from orograph.kernels.forest.order_keys import decode_keys
 from orograph.kernels.terrain.differences import subtract_keys, within_bounds
 from orograph.kernels.terrain.order import order_indices
 from orograph.operations.operation import operation
-from orograph.terrain.basin_tree import LeafState, MergeState, Summary, Terminals, places_of
+from orograph.terrain.basin_tree import (
+    NO_LABELS,
+    LeafState,
+    MergeState,
+    Summary,
+    Terminals,
+    places_of,
+)
 from orograph.terrain.fates import Fates, FateTree, resolve_fates
 from orograph.terrain.run import terrain_job
 from orograph.tiles.arguments import check_choice, check_number
@@ -50,7 +57,7 @@ class Peaks(FateTree):
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, LeafState]:
         """Return the merge tree of a tile's peaks, without labels of cells."""
         summary, saved = super().leaf(place, *cells)
-        return summary, LeafState(np.empty((0, 0), np.uint16), saved.tree)
+        return summary, LeafState(NO_LABELS, saved.tree)
 
     def root(self, summary: Summary) -> tuple[Fates, dict[str, Any]]:
         """Return a message that no remaining peak merges, and the result attributes."""

@@ -104,7 +104,7 @@ class WaterLevel(BasinTree):
 
     def reread(self, place: Place, saved: LeafState, *cells: Array) -> TileState:
         """Return the saved state of a tile together with its heights, read again."""
-        return saved, cells[0]
+        return self.with_labels(saved, cells[0]), cells[0]
 
     def finish(self, place: Place, saved: TileState, message: Levels) -> dict[str, Array]:
         """Raise the cells of a tile to the water level; return the requested rasters."""

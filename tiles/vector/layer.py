@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.tiles.arguments import check_file, check_flag, check_path, shown
+from orograph.tiles import html
+from orograph.tiles.arguments import check_flag, check_path, shown
 from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.crs import reproject
 from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.vector.write import (
+    PARQUET,
+    check_vector_target,
+    import_parquet,
+    import_pyogrio,
+    import_shapely,
+    write_layer,
+)
 
 SUFFIXES = {
     ".shp", ".gpkg", ".geojson", ".fgb", ".kml", ".kmz", ".gml", ".gpx", ".parquet",
     ".geoparquet", ".dxf", ".geojsonl", ".topojson",
 }  # fmt: skip
 NO_LABEL = -1
+GEOMETRIES = ("Point", "LineString", "LinearRing", "Polygon", "MultiPoint", "MultiLineString",
+              "MultiPolygon", "GeometryCollection")  # fmt: skip
+"""Names of shapely's type ids."""
 
 Geometries = npt.NDArray[np.object_]
 
@@ -52,6 +64,8 @@ class VectorLayer:
     crs: Any
     bare: bool = field(default=False, repr=False)
     """Whether it is of a kind that never has a CRS: its coordinates are those of the raster."""
+    units: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The units of columns, by name, as far as they are known."""
 
     def __len__(self) -> int:
         return len(self.geometry)
@@ -61,6 +75,18 @@ class VectorLayer:
 
         crs = "no CRS" if self.crs is None else CRS.from_user_input(self.crs).name
         return f"<orograph.VectorLayer: {len(self)} geometries, {crs}>"
+
+    def _repr_html_(self) -> str:
+        from pyproj import CRS
+        from shapely import get_type_id
+
+        kinds = sorted({GEOMETRIES[int(kind)] for kind in get_type_id(self.geometry)})
+        rows = {
+            "geometries": f"{len(self)} ({', '.join(kinds)})",
+            "CRS": "none" if self.crs is None else CRS.from_user_input(self.crs).name,
+            "columns": ", ".join(map(str, self.columns)) or "none",
+        }
+        return html.table("Vector layer", rows)
 
     @property
     def __geo_interface__(self) -> dict[str, Any]:
@@ -82,6 +108,8 @@ class VectorLayer:
     def to_geodataframe(self) -> Any:
         """Return the layer as a ``geopandas.GeoDataFrame``.
 
+        Its ``attrs["units"]`` has the units of columns, as far as they are known.
+
         Raises
         ------
         OrographError
@@ -94,7 +122,10 @@ class VectorLayer:
                 "to_geodataframe: it needs GeoPandas; install it with pip install "
                 "'orograph[vector]'"
             ) from error
-        return GeoDataFrame(dict(self.columns), geometry=self.geometry, crs=self.crs)
+        frame = GeoDataFrame(dict(self.columns), geometry=self.geometry, crs=self.crs)
+        if self.units:
+            frame.attrs["units"] = dict(self.units)
+        return frame
 
     def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the layer to a vector file, in the format of its extension.
@@ -102,9 +133,11 @@ class VectorLayer:
         Parameters
         ----------
         path
-            The file to write.
+            The file to write: ``.gpkg``, ``.geojson``, ``.fgb``, ``.shp``, ``.parquet``
+            (GeoParquet), or ``.csv`` with points as columns ``x`` and ``y`` and other geometries
+            as well-known text.
         overwrite
-            Whether to replace a file of that name.
+            Whether to replace a file of that name, when the new one is complete.
 
         Raises
         ------
@@ -113,31 +146,11 @@ class VectorLayer:
         StoreExistsError
             If the file exists and ``overwrite`` is false.
         OrographError
-            If pyogrio is not installed.
+            If what writes such files is not installed.
         """
-        from shapely import get_type_id, to_wkb
-
         target = Path(check_path("path", path))
         check_vector_target(target, check_flag("overwrite", overwrite))
-        writer = _pyogrio("to_file")
-        kinds = {int(kind) for kind in get_type_id(self.geometry)}
-        names = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
-                 6: "MultiPolygon"}  # fmt: skip
-        kind = names.get(kinds.pop(), "Unknown") if len(kinds) == 1 else "Unknown"
-        crs = None if self.crs is None else _wkt(self.crs)
-        # a replaced GeoPackage would keep its other layers
-        target.unlink(missing_ok=True)
-        writer.raw.write(
-            target,
-            geometry=to_wkb(self.geometry),
-            field_data=list(self.columns.values()),
-            fields=np.array(list(self.columns), object),
-            geometry_type=kind,
-            crs=crs,
-            encoding="UTF-8",
-            # its index would put the geometries into another order
-            **({"SPATIAL_INDEX": "NO"} if target.suffix.lower() == ".fgb" else {}),
-        )
+        write_layer(self, target)
         return target
 
     def points(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
@@ -167,7 +180,7 @@ class VectorLayer:
         moved = reproject(points, self.crs, crs, name, number)
         if moved is points:
             return self
-        return VectorLayer(set_coordinates(self.geometry.copy(), moved), self.columns, crs)
+        return replace(self, geometry=set_coordinates(self.geometry.copy(), moved), crs=crs)
 
     def labels(self, column: str | None, name: str) -> npt.NDArray[np.int64]:
         """Return integer labels of the geometries: from a column, or numbers from 0.
@@ -179,13 +192,8 @@ class VectorLayer:
         """
         if column is None:
             return np.arange(len(self), dtype=np.int64)
-        if not isinstance(column, str) or column not in self.columns:
-            listed = ", ".join(map(str, self.columns)) or "none"
-            raise InputError(
-                f"label: {name} has no column {shown(column)}; its columns are {listed}"
-            )
         labels = np.empty(len(self), np.int64)
-        for number, value in enumerate(self.columns[column].tolist()):
+        for number, value in enumerate(column_of(self, column, name).tolist()):
             try:
                 whole = int(value)
                 fits = whole == value and -(2**63) <= whole < 2**62 and whole != NO_LABEL
@@ -202,13 +210,15 @@ class VectorLayer:
         return labels
 
 
-def check_vector_target(path: Path, overwrite: bool) -> None:
-    """Raise the error that writing a vector file would raise, without writing."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(
-            f"path: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb or .shp"
-        )
-    check_file(path, overwrite)
+def column_of(layer: VectorLayer, column: Any, name: str) -> npt.NDArray[Any]:
+    """Return a column of a layer; raise InputError, which lists its columns, if it has none such.
+
+    ``name`` is that of the argument that is the layer.
+    """
+    if not isinstance(column, str) or column not in layer.columns:
+        listed = ", ".join(map(str, layer.columns)) or "none"
+        raise InputError(f"label: {name} has no column {shown(column)}; its columns are {listed}")
+    return layer.columns[column]
 
 
 def is_vector_path(given: Any) -> bool:
@@ -303,7 +313,7 @@ def _of_sequence(items: list[Any], name: str) -> VectorLayer | None:
 
 
 def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
-    shape = _shapely(name).geometry.shape
+    shape = import_shapely(name).geometry.shape
     features: Iterator[Mapping[str, Any]] | list[Mapping[str, Any]] = [spoken]
     if spoken["type"] == "FeatureCollection":
         features = list(spoken.get("features") or [])
@@ -321,7 +331,9 @@ def _of_geojson(spoken: Mapping[str, Any], name: str) -> VectorLayer:
 def _read_file(path: str, name: str) -> VectorLayer:
     if "://" not in path and not path.startswith("/vsi") and not os.path.exists(path):
         raise InputError(f"{name}: {shown(path)} does not exist; is the path right?")
-    from_wkb, reader = _shapely(name).from_wkb, _pyogrio(name)
+    if Path(path).suffix.lower() in PARQUET:
+        return _read_parquet(path, name)
+    from_wkb, reader = import_shapely(name).from_wkb, import_pyogrio(name)
     try:
         layers = [str(found) for found, kind in reader.list_layers(path) if kind is not None]
         if len(layers) > 1:
@@ -348,25 +360,15 @@ def _read_file(path: str, name: str) -> VectorLayer:
     return VectorLayer(made, columns, meta["crs"])
 
 
-def _shapely(what: str) -> Any:
+def _read_parquet(path: str, name: str) -> VectorLayer:
+    """Read a GeoParquet file, which GDAL reads in some builds only."""
+    geopandas = import_parquet(name)
     try:
-        import shapely.geometry
-    except ImportError as error:
-        raise OrographError(
-            f"{what}: geometries need shapely; install it with pip install 'orograph[vector]'"
-        ) from error
-    return shapely
-
-
-def _pyogrio(what: str) -> Any:
-    try:
-        import pyogrio
-        import pyogrio.raw
-    except ImportError as error:
-        raise OrographError(
-            f"{what}: vector files need pyogrio; install it with pip install 'orograph[vector]'"
-        ) from error
-    return pyogrio
+        layer = _read(geopandas.read_parquet(path), name)
+    except (ValueError, OSError) as error:  # pyarrow's and GeoPandas' own are ValueErrors
+        raise InputError(f"{name}: {path} is no vector file that could be read ({error})") from None
+    assert layer is not None
+    return layer
 
 
 def _wkt(crs: Any) -> str:

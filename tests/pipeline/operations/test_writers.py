@@ -23,7 +23,7 @@ from watched_raster import SHARD, TILE, Gate, WatchedRaster, wait_until
 import orograph as og
 from orograph.execution import jobs, workers
 from orograph.execution.workers import Witness, check_workers, leave_witness
-from orograph.operations import geotiff
+from orograph.operations import file_target
 from orograph.operations.workspace import Workspace
 from orograph.tiles.storage import LocalStorage, Storage
 from orograph.tiles.store import create
@@ -177,13 +177,13 @@ def test_a_run_holds_the_geotiff_that_it_writes(
                 write()
             refusals.append(out)
 
-    optimise = geotiff._write_optimised
+    optimise = file_target._write_optimised
 
     def last_step(*given: Any) -> None:
         others_are_refused()
         optimise(*given)
 
-    monkeypatch.setattr(geotiff, "_write_optimised", last_step)
+    monkeypatch.setattr(file_target, "_write_optimised", last_step)
     run = started(dem, gate, "out.tif")
     others_are_refused()
     gate.open()

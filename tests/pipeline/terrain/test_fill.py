@@ -10,6 +10,8 @@ import numpy as np
 import oracle_terrain as oracle
 import pytest
 import rasterio
+import xarray as xr
+from cuda_on_cpu.emulator import Emulator
 from hypothesis import given
 from hypothesis import strategies as st
 from skimage.morphology import reconstruction
@@ -163,6 +165,28 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_filled_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(og.InputError, match=says):
         og.fill_depressions(BOWL, **options)
+
+
+@pytest.mark.parametrize("nodata", [None, 5.0])
+def test_a_gpu_fills_alike_though_it_saves_no_labels(
+    nodata: float | None, emulated_gpu: Emulator, tmp_path: Path
+) -> None:
+    heights = np.round(fractal(96)[:, :80] * 3).astype(np.float32)
+    given: dict[str, Any] = {"nodata": nodata, "tile": 32}
+    for operation, how in (
+        (og.fill_depressions, {"outputs": ALL}),
+        (og.flood_level, {"sources": [(0, 0)]}),
+        (og.depressions, {"labels": True}),
+    ):
+        expected = operation(heights, **how, **given, backend="numba")
+        launches = emulated_gpu.launches
+        found = operation(
+            heights, **how, **given, backend="cuda", out=tmp_path / operation.__name__
+        )
+        assert emulated_gpu.launches > launches
+        xr.testing.assert_identical(
+            found.drop_attrs(deep=False).load(), expected.drop_attrs(deep=False)
+        )
 
 
 def test_a_plan_tells_what_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""Write results to files, in the format of their extension."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import xarray as xr
+
+from orograph.results.netcdf import netcdf_engine, write_netcdf
+from orograph.results.tables import table_layer
+from orograph.tiles.arguments import check_file, check_flag, check_path
+from orograph.tiles.convert.export import file_path, to_geotiff
+from orograph.tiles.convert.ingest import NAME, ingest
+from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import GEOTIFF, NETCDF, RASTERS, check_extension
+from orograph.tiles.files import new_file
+from orograph.tiles.grid.window import Window
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.storage import open_storage
+from orograph.tiles.store.dataset import open as open_dataset
+from orograph.tiles.store.publish import check_target
+from orograph.tiles.vector.layer import VectorLayer
+from orograph.tiles.vector.write import check_vector_target, write_layer
+
+
+def to_file(
+    result: Any,
+    path: str | os.PathLike[str],
+    *,
+    variable: str | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a result to a file, in the format of its extension.
+
+    Parameters
+    ----------
+    result : result, raster, vector layer or path
+        Rasters, or the store of some; tables as for `to_geodataframe`; layers and paths.
+    path : path
+        The file to write. Rasters: ``.tif`` (one raster, see `to_geotiff`), ``.nc`` or ``.zarr``.
+        Tables, layers and paths: ``.gpkg``, ``.geojson``, ``.fgb``, ``.parquet`` (GeoParquet) or
+        ``.csv``, layers and paths ``.shp`` too; tables also ``.nc``.
+    variable : str, optional
+        Name of the raster, if there are several and the file holds one.
+    overwrite : bool
+        Whether to replace a file of that name, when the new one is complete.
+
+    Returns
+    -------
+    Path
+        ``path``.
+
+    Raises
+    ------
+    InputError
+        If the file cannot hold the result.
+    OrographError
+        If what writes such files is not installed.
+    StoreExistsError
+        If the file exists and ``overwrite`` is false.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> og.to_file(og.peaks(np.array([[5, 2, 9, 4, 7]])), "peaks.csv").name
+    'peaks.csv'
+    >>> og.to_file(og.cost_distance(np.ones((2, 3)), [(0, 0)]), "cost.nc").name
+    'cost.nc'
+    """
+    text, overwrite = check_path("path", path), check_flag("overwrite", overwrite)
+    suffix = Path(text).suffix.lower()
+    layer = table_layer(result)
+    if layer is not None and suffix not in RASTERS:
+        target = file_path("path", text)
+        check_vector_target(target, overwrite)
+        write_layer(layer, target)
+        return target
+    check_raster_target(text, overwrite, "path")
+    if suffix in NETCDF and not isinstance(result, pd.DataFrame | VectorLayer | list):
+        dataset, target = _as_dataset(result, variable), file_path("path", text)
+        with new_file(target) as temporary:
+            write_netcdf(dataset, temporary)
+        return target
+    if layer is not None:
+        raise InputError(
+            f"path: {text} is for rasters, but the result is a table or a layer; name it .gpkg, "
+            ".geojson, .fgb, .parquet or .csv"
+        )
+    raster = open_raster(result, variable=variable, argument="result")
+    if suffix in GEOTIFF:
+        return to_geotiff(raster, text, overwrite=overwrite)
+    ingest(raster, text, overwrite=overwrite)
+    return Path(text)
+
+
+def check_raster_target(out: str, overwrite: bool, argument: str = "out") -> None:
+    """Raise the error that writing a raster to ``out`` would raise, without writing."""
+    suffix = Path(out).suffix.lower()
+    if suffix in (*GEOTIFF, *NETCDF):
+        check_file(file_path(argument, out), overwrite)
+        if suffix in NETCDF:
+            netcdf_engine(argument)
+        return
+    target = open_storage(out, argument)
+    written = "a Zarr store, or a GeoTIFF or NetCDF file"
+    check_extension(argument, target, written, RASTERS)
+    check_target(target, overwrite)
+
+
+def _as_dataset(result: Any, variable: str | None) -> xr.Dataset:
+    """Return a result as a dataset: of one variable, if it is named, else of all."""
+    if isinstance(result, str | os.PathLike) and os.path.isdir(result):
+        result = open_dataset(open_storage(result, "result"))
+    if isinstance(result, xr.Dataset) and variable is None:
+        return result
+    raster = open_raster(result, variable=variable, argument="result")
+    if isinstance(result, xr.Dataset):
+        return result[[raster.name]]
+    if isinstance(result, xr.DataArray):
+        return result.to_dataset(name=result.name or NAME)
+    place = raster.georeference
+    cells = raster.read(Window(0, 0, *raster.shape))
+    attributes = {} if raster.nodata is None else {"_FillValue": raster.dtype.type(raster.nodata)}
+    array = xr.DataArray(cells, place.coords(), (place.y_name, place.x_name), attrs=attributes)
+    return array.to_dataset(name=raster.name or NAME)

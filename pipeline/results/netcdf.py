@@ -1,0 +1,71 @@
+"""Write datasets to NetCDF files, some chunks at a time."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orograph.tiles.errors import OrographError
+from orograph.tiles.grid.georeference import GRID_MAPPING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+ENGINES = {"netcdf4": "netCDF4", "h5netcdf": "h5netcdf"}
+"""Engines of xarray that write NetCDF 4, and the packages that they need."""
+
+
+def netcdf_engine(argument: str) -> Any:
+    """Return the engine by which xarray writes and reads NetCDF 4 here.
+
+    Raises
+    ------
+    OrographError
+        If none is installed.
+    """
+    for engine, package in ENGINES.items():
+        if find_spec(package) is not None:
+            return engine
+    raise OrographError(
+        f"{argument}: NetCDF needs netCDF4 or h5netcdf; install one with pip install "
+        "'orograph[netcdf]'"
+    )
+
+
+def write_netcdf(dataset: xr.Dataset, path: Path) -> None:
+    """Write a dataset to a compressed NetCDF file with its CRS, cells and attributes as they are.
+
+    Lazy rasters are read and written chunk by chunk.
+    """
+    import dask
+
+    dataset = dataset.copy()
+    for variable in dataset.variables.values():
+        # a raster in memory has none, one of a store that of Zarr
+        variable.encoding = {}
+        if variable.dtype.kind in "iufb" and variable.ndim:
+            variable.encoding |= {"zlib": True, "complevel": 1, "shuffle": True}
+            if variable.chunks is not None:
+                variable.encoding["chunksizes"] = tuple(map(max, variable.chunks))
+        if variable.dtype.kind == "f" and "_FillValue" not in variable.attrs:
+            variable.encoding["_FillValue"] = None
+        if GRID_MAPPING in dataset.coords and variable.ndim == 2:
+            variable.encoding["grid_mapping"] = GRID_MAPPING
+    # in this thread: neither by a cluster, which may not reach the file, nor out of order
+    with dask.config.set(scheduler="synchronous"):
+        dataset.to_netcdf(path, engine=netcdf_engine("path"))
+
+
+def open_netcdf(path: Path, chunks: dict[str, int]) -> xr.Dataset:
+    """Open a NetCDF file lazily with the values that are stored, nodata among them."""
+    import xarray as xr
+
+    return xr.open_dataset(
+        path,
+        engine=netcdf_engine("path"),
+        chunks=chunks,
+        mask_and_scale=False,
+        decode_times=False,
+        decode_coords="all",
+    )

@@ -1,0 +1,127 @@
+"""Convert results between units of time or of length."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from orograph.tiles.arguments import check_choice, shown
+from orograph.tiles.errors import InputError
+from orograph.tiles.storage import open_storage
+from orograph.tiles.store.dataset import open as open_dataset
+
+TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0}
+LENGTHS = {"m": 1.0, "km": 1000.0}
+NAMES = {"metre": "m", "meter": "m", "metres": "m", "meters": "m", "second": "s", "seconds": "s"}
+"""Other spellings of units, as CRSs and other programs have them."""
+UNITS = (*TIMES, *LENGTHS)
+
+
+def convert_units(result: Any, unit: str) -> Any:
+    """Return a result in another unit of time or length, with attributes that say so.
+
+    Parameters
+    ----------
+    result : Dataset, DataArray or path
+        A result whose ``units`` are known, such as that of `walking_time` (``"s"``) or
+        `flow_distance` (``"m"``), or the path of its store.
+    unit : {"s", "min", "h", "m", "km"}
+        The unit that is wanted.
+
+    Returns
+    -------
+    Dataset or DataArray
+        As the result, lazy where it is. All rasters and columns that are times are converted if
+        the unit is one of time, all lengths if it is one of length, and their ``units`` follow;
+        so does ``max_cost``. Values are divided or multiplied once, in their own type; integers
+        become float64. The result that is given, and its store, stay as they are.
+
+    Raises
+    ------
+    InputError
+        If nothing of the result is in such a unit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import orograph as og
+    >>> walk = og.walking_time(np.zeros((1, 3)), [(0, 0)], cell_size=5000)
+    >>> hours = og.convert_units(walk, "h")["cost"]
+    >>> hours.values.round(2), hours.attrs["units"]
+    (array([[0.  , 0.99, 1.99]]), 'h')
+    """
+    unit = check_choice("unit", unit, UNITS)
+    if isinstance(result, str | os.PathLike):
+        result = open_dataset(open_storage(result, "result"))
+    if isinstance(result, xr.DataArray):
+        return _converted(result, unit, unit_scale(result.attrs.get("units"), unit, "result"))
+    if not isinstance(result, xr.Dataset):
+        raise InputError(f"result: {shown(result)}; give a Dataset, a DataArray or a store")
+    known = {
+        name: str(array.attrs["units"])
+        for name, array in result.data_vars.items()
+        if "units" in array.attrs
+    }
+    changed = {
+        name: _converted(result[name], unit, unit_scale(units, unit, "result"))
+        for name, units in known.items()
+        if _quantity(units) is _quantity(unit)
+    }
+    if not changed:
+        listed = ", ".join(f"{name} in {units}" for name, units in known.items()) or "no units"
+        raise InputError(
+            f"result: it has {listed}, of which nothing becomes {unit!r}; set the attribute units "
+            f"of a variable to one of {', '.join(map(repr, _quantity(unit)))}"
+        )
+    found = result.assign(changed)
+    most = result.attrs.get("max_cost")
+    if "cost" in changed and isinstance(most, int | float):
+        units = str(result["cost"].attrs["units"])
+        found.attrs["max_cost"] = most * unit_scale(units, unit, "result")
+    return found
+
+
+def unit_scale(units: Any, wanted: str, argument: str) -> float:
+    """Return the number of units of one kind that are as much as one of another.
+
+    Raises
+    ------
+    InputError
+        If the units, of the ``argument``, are not known, or are those of something else.
+    """
+    quantity = _quantity(wanted)
+    if units is None or _quantity(str(units)) is not quantity:
+        of_it = "does not say its units" if units is None else f"is in {shown(units)}"
+        raise InputError(
+            f"unit: {wanted!r}, but {argument} {of_it}; set the attribute units to one of "
+            f"{', '.join(map(repr, quantity))}, or leave unit out"
+        )
+    return quantity[_plain(str(units))] / quantity[wanted]
+
+
+def _plain(units: str) -> str:
+    return NAMES.get(units, units)
+
+
+def _quantity(units: str) -> dict[str, float]:
+    """Return the units of the quantity that a unit is one of; empty if it is not known."""
+    return next((known for known in (TIMES, LENGTHS) if _plain(units) in known), {})
+
+
+def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:
+    """Return values times a scale, with the attributes of the array and the new unit."""
+    attributes = {**array.attrs, "units": unit}
+    values = array
+    if values.dtype.kind != "f":
+        fill = attributes.pop("_FillValue", None)
+        values = values.astype(np.float64)
+        values = values if fill is None else values.where(values != fill)
+        attributes["_FillValue"] = np.nan
+    kind = values.dtype.type
+    # 3600 is a float, and its reciprocal is not
+    found: xr.DataArray = values / kind(1 / scale) if scale < 1 else values * kind(scale)
+    found.attrs, found.encoding = attributes, {"dtype": values.dtype}
+    return found

@@ -1,0 +1,146 @@
+"""Write vector layers to files, in the format of their extension."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from orograph.tiles.arguments import check_file
+from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.files import new_file
+
+if TYPE_CHECKING:
+    from orograph.tiles.vector.layer import VectorLayer
+
+PARQUET = (".parquet", ".geoparquet")
+CSV = (".csv",)
+OF_PYOGRIO = (".gpkg", ".geojson", ".geojsonl", ".fgb", ".shp", ".gml")
+WITHOUT_INFINITY = (".geojson", ".geojsonl", ".shp", ".gml")
+"""Formats that have no infinite numbers: they are left empty there."""
+GEOMETRY_TYPES = {0: "Point", 1: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString",
+                  6: "MultiPolygon"}  # fmt: skip
+
+
+def check_vector_target(path: Path, overwrite: bool, argument: str = "path") -> None:
+    """Raise the error that `write_layer` would raise for a path, without writing."""
+    suffix = path.suffix.lower()
+    if suffix not in (*OF_PYOGRIO, *PARQUET, *CSV):
+        raise InputError(
+            f"{argument}: {path} ends in none of the vector formats; use .gpkg, .geojson, .fgb, "
+            ".shp, .parquet or .csv"
+        )
+    if suffix in PARQUET:
+        import_parquet(argument)
+    elif suffix in OF_PYOGRIO:
+        import_pyogrio(argument)
+    else:
+        import_shapely(argument)
+    check_file(path, overwrite)
+
+
+def write_layer(layer: VectorLayer, path: Path, name: str | None = None) -> None:
+    """Write a layer to a file, which gets its name when it is whole.
+
+    A CSV file has points as columns ``x`` and ``y``, other geometries as well-known text. In other
+    formats the layer is called ``name``, by default as the file.
+    """
+    suffix, name = path.suffix.lower(), name or path.stem
+    if suffix == ".shp":  # a name of several files
+        path.unlink(missing_ok=True)
+        _write_by_pyogrio(layer, path, name)
+        return
+    with new_file(path) as temporary:
+        if suffix in CSV:
+            pd.DataFrame(_with_text(layer)).to_csv(temporary, index=False)
+        elif suffix in PARQUET:
+            import_parquet("path")
+            layer.to_geodataframe().to_parquet(temporary, index=False)
+        else:
+            _write_by_pyogrio(layer, temporary, name)
+
+
+def import_shapely(what: str) -> Any:
+    """Import and return Shapely, which makes geometries."""
+    try:
+        import shapely.geometry
+    except ImportError as error:
+        raise OrographError(
+            f"{what}: geometries need shapely; install it with pip install 'orograph[vector]'"
+        ) from error
+    return shapely
+
+
+def import_pyogrio(what: str) -> Any:
+    """Import and return pyogrio, which reads and writes vector files."""
+    try:
+        import pyogrio
+        import pyogrio.raw
+    except ImportError as error:
+        raise OrographError(
+            f"{what}: vector files need pyogrio; install it with pip install 'orograph[vector]'"
+        ) from error
+    return pyogrio
+
+
+def import_parquet(what: str) -> Any:
+    """Import and return GeoPandas, which reads and writes GeoParquet by pyarrow."""
+    try:
+        import geopandas
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise OrographError(
+            f"{what}: GeoParquet needs GeoPandas and pyarrow; install them with pip install "
+            "'orograph[vector]'"
+        ) from error
+    return geopandas
+
+
+def _write_by_pyogrio(layer: VectorLayer, path: Path, name: str) -> None:
+    from pyproj import CRS
+    from shapely import get_type_id, to_wkb
+
+    suffix = path.suffix.lower()
+    kinds = {int(kind) for kind in get_type_id(layer.geometry)} - {-1}
+    kind = GEOMETRY_TYPES.get(kinds.pop(), "Unknown") if len(kinds) == 1 else "Unknown"
+    values = [_writable(column) for column in layer.columns.values()]
+    empty = [
+        np.isinf(column) if suffix in WITHOUT_INFINITY and column.dtype.kind == "f" else None
+        for column in values
+    ]
+    import_pyogrio("to_file").raw.write(
+        path,
+        geometry=to_wkb(layer.geometry),
+        field_data=values,
+        field_mask=empty,
+        fields=np.array(list(layer.columns), object),
+        layer=name,
+        geometry_type=kind,
+        crs=None if layer.crs is None else CRS.from_user_input(layer.crs).to_wkt(),
+        encoding="UTF-8",
+        # its index would put the geometries into another order
+        **({"SPATIAL_INDEX": "NO"} if suffix == ".fgb" else {}),
+    )
+
+
+def _writable(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column in a type that GDAL has, with the same values where there is one."""
+    if column.dtype == np.float16:
+        return column.astype(np.float32)
+    if column.dtype == np.uint64:
+        fits = not column.size or int(column.max()) < 2**63
+        return column.astype(np.int64 if fits else np.float64)
+    return column
+
+
+def _with_text(layer: VectorLayer) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a layer, and its geometries as coordinates or as well-known text."""
+    from shapely import get_type_id, get_x, get_y, is_missing, to_wkt
+
+    columns = dict(layer.columns)
+    if (is_missing(layer.geometry) | (get_type_id(layer.geometry) == 0)).all():
+        return columns | {"x": get_x(layer.geometry), "y": get_y(layer.geometry)}
+    return columns | {"geometry": to_wkt(layer.geometry, rounding_precision=-1)}

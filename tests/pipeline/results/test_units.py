@@ -1,0 +1,108 @@
+"""Results in other units: what is stored stays, values and attributes follow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shapely
+import xarray as xr
+
+import orograph as og
+
+
+def heights() -> xr.DataArray:
+    cells = np.random.default_rng(3).integers(0, 90, (15, 20)).astype(np.float64)
+    axes = {"y": 100.0 * np.arange(15), "x": 100.0 * np.arange(20)}
+    return xr.DataArray(cells, axes, ("y", "x"), "elevation", {"units": "m"})
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("s", 1), ("min", 60), ("h", 3600)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_times_are_divided_once(unit: str, seconds: int, dtype: str, tmp_path: Path) -> None:
+    out = tmp_path / "walk.zarr"
+    walk = og.walking_time(heights(), [(0, 0)], max_cost=900, dtype=dtype, out=out)
+    before = walk.load().copy(deep=True)
+    expected = before["cost"].values / np.dtype(dtype).type(seconds)
+    for found in (
+        og.convert_units(walk, unit),
+        og.convert_units(out, unit).load(),
+        walk.orograph.convert_units(unit),
+    ):
+        assert found["cost"].dtype == dtype
+        assert np.array_equal(found["cost"], expected, equal_nan=True)
+        assert found["cost"].attrs["units"] == unit
+        assert found["cost"].attrs["long_name"] == before["cost"].attrs["long_name"]
+        assert found.attrs["max_cost"] == pytest.approx(900 / seconds)
+    assert np.isnan(expected).any()
+    assert walk.identical(before)
+    assert og.open(out)["cost"].attrs["units"] == "s"
+    alone = og.convert_units(walk["cost"], unit)
+    assert np.array_equal(alone, expected, equal_nan=True)
+    assert alone.name == "cost"
+
+
+def test_a_stored_result_stays_lazy(tmp_path: Path) -> None:
+    og.walking_time(heights(), [(0, 0)], out=tmp_path / "walk.zarr")
+    assert og.convert_units(tmp_path / "walk.zarr", "h")["cost"].chunks is not None
+
+
+def test_there_and_back_is_the_same_to_rounding() -> None:
+    walk = og.walking_time(heights(), [(0, 0)])
+    back = og.convert_units(og.convert_units(walk, "h"), "s")
+    np.testing.assert_allclose(back["cost"], walk["cost"], rtol=4e-16)
+
+
+def test_lengths_and_integers_are_converted() -> None:
+    cells = xr.DataArray([[1500, -1]], dims=("y", "x"), attrs={"units": "metre", "_FillValue": -1})
+    found = og.convert_units(cells, "km")
+    assert found.values[0, 0] == 1.5
+    assert np.isnan(found.values[0, 1])
+    assert found.attrs["units"] == "km"
+
+
+@pytest.mark.parametrize("polygons", [True, False])
+def test_isochrones_take_levels_in_hours(polygons: bool) -> None:
+    time = og.walking_time(heights(), [(0, 0)])["cost"]
+    hours = [0.1, 0.25, 0.5]
+    found = og.isochrones(time, hours, unit="h", polygons=polygons)
+    expected = og.isochrones(time, [level * 3600 for level in hours], polygons=polygons)
+    assert shapely.equals(found.geometry, expected.geometry).all()
+    for name, values in found.columns.items():
+        np.testing.assert_allclose(values, expected.columns[name] / 3600)
+        assert found.units[name] == "h"
+        assert expected.units[name] == "s"
+        assert set(values) <= {0, *hours}
+    assert found.to_geodataframe().attrs["units"] == dict.fromkeys(found.columns, "h")
+
+
+def test_a_corridor_has_the_units_of_its_costs() -> None:
+    there = og.walking_time(heights(), [(0, 0)])
+    back = og.walking_time(heights(), [(1900, 1400)], direction="to")
+    assert og.corridor(there, back).attrs["units"] == "s"
+    both = [og.convert_units(result, "h") for result in (there, back)]
+    np.testing.assert_allclose(og.corridor(*both), og.corridor(there, back) / 3600)
+    assert og.corridor(*both).attrs["units"] == "h"
+    with pytest.raises(og.InputError, match=r"units.*'s'.*'h'"):
+        og.corridor(there, both[1])
+
+
+def test_a_picture_says_the_unit() -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+    axes = og.plot(og.convert_units(og.walking_time(heights(), [(0, 0)]), "h"))
+    labels = [other.get_ylabel() for other in (*axes.figure.axes, *axes.child_axes)]
+    assert any("[h]" in label for label in labels)
+    pyplot.close(axes.figure)
+
+
+def test_what_has_no_such_unit_is_refused() -> None:
+    walk = og.walking_time(heights(), [(0, 0)])
+    with pytest.raises(og.InputError, match="result: it has cost in s, of which nothing becomes"):
+        og.convert_units(walk, "km")
+    with pytest.raises(og.InputError, match="result: it has no units"):
+        og.convert_units(og.cost_distance(heights(), [(0, 0)]), "h")
+    with pytest.raises(og.InputError, match="unit: 'km', but result is in 's'"):
+        og.convert_units(walk["cost"], "km")
+    with pytest.raises(og.InputError, match="unit: 'h', but cost does not say its units"):
+        og.isochrones(np.ones((3, 3)), [1], unit="h")

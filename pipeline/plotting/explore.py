@@ -1,0 +1,285 @@
+"""The function `explore`, which puts any result on a map that can be moved and zoomed."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.forest.edges import forest_lines
+from orograph.plotting.layers import LAYERS, MOST_CLASSES, PATHS, SOURCES, colour_areas
+from orograph.plotting.plot import MOST_PIXELS, move_points, read_result, units_of
+from orograph.plotting.rasters import Drawing, colour_raster, is_drawn_as_lines, lazily
+from orograph.plotting.reading import Extent, read_picture
+from orograph.plotting.relief import shadows
+from orograph.plotting.tables import read_marks
+from orograph.results.paths import LeastCostPath, LeastCostPaths
+from orograph.tiles.arguments import as_plain, check_integer, is_number, shown
+from orograph.tiles.errors import InputError, OrographError
+from orograph.tiles.raster.raster import open_raster
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    from folium import FeatureGroup, Map
+
+MERCATOR, DEGREES = "EPSG:3857", "EPSG:4326"
+HALF = 20037508.342789244  # metres from the equator to the edges of a map in Web Mercator
+STEPS = 32  # colours of a colour bar
+
+Array = npt.NDArray[Any]
+
+
+def explore(
+    result: Any,
+    *,
+    variable: str | None = None,
+    sources: Any = None,
+    basemap: Any = None,
+    m: Map | None = None,
+    tiles: str | None = "OpenStreetMap",
+    opacity: float = 0.7,
+    most: int = 1000,
+) -> Map:
+    """Put a result on a map that can be moved and zoomed, in a notebook or as a web page.
+
+    A raster is reprojected to Web Mercator and becomes a picture within the page, so that the map
+    needs no server. Layers, paths and tables become shapes, which say their columns on hovering.
+
+    Parameters
+    ----------
+    result : Dataset, DataArray, path, LeastCostPath, VectorLayer, or anything that is one
+        What is drawn, as by `plot`. It needs a CRS.
+    variable : str, optional
+        Which raster of a Dataset; by default that which the operation is named for.
+    sources : sequence of (x, y), or vector layer, optional
+        What to mark as sources; by default those that `plot` marks.
+    basemap : DataArray, array or path, optional
+        Elevation, whose hillshade is drawn over the result's colours.
+    m : folium.Map, optional
+        The map to draw on; by default a new one.
+    tiles : str, optional
+        Name or address of the tiles under the result, as `folium.Map` takes it; None for none. They
+        are loaded by the browser, the only part that needs a network besides folium's scripts.
+    opacity : float
+        Opacity of rasters, from 0 to 1.
+    most : int
+        Pixels of the longer side of a picture.
+
+    Returns
+    -------
+    folium.Map
+        Notebooks show it; its method ``save`` writes a page.
+
+    Raises
+    ------
+    InputError
+        If it is nothing that can be drawn, or has no CRS.
+    OrographError
+        If folium or matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np, rioxarray, xarray as xr
+    >>> import orograph as og
+    >>> axes = {"y": [46.02, 46.01, 46.0], "x": [7.0, 7.01, 7.02, 7.03]}
+    >>> heights = xr.DataArray(np.ones((3, 4)), axes, ("y", "x")).rio.write_crs("EPSG:4326")
+    >>> m = og.explore(og.walking_time(heights, [(7.0, 46.0)]))
+    >>> m.save("hours.html")
+    """
+    try:
+        import folium
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise OrographError(
+            "explore: it needs folium and matplotlib; install them with "
+            "pip install 'orograph[explore]'"
+        ) from error
+    most = check_integer("most", most, 1, MOST_PIXELS)
+    share = as_plain(opacity)
+    if not is_number(share) or not 0 <= share <= 1:
+        raise InputError(f"opacity: {shown(opacity)}; it must be a number from 0 to 1")
+    if tiles is not None and not (isinstance(tiles, str) and tiles):
+        raise InputError(f"tiles: {shown(tiles)}; give the name or address of tiles, or None")
+    if m is not None and not isinstance(m, folium.Map):
+        raise InputError(f"m: {shown(m)}; it must be a folium.Map, or be left out")
+    table, layer, raster, crs, marked = read_result(result, variable, sources)
+    if crs is None:
+        raise InputError(
+            "result: it has no CRS, so it has no place on a map; set it with rio.write_crs(...), "
+            "or draw it with og.plot"
+        )
+    terrain = None if basemap is None else open_raster(basemap, argument="basemap")
+    within = (-HALF, HALF)
+    drawing = shades = None
+    if raster is not None and is_drawn_as_lines(raster):
+        layer = forest_lines(lazily(raster))
+    elif raster is not None:
+        units = units_of(result, raster)
+        drawing = colour_raster(raster, MERCATOR, most, units, within=within)
+    if terrain is not None:
+        shades = read_picture(terrain, MERCATOR, most, "basemap", within)
+    title = str(raster.attrs.get("long_name") or raster.name) if raster is not None else "layer"
+    groups: list[FeatureGroup] = []
+    bounds: list[Array] = []
+    if drawing is not None:
+        groups.append(folium.FeatureGroup(title))
+        bounds.append(_add_image(groups[0], drawing.rgba(), drawing.extent, share))
+    if shades is not None:
+        groups.append(folium.FeatureGroup("hillshade"))
+        bounds.append(_add_image(groups[-1], shadows(shades, MERCATOR), shades.extent, 1.0))
+    classes: tuple[tuple[str, Any], ...] = () if drawing is None else drawing.classes
+    if layer is not None:
+        is_path = isinstance(result, LeastCostPath | LeastCostPaths)
+        name = "path" if is_path else title
+        placed = layer.in_crs(DEGREES, "result")
+        areas = colour_areas(placed)
+        groups.append(_shapes(placed, name, PATHS if is_path else LAYERS, areas and areas[1]))
+        bounds.append(placed.points()[0])
+        classes = areas[0] if areas is not None else classes
+    if table is not None:
+        from shapely import LineString
+
+        _, paths, marks = read_marks(table)
+        paths = [path for path in paths if len(path) > 1]
+        if paths:
+            lines = VectorLayer(np.array([*map(LineString, paths)], object), {}, crs)
+            groups.append(_shapes(lines.in_crs(DEGREES, "result"), "path", PATHS))
+        for mark, places in marks:
+            groups.append(_points(move_points(places, crs, DEGREES), mark.label, mark.colour))
+            bounds.append(move_points(places, crs, DEGREES))
+    if isinstance(marked, VectorLayer):
+        groups.append(_shapes(marked.in_crs(DEGREES, "sources"), "source", SOURCES))
+    elif marked is not None:
+        groups.append(_points(move_points(marked, crs, DEGREES), "source", SOURCES))
+    fresh = m is None
+    if m is None:
+        m = folium.Map(tiles=tiles, control_scale=True)
+    for group in groups:
+        group.add_to(m)
+    if drawing is not None and drawing.scale is not None:
+        _add_colorbar(m, drawing)
+    elif classes:
+        _add_classes(m, classes, drawing.label if drawing is not None else "")
+    if fresh:
+        folium.LayerControl().add_to(m)
+        (left, bottom), (right, top) = _around(bounds)
+        m.fit_bounds([[bottom, left], [top, right]])
+    return m
+
+
+def _add_image(
+    group: FeatureGroup, colours: npt.NDArray[np.float64], extent: Extent, opacity: float
+) -> Array:
+    """Add a picture in Web Mercator; return its corners, longitude and latitude."""
+    from folium.raster_layers import ImageOverlay
+
+    left, right, bottom, top = extent
+    corners = move_points(np.array([[left, bottom], [right, top]]), MERCATOR, DEGREES)
+    if corners[1, 0] < corners[0, 0]:  # over the 180th meridian
+        corners[1, 0] += 360.0
+    pixels = np.round(colours * 255).astype(np.uint8)
+    ImageOverlay(pixels, bounds=corners[:, ::-1].tolist(), opacity=opacity, pixelated=True).add_to(
+        group
+    )
+    return corners
+
+
+def _shapes(layer: VectorLayer, name: str, colour: str, fills: Any = None) -> FeatureGroup:
+    """Return the shapes of a layer in degrees, with their columns."""
+    import folium
+    from matplotlib.colors import to_hex
+
+    spoken = layer.__geo_interface__
+    for number, feature in enumerate(spoken["features"]):
+        properties = {str(key): str(value) for key, value in feature["properties"].items()}
+        feature["properties"] = properties
+        fill = colour if fills is None else to_hex(fills[number])
+        feature["style"] = {
+            "color": colour if fills is None else "#202020",
+            "weight": 3 if fills is None else 1,
+            "fillColor": fill,
+            "fillOpacity": 0.2 if fills is None else 0.7,
+        }
+    group = folium.FeatureGroup(name)
+    columns = list(layer.columns)
+    folium.GeoJson(
+        spoken,
+        style_function=lambda feature: feature["style"],
+        marker=folium.CircleMarker(radius=5, fill=True),
+        tooltip=folium.GeoJsonTooltip([str(column) for column in columns]) if columns else name,
+    ).add_to(group)
+    return group
+
+
+def _points(places: Array, name: str, colour: str) -> FeatureGroup:
+    """Return circles at places in degrees; those without a place are left out."""
+    import folium
+
+    features = [
+        {
+            "type": "Feature",
+            "properties": {name: str(number)},
+            "geometry": {"type": "Point", "coordinates": place},
+        }
+        for number, place in enumerate(places.tolist())
+        if np.isfinite(place).all()
+    ]
+    group = folium.FeatureGroup(name)
+    if features:
+        style = {"color": "#202020", "weight": 1, "fillColor": colour, "fillOpacity": 1.0}
+        folium.GeoJson(
+            {"type": "FeatureCollection", "features": features},
+            style_function=lambda feature: style,
+            marker=folium.CircleMarker(radius=5, fill=True),
+            tooltip=folium.GeoJsonTooltip([name]),
+        ).add_to(group)
+    return group
+
+
+def _add_colorbar(m: Map, drawing: Drawing) -> None:
+    """Add the colour bar of values, at which each colour stands where its norm puts it."""
+    from branca.colormap import LinearColormap
+
+    scale: Any = drawing.scale
+    shares = np.linspace(0, 1, STEPS)
+    values = np.asarray(scale.norm.inverse(shares), float)
+    if not values[-1] > values[0]:
+        values = values[0] + shares  # one value
+    bar = LinearColormap(
+        [tuple(colour) for colour in scale.cmap(shares)[:, :3].tolist()],
+        index=values.tolist(),
+        vmin=float(values[0]),
+        vmax=float(values[-1]),
+        caption=drawing.label,
+    )
+    bar.add_to(m)
+
+
+def _add_classes(m: Map, classes: tuple[tuple[str, Any], ...], title: str) -> None:
+    """Add the legend of classes in a corner of the map."""
+    from branca.element import Element
+    from matplotlib.colors import to_hex
+
+    many = len(classes) > MOST_CLASSES
+    title = f"{len(classes)} in all; colours repeat" if many else title
+    rows = "" if many else "".join(
+        f"<div><span style='display:inline-block;width:1em;height:1em;"
+        f"background:{to_hex(colour)}'></span> {escape(name)}</div>"
+        for name, colour in classes
+    )  # fmt: skip
+    legend = (
+        "<div style='position:absolute;bottom:24px;right:10px;z-index:1000;background:white;"
+        f"padding:6px;border-radius:4px'><strong>{escape(title)}</strong>{rows}</div>"
+    )
+    root: Any = m.get_root()
+    root.html.add_child(Element(legend))
+
+
+def _around(bounds: list[Array]) -> tuple[list[float], list[float]]:
+    """Return the south-west and north-east corners around points."""
+    points = np.concatenate(bounds)
+    points = points[np.isfinite(points).all(axis=1)]
+    low, high = points.min(axis=0), points.max(axis=0)
+    return low.tolist(), high.tolist()

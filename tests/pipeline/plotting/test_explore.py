@@ -1,0 +1,164 @@
+"""Results on a map that can be moved and zoomed: what stands in its page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+from typing import Any
+
+import folium
+import geopandas
+import matplotlib
+import numpy as np
+import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
+import xarray as xr
+from matplotlib.image import imread
+from shapely import LineString, Point
+
+import orograph as og
+
+matplotlib.use("agg")
+START = [(500_000, 5_000_000)]
+
+
+@pytest.fixture
+def dem() -> xr.DataArray:
+    cells = np.random.default_rng(4).integers(0, 3, (20, 30)).astype(float)
+    axes = {"y": 5_000_000 - 100.0 * np.arange(20), "x": 500_000 + 100.0 * np.arange(30)}
+    return xr.DataArray(cells, axes, ("y", "x"), "dem").rio.write_crs("EPSG:32633")
+
+
+def page(m: Any) -> str:
+    return str(m.get_root().render())
+
+
+def images(m: Any) -> list[tuple[Any, Any]]:
+    """Pixels and corners (south, west), (north, east) of the pictures in a page."""
+    found = re.findall(
+        r'L\.imageOverlay\(\s*"data:image/png;base64,([^"]+)",\s*(\[\[.*?\]\])', page(m)
+    )
+    return [
+        (imread(io.BytesIO(base64.b64decode(data))), np.array(json.loads(corners)))
+        for data, corners in found
+    ]  # fmt: skip
+
+
+def pixel(image: tuple[Any, Any], longitude: float, latitude: float) -> Any:
+    """The pixel at a place, as a map in Web Mercator shows it."""
+    pixels, ((south, west), (north, east)) = image
+
+    def up(degrees: float) -> float:
+        return math.asinh(math.tan(math.radians(degrees)))
+
+    row = (up(north) - up(latitude)) / (up(north) - up(south)) * pixels.shape[0]
+    column = (longitude - west) / (east - west) * pixels.shape[1]
+    return pixels[int(row), int(column)]
+
+
+def shapes(m: Any) -> list[Any]:
+    """The geometries of all layers of shapes in a page."""
+    found = re.findall(r"geo_json_\w+_add\((\{.*?\})\);", page(m))
+    return [feature for text in found for feature in json.loads(text)["features"]]
+
+
+def test_a_raster_is_a_picture_at_its_place(dem: xr.DataArray) -> None:
+    cost = og.walking_time(dem, START)["cost"]
+    (image,) = images(og.explore(cost, tiles=None))
+    frame = geopandas.GeoSeries(geopandas.points_from_xy(*(
+        grid.ravel() for grid in np.meshgrid(cost["x"], cost["y"])
+    )), crs=32633).to_crs(4326)  # fmt: skip
+    colours = matplotlib.colormaps["viridis"](cost.values.ravel() / float(cost.max()))
+    for place, colour in list(zip(frame, colours, strict=True))[::7]:
+        np.testing.assert_allclose(pixel(image, place.x, place.y), colour, atol=0.01)
+    west, south, east, north = frame.total_bounds
+    (low, left), (high, right) = image[1]
+    assert left < west < east < right
+    assert low < south < north < high
+    turned = dem.assign_coords(x=dem["x"] + 300_000)  # far from the middle of its zone
+    assert (images(og.explore(turned))[0][0][..., 3] == 0).any()
+
+
+def test_nothing_is_loaded_but_scripts_and_styles(dem: xr.DataArray) -> None:
+    text = page(og.explore(dem, tiles=None))
+    assert "tileLayer" not in text
+    assert "fitBounds" in text
+    assert "tileLayer" in page(og.explore(dem))
+
+
+def test_values_have_a_colour_bar_with_units_and_classes_a_legend(dem: xr.DataArray) -> None:
+    assert "cost [s]" in page(og.explore(og.walking_time(dem, START)))
+    directions = og.explore(og.flow_direction(dem))
+    assert "south-east" in page(directions)
+    depths = page(og.explore(og.fill_depressions(dem, outputs="depth")))
+    domain = json.loads(re.findall(r"\.domain\((\[.*?\])\)", depths)[0])
+    assert domain[0] == 0
+    few = og.connected_components(dem > 0)["labels"]
+    assert f"> {int(few.max())}</div>" in page(og.explore(few))
+    assert "colours repeat" in page(og.explore(og.connected_components(dem, connectivity=4)))
+    one = dem.copy(data=np.ones(dem.shape))
+    assert images(og.explore(one))[0][0][..., 3].max() == 1
+
+
+def test_the_hillshade_is_a_second_picture(dem: xr.DataArray) -> None:
+    plain = images(og.explore(dem))
+    result, relief = images(og.explore(dem, basemap=dem))
+    np.testing.assert_array_equal(result[0], plain[0][0])
+    assert 0 < relief[0][..., 3].mean() < 0.7
+
+
+def test_layers_and_paths_are_shapes_with_their_columns(dem: xr.DataArray) -> None:
+    result = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"))
+    paths = og.least_cost_path(result, [(502_900, 4_998_100)])
+    m = og.explore(result)
+    assert og.explore(paths, m=m) is m
+    point, line = shapes(m)
+    expected = geopandas.GeoSeries([Point(*START[0])], crs=32633).to_crs(4326)[0]
+    np.testing.assert_allclose(point["geometry"]["coordinates"], expected.coords[0], atol=1e-9)
+    moved = geopandas.GeoSeries([LineString(paths[0].coordinates)], crs=32633).to_crs(4326)[0]
+    np.testing.assert_allclose(line["geometry"]["coordinates"], moved.coords, atol=1e-9)
+    assert set(line["properties"]) == set(paths.layer.columns)
+    lines = og.explore(paths[0], tiles=None)
+    assert len(shapes(lines)) == 1
+    edges = shapes(og.explore(og.minimum_spanning_forest(dem)))
+    assert sum(len(part["geometry"]["coordinates"]) - 1 for part in edges) >= 599
+
+
+def test_areas_have_the_colours_of_the_legend(dem: xr.DataArray) -> None:
+    bands = og.isochrones(og.walking_time(dem, START), [600, 1200])
+    m = og.explore(bands)
+    assert len(shapes(m)) == 2
+    for feature, name in zip(shapes(m), ("0 to 600", "600 to 1200"), strict=True):
+        assert f"{feature['style']['fillColor']}'></span> {name}</div>" in page(m)
+
+
+def test_tables_are_points_and_paths(dem: xr.DataArray) -> None:
+    peaks = og.peaks(dem)
+    found = shapes(og.explore(peaks))
+    cols = int(np.isfinite(peaks["col_x"]).sum())
+    assert len(found) == peaks.sizes["peak"] + cols
+    passes = og.pass_elevation(dem, [*START, (502_500, 4_998_500)], paths=True)
+    kinds = [shape["geometry"]["type"] for shape in shapes(og.explore(passes))]
+    assert kinds.count("LineString") == int((passes["path_cells"] > 1).sum()) > 0
+
+
+def test_the_poles_are_cut_off() -> None:
+    axes = {"y": np.linspace(89.5, -89.5, 180), "x": np.linspace(-179.5, 179.5, 360)}
+    world = xr.DataArray(np.ones((180, 360)), axes, ("y", "x"), "w").rio.write_crs(4326)
+    ((_, corners),) = images(og.explore(world))
+    np.testing.assert_allclose(corners, [(-85.0511, -180), (85.0511, 180)], atol=1e-3)
+
+
+def test_what_has_no_place_on_a_map_is_refused(dem: xr.DataArray) -> None:
+    with pytest.raises(og.InputError, match=r"result: it has no CRS, so it has no place on a map"):
+        og.explore(np.ones((3, 4)))
+    with pytest.raises(og.InputError, match=r"m: .*; it must be a folium.Map"):
+        og.explore(dem, m=folium.FeatureGroup())
+
+
+def test_an_accessor(dem: xr.DataArray) -> None:
+    assert isinstance(og.walking_time(dem, START).orograph.explore(), folium.Map)
+    assert isinstance(dem.orograph.explore(), folium.Map)

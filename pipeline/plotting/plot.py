@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from orograph.forest.edges import forest_lines
 from orograph.kernels.relax.models import MODELS
-from orograph.plotting.labels import colours, every
+from orograph.plotting.frame import draw_scale_bar, name_axes, same_view, set_aspect, update_marks
+from orograph.plotting.layers import LAYERS, PATHS, SOURCES, draw_layer, draw_points
+from orograph.plotting.rasters import draw_raster
+from orograph.plotting.relief import draw_relief
+from orograph.plotting.sources import find_sources
 from orograph.plotting.tables import draw_table, read_table
 from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, OrographError
-from orograph.tiles.grid.crs import parse_crs, reproject, same_crs
-from orograph.tiles.nodata import valid_cells
+from orograph.tiles.grid.crs import reproject
+from orograph.tiles.grid.georeference import Georeference
+from orograph.tiles.raster.points import as_points, cells_of
 from orograph.tiles.raster.raster import Raster, open_raster
 from orograph.tiles.vector.layer import VectorLayer, read_layer
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 # what a result is drawn by, in this order
 _MAIN = ("cost", "hops", "labels", "edges", "paths", "corridor", "allocation", "back_direction",
          "filled", "level")  # fmt: skip
-_NUMBERED = {"labels", "allocation", "depression"}
-_WITH_BACKGROUND = {"labels", "depression"}
-_COMPASS = ("source", "east", "south-east", "south", "south-west", "west", "north-west", "north",
-            "north-east")  # fmt: skip
-PATHS, LAYERS = "#d1495b", "#f39c12"
-MOST_LINES = 2**18
 MOST_PIXELS = 2**16
 
 _STATED_UNITS = {model.units for model in MODELS.values()} - {""}
@@ -54,24 +50,38 @@ _SHOWN: WeakKeyDictionary[Axes, _Shown] = WeakKeyDictionary()
 
 
 def plot(
-    result: Any, *, variable: str | None = None, ax: Axes | None = None, most: int = 2000
+    result: Any,
+    *,
+    variable: str | None = None,
+    sources: Any = None,
+    basemap: Any = None,
+    ax: Axes | None = None,
+    most: int = 2000,
 ) -> Axes:
     """Draw a result, with legend, units and a scale bar.
 
     Parameters
     ----------
     result : Dataset, DataArray, path, LeastCostPath, VectorLayer, or anything that is one
-        What an operation has returned, or the path of its store: costs and hops by colour,
-        components and allocations each in a colour of its own, back directions by the compass,
-        forests as lines where there are at most 2**18 cells, else by the number of edges of a cell;
-        paths and layers as lines and points. Peaks, passes and depressions as points, with key
-        cols, paths and spill cells; their places are best seen over the elevation.
+        What an operation has returned, or the path of its store: costs and hops by colour, with
+        their sources where these are points; depths, lengths and accumulations on a scale that
+        shows small ones too; components, allocations and watersheds in colours that differ between
+        neighbours; directions by the compass; forests as lines where there are at most 2**18 cells,
+        else by the number of edges of a cell; paths and layers as lines, points and areas.
+        Peaks, passes and depressions as points, with key cols, paths and spill cells.
     variable : str, optional
         Which raster of a Dataset; by default that which the operation is named for.
+    sources : sequence of (x, y), or vector layer, optional
+        Points, lines or areas to mark as sources, as they were given to the operation. By default
+        those are marked that the result tells: at most 256 cells of which the direction back, the
+        hops or the cost are 0, a cost only where it is not 0 beside it too. They are looked for in
+        rasters of up to 2**24 cells.
+    basemap : DataArray, array or path, optional
+        Elevation, whose hillshade is drawn under the result.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a figure of its own. Over another result, layers and tables are
-        brought to its CRS, and the extent of a raster is kept. What others have drawn there is
-        taken to have the CRS of this result.
+        Where to draw; by default a figure of its own. Whatever is drawn over another result is
+        reprojected to its CRS, and its extent is kept. What others have drawn there is taken to
+        have the CRS of this result.
     most : int
         Pixels of the longer side: of larger rasters every k-th cell of every k-th row is drawn.
 
@@ -83,9 +93,15 @@ def plot(
     Raises
     ------
     InputError
-        If it is nothing that can be drawn, or cannot be brought to the CRS of the axes.
+        If it is nothing that can be drawn, or cannot be reprojected to the CRS of the axes.
     OrographError
         If matplotlib is not installed.
+
+    Notes
+    -----
+    Colours of classes differ by at least 15 in CIEDE2000, also for people with deuteranopia or
+    protanopia. Of more than twelve labels some have the same colour, but none that are neighbours.
+    A pixel of a reprojected raster shows the cell in which its centre lies.
 
     Examples
     --------
@@ -107,52 +123,105 @@ def plot(
     most = check_integer("most", most, 1, MOST_PIXELS)
     if ax is not None and not hasattr(ax, "imshow"):
         raise InputError(f"ax: {shown(ax)}; it must be axes of matplotlib, or be left out")
+    table, layer, raster, crs, marked = read_result(result, variable, sources)
+    terrain = None if basemap is None else open_raster(basemap, argument="basemap")
+    axes = ax if ax is not None else pyplot.subplots(figsize=(8, 6), layout="compressed")[1]
+    empty = not axes.has_data()
+    before = None if empty else _SHOWN.get(axes)
+    target = before.crs if before else crs
+    if terrain is not None:
+        with same_view(axes):
+            draw_relief(axes, terrain, target, most)
+    if table is not None:
+        with same_view(axes):
+            draw_table(axes, table, lambda points: move_points(points, crs, target))
+    elif layer is not None:
+        with same_view(axes):
+            is_path = isinstance(result, LeastCostPath | LeastCostPaths)
+            draw_layer(
+                axes,
+                layer.in_crs(target, "result") if before else layer,
+                PATHS if is_path else LAYERS,
+                label="path" if is_path else None,
+            )
+    elif raster is not None and before:
+        with same_view(axes):
+            draw_raster(axes, raster, target, most, units_of(result, raster))
+    elif raster is not None:
+        draw_raster(axes, raster, target, most, units_of(result, raster))
+        if raster.georeference.y is None and not axes.yaxis_inverted():
+            axes.invert_yaxis()
+    if marked is not None:
+        with same_view(axes):
+            _mark_sources(axes, marked, crs, target)
+    if empty:
+        set_aspect(axes, target)
+    name_axes(axes, target)
+    update_marks(axes)
+    if before:
+        before.bar.remove()
+    _SHOWN[axes] = _Shown(target, draw_scale_bar(axes, target))
+    return axes
+
+
+class Result(NamedTuple):
+    """A table, a layer or a raster to draw, and its sources."""
+
+    table: xr.Dataset | None
+    layer: VectorLayer | None
+    raster: Raster | None
+    crs: Any
+    sources: VectorLayer | Array | None
+    """To be marked: a layer, or points in the CRS of the result."""
+
+
+def read_result(result: Any, variable: str | None, sources: Any) -> Result:
+    """Read a result and its sources, the arguments of `plot`."""
     if isinstance(result, LeastCostPath):
         result = LeastCostPaths([result])
     table = read_table(result)
     layer = None if table is not None else read_layer(result, "result")
-    if table is None and layer is None:
-        raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
-    axes = ax if ax is not None else pyplot.subplots(layout="constrained")[1]
-    empty = not axes.has_data()
-    before = None if empty else _SHOWN.get(axes)
+    raster = None
+    marked: Any = None
     if table is not None:
         crs = table.attrs.get("crs_wkt")
-        target = before.crs if before else crs
-        with _same_view(axes):
-            draw_table(axes, table, lambda points: _move(points, crs, target))
     elif layer is not None:
-        layer = layer.in_crs(before.crs, "result") if before else layer
         crs = layer.crs
-        with _same_view(axes):
-            _draw_layer(axes, layer, PATHS if isinstance(result, LeastCostPaths) else LAYERS)
     else:
+        raster = open_raster(result, variable=_variable_of(result, variable), argument="result")
         crs = raster.georeference.map_crs
-        if before:
-            _check_crs(crs, before.crs)
-        _draw_raster(axes, raster, most, _units(result, raster))
-        if raster.georeference.y is None and not axes.yaxis_inverted():
-            axes.invert_yaxis()
-    crs = before.crs if before else crs
-    if empty:
-        axes.set_aspect("equal")
-    _name_axes(axes, crs)
-    if before:
-        before.bar.remove()
-    _SHOWN[axes] = _Shown(crs, _draw_scale_bar(axes, crs))
-    return axes
+    if sources is not None:
+        marked = _read_sources(sources, raster, crs)
+    elif raster is not None:
+        marked = find_sources(result, raster)
+    return Result(table, layer, raster, crs, marked)
 
 
-@contextmanager
-def _same_view(axes: Axes) -> Iterator[None]:
-    """Restore the axis limits on exit if the axes already show a raster."""
-    view = (axes.get_xlim(), axes.get_ylim()) if axes.images else None
-    yield
-    if view is not None:
-        axes.set(xlim=view[0], ylim=view[1])
+def _read_sources(sources: Any, raster: Raster | None, crs: Any) -> VectorLayer | Array:
+    """Return sources as a layer, or as points in the CRS of the result."""
+    layer = read_layer(sources, "sources")
+    if layer is not None:
+        return layer
+    if raster is None:
+        return as_points(sources, "sources", Georeference(crs_wkt=crs))
+    points = as_points(sources, "sources", raster.georeference)
+    cells_of(points, raster.georeference, raster.shape, "sources")  # raises if one is outside
+    return points
 
 
-def _move(points: Array, crs: Any, target: Any) -> Array:
+def _mark_sources(axes: Axes, marked: Any, crs: Any, target: Any) -> None:
+    """Mark the sources of a result: a layer, or points in its CRS."""
+    if isinstance(marked, VectorLayer):
+        if marked.has_extent():
+            draw_layer(axes, marked.in_crs(target, "sources"), SOURCES, label="source")
+            return
+        points = marked.in_crs(target, "sources").points()[0]
+    else:
+        points = move_points(marked, crs, target)
+    draw_points(axes, points, "*", SOURCES, "source", size=13)
+
+
+def move_points(points: Array, crs: Any, target: Any) -> Array:
     """Reproject points to the CRS of the axes; NaN points stay NaN."""
     moved = points.astype(float)
     known = np.isfinite(moved).all(axis=1)
@@ -160,18 +229,7 @@ def _move(points: Array, crs: Any, target: Any) -> Array:
     return moved
 
 
-def _check_crs(crs: Any, target: Any) -> None:
-    """Raise InputError if a raster has another CRS than what the axes show."""
-    one, other = (None if wkt is None else parse_crs(wkt, "result") for wkt in (crs, target))
-    if (one is None) != (other is None) or (one and other and not same_crs(one, other)):
-        raise InputError(
-            f"result: its CRS is {one.name if one else 'unknown'}, but that of the axes is "
-            f"{other.name if other else 'unknown'}; draw the raster first and layers over it, or "
-            "bring it to that CRS with rio.reproject(...)"
-        )
-
-
-def _units(result: Any, raster: Raster) -> str | None:
+def units_of(result: Any, raster: Raster) -> str | None:
     """Return the units of a raster, or None if unknown or no longer true.
 
     Those that an operation has stated are not the units of what was computed of its result
@@ -193,155 +251,3 @@ def _variable_of(result: Any, variable: str | None) -> str | None:
             f"variable: the result has {', '.join(rasters) or 'no raster'}; name one of them"
         )
     return (named or rasters)[0]
-
-
-def _draw_raster(axes: Axes, raster: Raster, most: int, units: str | None) -> None:
-    step = -(-max(raster.shape) // most)
-    name = raster.name or ""
-    title = str(raster.attrs.get("long_name") or name)
-    if name == "edges" and raster.shape[0] * raster.shape[1] <= MOST_LINES:
-        _draw_layer(axes, forest_lines(_lazily(raster)), PATHS, width=0.6)
-    else:
-        cells = every(raster, step)
-        known = valid_cells(cells, raster.nodata)
-        extent = _extent(raster)
-        if name in _NUMBERED:
-            _draw_numbers(
-                axes, cells, known & ((cells != 0) | (name not in _WITH_BACKGROUND)), extent
-            )
-        elif name == "back_direction":
-            _draw_directions(axes, cells, known, extent)
-        else:
-            _draw_values(axes, raster, cells, known, extent, units)
-    axes.set_title(title)
-
-
-def _lazily(raster: Raster) -> Any:
-    import xarray as xr
-
-    from orograph.tiles.grid.window import Window
-
-    place = raster.georeference
-    cells = raster.read(Window(0, 0, *raster.shape))
-    return xr.DataArray(cells, place.coords(), (place.y_name, place.x_name), "edges")
-
-
-def _extent(raster: Raster) -> tuple[float, float, float, float]:
-    """Return left, right, bottom and top of a raster on the map."""
-    place = raster.georeference
-    sides: list[float] = []
-    for axis, length in ((place.x, raster.shape[1]), (place.y, raster.shape[0])):
-        centres = np.arange(length, dtype=float) if axis is None else axis
-        half = (centres[-1] - centres[0]) / max(length - 1, 1) / 2 or 0.5
-        sides += [float(centres[0] - half), float(centres[-1] + half)]
-    left, right, top, bottom = sides
-    return left, right, bottom, top
-
-
-def _draw_values(
-    axes: Axes, raster: Raster, cells: Array, known: Array, extent: Any, units: str | None
-) -> None:
-    if raster.name == "edges":
-        cells = np.bitwise_count(cells)
-    if raster.name == "hops":
-        known = known & (cells >= 0)
-    shown = np.ma.masked_array(cells, ~known)
-    image = axes.imshow(shown, extent=extent, cmap="viridis", interpolation="nearest")
-    name = "edges" if raster.name == "edges" else raster.name or ""
-    label = f"{name} [{units}]" if units else name
-    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
-
-
-def _draw_numbers(axes: Axes, cells: Array, known: Array, extent: Any) -> None:
-    picture = np.zeros((*cells.shape, 4))
-    picture[known, :3] = colours(cells[known].astype(np.int64))
-    picture[known, 3] = 1.0
-    axes.imshow(picture, extent=extent, interpolation="nearest")
-    numbers = np.unique(cells[known])
-    _add_legend(axes, [(str(n), colours(np.array([n]))[0]) for n in numbers[:12].tolist()],
-                f"{numbers.size} in all" if numbers.size > 12 else "")  # fmt: skip
-
-
-def _draw_directions(axes: Axes, cells: Array, known: Array, extent: Any) -> None:
-    from matplotlib import colormaps
-
-    around = colormaps["twilight"]
-    # knight's moves are named by the eighth of the compass in which they lie
-    eighth = np.where(cells > 8, (cells - 9) // 2 + 1, cells)
-    picture = around((eighth - 1) % 8 / 8.0)
-    picture[cells == 0] = (0.85, 0.1, 0.1, 1)
-    picture[~known] = 0
-    axes.imshow(picture, extent=extent, interpolation="nearest")
-    entries = [("source", (0.85, 0.1, 0.1))]
-    entries += [(_COMPASS[n], around((n - 1) / 8.0)[:3]) for n in range(1, 9)]
-    _add_legend(axes, entries, "step back")
-
-
-def _add_legend(axes: Axes, entries: list[tuple[str, Any]], title: str) -> None:
-    from matplotlib.patches import Patch
-
-    patches = [Patch(color=tuple(colour), label=label) for label, colour in entries]
-    axes.legend(handles=patches, title=title or None, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-def _draw_layer(axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8) -> None:
-    from matplotlib.collections import LineCollection
-    from shapely import boundary, get_coordinates, get_dimensions
-
-    from orograph.tiles.vector.burn import simple_parts
-
-    parts, _ = simple_parts(layer.geometry)
-    kinds = get_dimensions(parts)
-    outlines, _ = simple_parts(boundary(parts[kinds == 2]))
-    lines = [get_coordinates(line) for line in [*parts[kinds == 1], *outlines]]
-    axes.add_collection(LineCollection(lines, linewidths=width, colors=colour))
-    points = get_coordinates(parts[kinds == 0])
-    if len(points):
-        axes.plot(*points.T, "o", color=colour, markeredgecolor="white")
-    axes.autoscale_view()
-
-
-def _name_axes(axes: Axes, crs: Any) -> None:
-    """Set axis labels with units, unless the axes have labels."""
-    unit, east, north = "", "x", "y"
-    if crs is not None:
-        parsed = parse_crs(crs, "result")
-        unit = min({axis.unit_name for axis in parsed.axis_info} or {""})
-        unit = f" [{ {'metre': 'm', 'degree': '°'}.get(unit, unit) }]"
-        east, north = ("longitude", "latitude") if parsed.is_geographic else ("x", "y")
-    if not axes.get_xlabel() and not axes.get_ylabel():
-        axes.set(xlabel=f"{east}{unit}", ylabel=f"{north}{unit}")
-
-
-def _draw_scale_bar(axes: Axes, crs: Any) -> Artist:
-    """Draw a bar of 1, 2 or 5 times a power of ten, about a quarter of the width."""
-    from mpl_toolkits.axes_grid1.anchored_artists import AnchoredSizeBar
-
-    left, right = axes.get_xlim()
-    low, high = sorted(axes.get_ylim())
-    a_unit, unit = 1.0, "cells"
-    if crs is not None:
-        parsed = parse_crs(crs, "result")
-        unit = "m"
-        if parsed.is_geographic:
-            from pyproj import Geod
-
-            middle = min(max((low + high) / 2, -90.0), 90.0)
-            a_unit = Geod(ellps="WGS84").line_length([0, 1], [middle, middle])
-        else:
-            a_unit = float(parsed.axis_info[0].unit_conversion_factor) if parsed.axis_info else 1.0
-    quarter = abs(right - left) * a_unit / 4
-    power = 10.0 ** math.floor(math.log10(quarter))
-    length = max(n * power for n in (1, 2, 5) if n * power <= quarter)
-    text = f"{length / 1000:g} km" if unit == "m" and length >= 1000 else f"{length:g} {unit}"
-    bar = AnchoredSizeBar(
-        *(axes.transData, length / a_unit, text, "lower left"),
-        size_vertical=(high - low) / 150,
-        pad=0.3,
-        borderpad=0.6,
-        sep=3,
-        label_top=True,
-        fill_bar=True,
-    )
-    bar.patch.set(alpha=0.75, linewidth=0)  # to be read over any colours
-    return axes.add_artist(bar)

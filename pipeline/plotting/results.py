@@ -11,12 +11,26 @@ import numpy.typing as npt
 import xarray as xr
 
 from orograph.kernels.forest.cut_sizes import cut_sizes
+from orograph.plotting.frame import (
+    add_colorbar,
+    draw_scale_bar,
+    name_axes,
+    set_aspect,
+    update_marks,
+)
+from orograph.plotting.layers import draw_points
+from orograph.plotting.plot import plot
+from orograph.plotting.reading import read_picture
+from orograph.plotting.relief import draw_relief
+from orograph.results.paths import LeastCostPath, LeastCostPaths
 from orograph.tiles.grid.border import DIRECTION_STEPS
+from orograph.tiles.raster.points import coordinates_of
+from orograph.tiles.raster.raster import open_raster
 
 if TYPE_CHECKING:
-    from orograph.results.paths import LeastCostPath
+    from matplotlib.axes import Axes
 
-_STEPS = np.array(DIRECTION_STEPS)
+MOST_PIXELS = 2000
 
 
 def forest_picture(
@@ -43,28 +57,37 @@ def forest_picture(
     pathlib.Path
         ``path``.
     """
-    from matplotlib import colormaps
+    pyplot = _pyplot()
     from matplotlib.collections import LineCollection
+    from matplotlib.colors import LogNorm
 
-    heights = np.ma.masked_invalid(np.asarray(elevation.values, np.float64))
+    raster = open_raster(elevation)
+    place = raster.georeference
     mask = np.asarray(edges.values)
     first, second, branch = _branches(mask)
-    width = mask.shape[1]
     drawn = branch >= max(3, mask.size // 20_000)
     order = np.argsort(branch[drawn])
     first, second, branch = first[drawn][order], second[drawn][order], branch[drawn][order]
+    width = mask.shape[1]
+    ends = [coordinates_of(cells // width, cells % width, place) for cells in (first, second)]
 
-    figure, axes = _hillshade(heights)
-    ends = np.stack([np.stack(np.divmod(v, width)[::-1], axis=-1) for v in (first, second)], axis=1)
+    axes = pyplot.subplots(figsize=(11, 9), layout="compressed")[1]
+    draw_relief(axes, raster, place.map_crs, MOST_PIXELS)
     share = np.log(branch) / np.log(mask.size)
     lines = LineCollection(
-        list(ends),
+        list(np.stack(ends, axis=1)),
         linewidths=0.15 + 2.6 * share**3,
-        colors=colormaps["YlGnBu"](0.15 + 0.85 * share),
+        array=branch,
+        cmap="viridis_r",
+        norm=LogNorm(),
         capstyle="round",
     )
     axes.add_collection(lines)
-    return _finish(figure, axes, heights.shape, title, path)
+    set_aspect(axes, place.map_crs)
+    name_axes(axes, place.map_crs)
+    draw_scale_bar(axes, place.map_crs)
+    add_colorbar(axes, lines, "cells of the smaller part that the edge joins")
+    return _save(axes, title, path)
 
 
 def cost_picture(
@@ -94,52 +117,44 @@ def cost_picture(
     pathlib.Path
         ``path``.
     """
-    heights = np.ma.masked_invalid(np.asarray(elevation.values, np.float64))
-    figure, axes = _hillshade(heights)
-    values = np.ma.masked_invalid(np.asarray(cost.values, np.float64))
-    axes.imshow(values, cmap="magma_r", alpha=0.45, interpolation="bilinear")
-    axes.contour(values, levels=24, colors="white", linewidths=0.5, alpha=0.7)
-    for way in paths:
-        rows, columns = way.cells.T
-        axes.plot(columns, rows, color="black", linewidth=3.4, solid_capstyle="round")
-        axes.plot(columns, rows, color="#ffd23f", linewidth=1.8, solid_capstyle="round")
-        axes.plot(columns[0], rows[0], "o", color="#ffd23f", markeredgecolor="black", markersize=9)
-        axes.plot(columns[-1], rows[-1], "*", color="white", markeredgecolor="black", markersize=18)
-    return _finish(figure, axes, heights.shape, title, path)
+    pyplot = _pyplot()
+    axes = pyplot.subplots(figsize=(11, 9), layout="compressed")[1]
+    plot(cost, basemap=elevation, ax=axes)
+    raster = open_raster(cost)
+    picture = read_picture(raster, raster.georeference.map_crs, MOST_PIXELS)
+    left, right, bottom, top = picture.extent
+    height, width = picture.cells.shape
+    axes.contour(
+        left + (np.arange(width) + 0.5) * (right - left) / width,
+        top - (np.arange(height) + 0.5) * (top - bottom) / height,
+        np.ma.masked_array(picture.cells, ~picture.known),
+        levels=24,
+        colors="white",
+        linewidths=0.5,
+        alpha=0.7,
+    )
+    plot(LeastCostPaths(paths), ax=axes)
+    starts = np.array([path.coordinates[0] for path in paths])
+    draw_points(axes, starts, "o", "#ffffff", "start", size=8)
+    update_marks(axes)
+    return _save(axes, title, path)
 
 
-def _hillshade(heights: Any) -> tuple[Any, Any]:
-    """Return a figure and its axes with the hillshade of a terrain."""
+def _pyplot() -> Any:
+    """Return pyplot with a backend that needs no display."""
     import matplotlib
 
     matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.colors import LightSource
+    from matplotlib import pyplot
 
-    height, width = heights.shape
-    figure, axes = plt.subplots(figsize=(11, 11 * height / width), layout="constrained")
-    light = LightSource(azdeg=315, altdeg=40)
-    exaggeration = 0.35 * width / max(float(np.ptp(heights)), 1.0) * 0.3
-    shaded = light.shade(
-        heights.filled(float(heights.min())),
-        plt.colormaps["gist_earth"],
-        vert_exag=exaggeration,
-        blend_mode="soft",
-        vmin=float(heights.min()) - 0.35 * float(np.ptp(heights)),
-        vmax=float(heights.max()) + 0.25 * float(np.ptp(heights)),
-    )
-    axes.imshow(shaded, interpolation="bilinear")
-    return figure, axes
+    return pyplot
 
 
-def _finish(figure: Any, axes: Any, shape: tuple[int, int], title: str, path: str | Path) -> Path:
-    import matplotlib.pyplot as plt
-
-    height, width = shape
-    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), title=title)
-    axes.set_axis_off()
+def _save(axes: Axes, title: str, path: str | Path) -> Path:
+    figure: Any = axes.figure
+    axes.set_title(title)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
+    _pyplot().close(figure)
     return Path(path)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.plotting.layers import PATHS, draw_points, halo
 from orograph.tiles.errors import InputError
 from orograph.tiles.storage import open_storage
 from orograph.tiles.store.dataset import open as open_dataset
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class _Marks(NamedTuple):
+Coordinates = npt.NDArray[np.float64]
+MANY = 300  # marks that are drawn small
+
+
+class Marks(NamedTuple):
+    """Marks of one kind of place in a table."""
+
     prefix: str
     """Of the columns with the coordinates."""
     marker: str
@@ -27,21 +34,21 @@ class _Marks(NamedTuple):
 
 
 # by a column that only this table has: its title, and what is marked
-_TABLES: dict[str, tuple[str, tuple[_Marks, ...]]] = {
+_TABLES: dict[str, tuple[str, tuple[Marks, ...]]] = {
     "prominence": (
         "peaks and their key cols",
-        (_Marks("", "^", "#ffffff", "peak"), _Marks("col_", "X", "#d1495b", "key col")),
+        (Marks("", "^", "#ffffff", "peak"), Marks("col_", "X", PATHS, "key col")),
     ),
     "spill_elevation": (
         "depressions and where they spill",
-        (_Marks("pit_", "o", "#2b8cbe", "lowest cell"), _Marks("spill_", "X", "#d1495b", "spill")),
+        (Marks("pit_", "o", "#2b8cbe", "lowest cell"), Marks("spill_", "X", PATHS, "spill")),
     ),
     "pass_x": (
         "passes between points",
         (
-            _Marks("target_", "s", "#2b8cbe", "target"),
-            _Marks("point_", "o", "#ffffff", "point"),
-            _Marks("pass_", "D", "#ffd23f", "pass"),
+            Marks("target_", "s", "#2b8cbe", "target"),
+            Marks("point_", "o", "#ffffff", "point"),
+            Marks("pass_", "D", "#ffd23f", "pass"),
         ),
     ),
 }
@@ -68,21 +75,26 @@ def draw_table(
 
     ``move`` takes points, shape (n, 2), from the CRS of the table to that of the axes.
     """
-    title, marks = next(drawn for name, drawn in _TABLES.items() if name in table)
+    title, paths, marks = read_marks(table)
+    for path in paths:
+        axes.plot(*move(path).T, color=PATHS, linewidth=1.4, path_effects=halo(1.4))
+    for mark, places in marks:
+        size = 7.0 if len(places) <= MANY else 3.5
+        draw_points(axes, move(places), mark.marker, mark.colour, mark.label, size=size)
+    axes.set_title(title)
+
+
+def read_marks(
+    table: xr.Dataset,
+) -> tuple[str, list[Coordinates], list[tuple[Marks, Coordinates]]]:
+    """Return the title of a table, its paths, and the places of each kind of mark."""
+    title, kinds = next(drawn for name, drawn in _TABLES.items() if name in table)
+    paths = []
     if "path_cells" in table:
         stops = np.cumsum(table["path_cells"].values)[:-1]
-        places = np.stack([table["path_x"].values, table["path_y"].values], axis=1)
-        for path in np.split(move(places), stops):
-            axes.plot(*path.T, color="#d1495b", linewidth=1.4)
-    for prefix, marker, colour, label in marks:
-        places = np.stack([table[f"{prefix}{axis}"].values.ravel() for axis in "xy"], axis=1)
-        axes.plot(
-            *(*move(places).T, marker),
-            color=colour,
-            markeredgecolor="black",
-            markersize=7,
-            label=label,
-            linestyle="none",
-        )
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-    axes.set_title(title)
+        paths = np.split(np.stack([table["path_x"].values, table["path_y"].values], axis=1), stops)
+    marks = [
+        (kind, np.stack([table[f"{kind.prefix}{axis}"].values.ravel() for axis in "xy"], axis=1))
+        for kind in kinds
+    ]
+    return title, paths, marks

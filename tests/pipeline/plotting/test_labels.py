@@ -1,4 +1,4 @@
-"""Pictures of components: colours that can be told apart, and rasters larger than the picture."""
+"""Pictures of components, and of rasters larger than the picture."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ from matplotlib.image import imread
 from watched_raster import WatchedRaster, read_tiles
 
 import orograph as og
-from orograph.plotting.labels import colours, components_picture, every
+from orograph.plotting.labels import components_picture
+from orograph.plotting.reading import every
 from orograph.tiles.raster.raster import open_raster
-
-
-def test_labels_that_follow_one_another_differ_visibly() -> None:
-    labels = np.arange(1, 5001)
-    shades = colours(labels)
-    assert shades.min() >= 0
-    assert shades.max() <= 1
-    for apart in range(1, 21):
-        distance = np.linalg.norm(shades[apart:] - shades[:-apart], axis=1)
-        assert distance.min() > 0.15, f"labels {apart} apart"
-    # and far from white and from the grey of nodata
-    for other in (1.0, 0.6):
-        assert np.linalg.norm(shades - other, axis=1).min() > 0.15
 
 
 def test_background_is_transparent_and_nodata_grey(tmp_path: Path) -> None:

@@ -42,7 +42,40 @@ KINDS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
     "components": (
         lambda dem: og.connected_components(dem, connectivity=4),
         "connected components, numbered by their first cell in row-major order",
-        " in all",
+        "colours repeat",
+    ),
+    "an allocation": (
+        lambda dem: (
+            og.walking_time(dem, [*START, (502_500, 4_998_500)], outputs=("allocation",)).allocation
+        ),
+        "label of the nearest source",
+        "1",
+    ),
+    "flow": (og.flow_direction, "direction of flow, taudem codes", "south-east"),
+    "angles of flow": (
+        lambda dem: og.flow_direction(dem, method="dinf"),
+        "direction of flow, counterclockwise",
+        "direction [radian]",
+    ),
+    "accumulation": (
+        lambda dem: og.flow_accumulation(og.flow_direction(dem)),
+        "flow accumulation",
+        "accumulation [cells]",
+    ),
+    "watersheds": (
+        lambda dem: og.watersheds(og.flow_direction(dem)),
+        "label of the watershed",
+        "in all",
+    ),
+    "isochrones": (
+        lambda dem: og.isochrones(og.walking_time(dem, START), [600, 30000]),
+        "",
+        "600 to 30000",
+    ),
+    "areas of labels": (
+        lambda dem: og.polygonize(dem.astype(int)),
+        "",
+        "2",
     ),
     "directions": (
         lambda dem: og.cost_distance(dem, START, outputs=("cost", "back_direction"))[
@@ -93,7 +126,7 @@ def test_a_picture_of(kind: str, dem: xr.DataArray) -> None:
     axes = og.plot(make(dem))
     assert axes.get_title().startswith(title)
     assert axes.get_xlabel() == "x [m]"
-    assert any(legend in text for text in texts(axes))
+    assert any(legend in text.replace("\n", " ") for text in texts(axes))
     assert "500 m" in texts(axes)
     assert not any("spatial_ref" in text for text in texts(axes))
     axes.figure.canvas.draw()
@@ -177,15 +210,153 @@ def test_tables_come_into_the_crs_of_the_axes(dem: xr.DataArray, axes: Any) -> N
     np.testing.assert_array_equal(np.isnan(cols[:, 0]), np.isnan(peaks["col_x"]))
 
 
-def test_rasters_of_another_crs_are_refused(dem: xr.DataArray, axes: Any) -> None:
+def test_a_raster_with_a_crs_does_not_go_over_one_without(dem: xr.DataArray, axes: Any) -> None:
     og.plot(dem, ax=axes)
-    with pytest.raises(og.InputError, match="its CRS is WGS 84 / UTM zone 32N, but that of the ax"):
-        og.plot(dem.rio.write_crs("EPSG:32632"), ax=axes)
-    with pytest.raises(og.InputError, match="its CRS is unknown, but that of the axes is WGS 84"):
+    with pytest.raises(og.InputError, match=r"its CRS is unknown, but that of the axes is WGS 84"):
         og.plot(np.ones((3, 4)), ax=axes)
+    with pytest.raises(og.InputError, match=r"basemap: its CRS is unknown, but that of the axes"):
+        og.plot(dem, basemap=np.ones((3, 4)))
     axes.clear()  # nothing is left of it
     og.plot(dem.rio.write_crs("EPSG:32632"), ax=axes)
     assert bars(axes) == ["500 m"]
+    matplotlib.pyplot.close("all")
+
+
+def test_rasters_come_into_the_crs_of_the_axes(dem: xr.DataArray, axes: Any) -> None:
+    degrees = dem.rio.reproject(4326, nodata=np.nan)
+    og.plot(degrees, ax=axes)
+    limits = axes.get_xlim(), axes.get_ylim()
+    og.plot(dem, ax=axes)
+    assert (axes.get_xlim(), axes.get_ylim()) == limits
+    assert axes.get_xlabel() == "longitude [°]"
+    left, right, bottom, top = axes.images[-1].get_extent()
+    corners = geopandas.GeoSeries([box(*dem.rio.bounds())], crs=32633).to_crs(4326).total_bounds
+    np.testing.assert_allclose((left, bottom, right, top), corners, rtol=0, atol=1e-4)
+
+
+def test_layers_come_into_the_crs_of_the_axes_as_they_are_drawn(dem: xr.DataArray) -> None:
+    degrees = geopandas.GeoSeries([Point(500_100, 4_999_000)], crs=32633).to_crs(4326)
+    axes = og.plot(dem, sources=degrees)
+    marked = next(line for line in axes.lines if line.get_label() == "source")
+    np.testing.assert_allclose(marked.get_xydata(), [(500_100, 4_999_000)], rtol=0, atol=1e-3)
+    bare = og.plot(dem, sources=[(500_100, 4_999_000)]).lines[-1].get_xydata()
+    np.testing.assert_array_equal(bare, [(500_100, 4_999_000)])
+    area = og.plot(dem, sources=geopandas.GeoSeries([box(*dem.rio.bounds())], crs=32633))
+    assert "source" in texts(area)
+    matplotlib.pyplot.close("all")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "variable", "found"),
+    [
+        (("cost", "back_direction"), "cost", 2),
+        (("cost", "back_direction"), "back_direction", 2),
+        (("allocation", "back_direction"), "allocation", 2),
+        (("cost",), "cost", 2),
+        (("allocation",), "allocation", 0),
+    ],
+)
+def test_sources_are_marked(
+    dem: xr.DataArray, outputs: tuple[str, ...], variable: str, found: int
+) -> None:
+    points = [START[0], (502_500, 4_998_500)]
+    result = og.walking_time(dem, points, outputs=outputs)
+    lines = og.plot(result, variable=variable).lines
+    assert [line.get_xydata().tolist() for line in lines] == [[list(p) for p in points]][:found]
+    matplotlib.pyplot.close("all")
+
+
+def test_cells_that_cost_nothing_are_not_sources(dem: xr.DataArray) -> None:
+    """They cost as much as the source beside them, which only the direction back tells apart."""
+    free = dem.copy(data=np.zeros(dem.shape))
+    result = og.cost_distance(free, START, outputs=("cost", "back_direction"))
+    assert [line.get_xydata().tolist() for line in og.plot(result).lines] == [[list(START[0])]]
+    assert not og.plot(result["cost"]).lines
+    hops = og.plot(og.hop_distance(free + 1, START))
+    assert [line.get_xydata().tolist() for line in hops.lines] == [[list(START[0])]]
+    matplotlib.pyplot.close("all")
+
+
+def test_relief_darkens_slopes_away_from_the_light(dem: xr.DataArray) -> None:
+    rows, columns = np.indices(dem.shape)
+    hill = dem.copy(data=-np.hypot(rows - 10.0, columns - 15.0))
+    plain = og.plot(dem).images[0].get_array()
+    axes = og.plot(dem, basemap=hill)
+    ground, result = sorted(axes.images, key=lambda image: -image.get_zorder())
+    shades = ground.get_array()
+    assert shades[5, 10, 3] > 0.1  # towards the north-west
+    assert shades[5, 10, 0] == 1
+    assert shades[15, 20, 3] > 0.1
+    assert shades[15, 20, 0] == 0
+    np.testing.assert_array_equal(result.get_array(), plain)
+    level = og.plot(dem, basemap=dem.copy(data=np.ones(dem.shape)))
+    assert max(image.get_zorder() for image in level.images) == ground.get_zorder()
+    assert level.images[0].get_array()[..., 3].max() < 1e-12
+    over = og.plot(og.peaks(hill), basemap=hill.rio.reproject(4326, nodata=np.nan))
+    assert over.get_xlabel() == "x [m]"
+    matplotlib.pyplot.close("all")
+
+
+def test_nothing_hides_a_legend(dem: xr.DataArray, axes: Any) -> None:
+    """Colour bar, classes and marks each have their place around the picture."""
+    og.plot(og.connected_components(dem > 0)["labels"], ax=axes)
+    og.plot(dem, ax=axes)
+    og.plot(og.peaks(dem), ax=axes)
+    og.plot(og.least_cost_path(
+        og.cost_distance(dem + 1, START, outputs=("cost", "back_direction")), [(502_500, 4_998_500)]
+    ), ax=axes)  # fmt: skip
+    figure = axes.figure
+    figure.set_size_inches(10, 5)
+    figure.canvas.draw()
+    legends = list(axes.findobj(matplotlib.legend.Legend))
+    boxes = [legend.get_window_extent() for legend in legends]
+    boxes += [axes.get_window_extent(), axes.xaxis.label.get_window_extent()]
+    assert len(legends) == 2
+    names = {text.get_text() for legend in legends for text in legend.get_texts()}
+    assert {"peak", "key col", "path"} <= names
+    for number, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[number + 1 :])
+        assert figure.bbox.contains(*one.min)
+        assert figure.bbox.contains(*one.max)
+    (bar,) = (found.get_tightbbox() for found in axes.child_axes)
+    assert not any(bar.overlaps(one) for one in boxes)
+
+
+def test_a_metre_is_as_long_to_the_east_as_to_the_north() -> None:
+    axes = {"y": 60 - 0.01 * np.arange(20), "x": 7 + 0.01 * np.arange(30)}
+    dem = xr.DataArray(np.ones((20, 30)), axes, ("y", "x"), "dem").rio.write_crs("EPSG:4326")
+    assert og.plot(dem).get_aspect() == pytest.approx(2, rel=0.01)  # 1 / cos 60 degrees
+    matplotlib.pyplot.close("all")
+
+
+def test_small_depths_differ_visibly_from_none() -> None:
+    surface = np.full((9, 9), 100.0)
+    surface[4, 2], surface[4, 6] = 0.0, 99.0
+    axes = og.plot(og.fill_depressions(surface, outputs="depth"))
+    shades = axes.images[0].to_rgba(axes.images[0].get_array())
+    assert shades[0, 0, 3] == 0
+    assert shades[4, 6, 3] == 1
+    at_root = matplotlib.colormaps["viridis_r"](0.1)  # a hundredth of the greatest depth
+    np.testing.assert_allclose(shades[4, 6], at_root, atol=0.02)
+    matplotlib.pyplot.close("all")
+
+
+def test_lines_have_a_halo(dem: xr.DataArray) -> None:
+    result = og.cost_distance(dem + 1, START, outputs=("cost", "back_direction"))
+    axes = og.plot(result["back_direction"])
+    og.plot(og.least_cost_path(result, [(502_900, 4_998_100)]), ax=axes)
+    axes.figure.canvas.draw()
+    image = np.asarray(axes.figure.canvas.buffer_rgba())[..., :3].astype(float) / 255
+    line = np.abs(image - matplotlib.colors.to_rgb("#d1495b")).max(axis=-1) < 0.02
+    left, low, right, high = axes.get_window_extent().extents.astype(int)
+    inside = np.zeros(line.shape, bool)
+    inside[line.shape[0] - high : line.shape[0] - low, left:right] = True
+    rows, columns = np.nonzero(line & inside)
+    near = np.stack([image[rows + y, columns + x].min(axis=-1) for y in range(-4, 5)
+                     for x in range(-4, 5)])  # fmt: skip
+    assert rows.size > 100
+    assert np.mean(near.max(axis=0) > 0.75) > 0.95  # light beside nearly all of it
+    matplotlib.pyplot.close("all")
 
 
 def test_over_a_picture_of_others(dem: xr.DataArray, axes: Any) -> None:
@@ -254,3 +425,12 @@ def test_notebooks_show_tables(dem: xr.DataArray, tmp_path: Any) -> None:
         shown = thing._repr_html_()
         ElementTree.fromstring(shown.replace("<br>", ""))  # well formed
         assert all(word in shown for word in words), shown
+
+
+def test_a_wide_legend_lies_within_the_figure(dem: xr.DataArray) -> None:
+    bands = og.isochrones(og.walking_time(dem[:, :20], START), [1000, 2000, 40_000])
+    figure = og.plot(bands, basemap=dem[:, :20]).figure
+    figure.canvas.draw()
+    (legend,) = figure.findobj(matplotlib.legend.Legend)
+    assert figure.bbox.contains(*legend.get_window_extent().max)
+    matplotlib.pyplot.close("all")

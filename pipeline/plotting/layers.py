@@ -1,0 +1,129 @@
+"""Draw points, lines and areas so that they can be seen over any ground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orograph.plotting.colours import PALETTE, as_rgb, spread_colours
+from orograph.plotting.frame import add_classes
+from orograph.tiles.vector.layer import VectorLayer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PATHS, LAYERS, SOURCES, OUTLINES = "#d1495b", "#2f6fde", "#ffd23f", "#202020"
+HALO = 1.6  # points on each side of a line
+MOST_CLASSES = 12
+
+Coordinates = npt.NDArray[np.float64]
+
+
+def halo(width: float) -> list[Any]:
+    """Return path effects that draw a light edge around a line, for dark ground."""
+    from matplotlib.patheffects import Normal, Stroke
+
+    return [Stroke(linewidth=width + 2 * HALO, foreground="white", alpha=0.85), Normal()]
+
+
+def draw_layer(
+    axes: Axes, layer: VectorLayer, colour: str, width: float = 1.8, label: str | None = None
+) -> None:
+    """Draw a layer: lines and outlines with a halo, points with a light edge."""
+    from matplotlib.collections import LineCollection
+    from shapely import boundary, get_coordinates, get_dimensions
+
+    from orograph.tiles.vector.burn import simple_parts
+
+    areas = colour_areas(layer)
+    if areas is not None:
+        colour, width = OUTLINES, 0.8
+        _fill_areas(axes, layer, areas[1])
+        name_classes(axes, list(areas[0]))
+    parts, _ = simple_parts(layer.geometry)
+    kinds = get_dimensions(parts)
+    outlines, _ = simple_parts(boundary(parts[kinds == 2]))
+    lines = [get_coordinates(line) for line in [*parts[kinds == 1], *outlines]]
+    collection = LineCollection(lines, linewidths=width, colors=colour)
+    if width > 1:  # a halo would hide other lines of a dense net
+        collection.set_path_effects(halo(width))
+    collection.set_label(label if lines else None)
+    axes.add_collection(collection)
+    points = get_coordinates(parts[kinds == 0])
+    if len(points):
+        draw_points(axes, points, "o", colour, None if lines else label, size=6, edge="white")
+    axes.autoscale_view()
+
+
+def draw_points(
+    axes: Axes,
+    points: Coordinates,
+    marker: str,
+    colour: str,
+    label: str | None,
+    *,
+    size: float = 7,
+    edge: str = "black",
+) -> None:
+    """Draw marks with an edge of another lightness."""
+    axes.plot(
+        *(*points.T, marker),
+        color=colour,
+        markeredgecolor=edge,
+        markersize=size,
+        markeredgewidth=size / 8,
+        label=label,
+        linestyle="none",
+        zorder=3,
+    )
+
+
+def colour_areas(
+    layer: VectorLayer,
+) -> tuple[tuple[tuple[str, Any], ...], npt.NDArray[np.float64]] | None:
+    """Return the classes of isochrones and polygons of labels, and the colour of each area.
+
+    None for any other layer.
+    """
+    from matplotlib import colormaps
+    from shapely import STRtree, get_dimensions
+
+    columns = layer.columns
+    bounds = {"lower", "upper"} <= columns.keys()
+    labelled = "label" in columns and columns["label"].dtype.kind in "iu"
+    all_areas = bool((get_dimensions(layer.geometry) == 2).all())
+    if not all_areas or not (bounds or labelled):
+        return None
+    values, index = np.unique(columns["upper" if bounds else "label"], return_inverse=True)
+    if bounds:
+        lower = np.array([columns["lower"][index == n].min() for n in range(values.size)])
+        names = [f"{low:g} to {up:g}" for low, up in zip(lower.tolist(), values.tolist())]
+        colours = colormaps["viridis"](np.linspace(0, 0.95, values.size))[:, :3]
+    else:
+        names = [str(value) for value in values.tolist()]
+        pairs = index[STRtree(layer.geometry).query(layer.geometry, predicate="intersects")]
+        colours = as_rgb(PALETTE)[spread_colours(values.size, pairs[:, pairs[0] != pairs[1]])]
+    return tuple(zip(names, colours)), colours[index]
+
+
+def _fill_areas(axes: Axes, layer: VectorLayer, colours: npt.NDArray[np.float64]) -> None:
+    """Fill areas with a colour each."""
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path
+    from shapely import get_coordinates, get_parts, get_rings
+
+    paths = []
+    for geometry in layer.geometry:
+        rings = [Path(get_coordinates(ring), closed=True)
+                 for part in get_parts([geometry]) for ring in get_rings([part])]  # fmt: skip
+        paths.append(Path.make_compound_path(*rings))
+    axes.add_collection(PathCollection(paths, facecolors=colours, edgecolors="none", zorder=0.7))
+
+
+def name_classes(axes: Axes, entries: list[tuple[str, Any]], title: str = "") -> None:
+    """Add the legend of classes; of many, which repeat colours, only their number."""
+    if len(entries) > MOST_CLASSES:
+        entries, title = [], f"{len(entries)} in all;\ncolours repeat"
+    add_classes(axes, entries, title)

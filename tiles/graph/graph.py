@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orograph.tiles import html
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.order import storage_order
 
@@ -78,6 +79,14 @@ class Graph:
     edge_count: int
     bounds: tuple[int, ...]
     """The first stored vertex of each part, and the number of vertices."""
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "vertices": self.vertex_count,
+            "edges": f"{self.edge_count}, {'directed' if self.directed else 'undirected'}",
+            "parts": self.part_count,
+        }
+        return html.table("Graph", rows)
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
@@ -174,12 +183,16 @@ class Graph:
         """This graph as a single part, cached so that its arrays are read once."""
         return replace(self, bounds=(0, self.vertex_count))
 
-    def part_rows(self, part: int) -> Rows:
-        """Return the outgoing arcs of a part's vertices in CSR form, counted from the part."""
+    def part_rows(self, part: int, weighted: bool = True) -> Rows:
+        """Return the outgoing arcs of a part's vertices in CSR form, counted from the part.
+
+        Without ``weighted`` no weights are read, and there are none.
+        """
         first, last = self.bounds[part : part + 2]
         indptr = np.asarray(self.arrays["indptr"][first : last + 1]).astype(np.int64)
         arcs = slice(int(indptr[0]), int(indptr[-1]))
-        indices, weight = (np.asarray(self.arrays[name][arcs]) for name in ("indices", "weight"))
+        indices = np.asarray(self.arrays["indices"][arcs])
+        weight = np.asarray(self.arrays["weight"][arcs if weighted else slice(0)])
         return Rows(indptr - indptr[0], indices, weight)
 
     def part_heads(self, part: int) -> Array:

@@ -8,15 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
-from orograph.cli.distances import check_table_target, read_matrix, write_table
+from orograph.cli.distances import (
+    VECTOR_FILE,
+    check_table_target,
+    read_matrix,
+    write_table,
+)
 from orograph.cli.operations import Command, print_attributes
+from orograph.cli.terrain import add_terrain, check_terrain, terrain_given
 from orograph.distance.arguments import SLOPES
+from orograph.eikonal.job import EIKONAL
 from orograph.kernels.forest.weights import WEIGHTS
 from orograph.operations.operation import public_operations
 from orograph.tiles.arguments import absolute_path, check_path
 from orograph.tiles.extensions import GEOTIFF
 from orograph.tiles.raster.raster import open_raster
-from orograph.tiles.vector.layer import check_vector_target
+from orograph.tiles.vector.write import check_vector_target
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,7 +46,12 @@ def commands() -> list[Command]:
             og.cost_distance,
             "cost_distance",
             ("cost",),
-            defaults=_outputs_of_cost,
+            defaults=lambda options, friction: {
+                **_outputs_of_cost(options, friction),
+                **terrain_given(options),
+            },
+            extend=add_terrain,
+            before=check_terrain,
         ),
         Command(
             og.walking_time,
@@ -69,13 +81,16 @@ def commands() -> list[Command]:
             Command(
                 operation,
                 operation.__name__,
-                out=None,
+                tuple(aliases),
+                out=VECTOR_FILE,
                 cluster=False,
-                extend=_add_vector_file,
-                before=_check_vector_file,
-                after=_write_vector_file,
+                after=_print_geometries,
             )
-            for operation in (og.polygonize, og.isochrones)
+            for operation, *aliases in (
+                (og.polygonize,),
+                (og.isochrones,),
+                (og.region_network, "region-network"),
+            )
         ),
         Command(og.peaks, "peaks", after=_print_length("peak")),
         Command(og.depressions, "depressions", after=_print_length("depression")),
@@ -109,9 +124,12 @@ def commands() -> list[Command]:
 
 
 def _outputs_of_cost(options: argparse.Namespace, friction: str) -> dict[str, Any]:
-    """Return the default outputs: costs and back directions, but only costs for a GeoTIFF."""
-    in_file = options.out.lower().endswith(GEOTIFF)
-    return {"outputs": ("cost",) if in_file else ("cost", "back_direction")}
+    """Return the default outputs: costs and back directions, but only costs for a GeoTIFF.
+
+    Paths go down the costs of the eikonal equation, which has no back directions.
+    """
+    alone = options.out.lower().endswith(GEOTIFF) or getattr(options, "cost", None) == EIKONAL
+    return {"outputs": ("cost",) if alone else ("cost", "back_direction")}
 
 
 def _print_length(dimension: str) -> Any:
@@ -143,17 +161,7 @@ def _print_reach(reach: og.Reach, options: argparse.Namespace) -> None:
             print(f"{x:.10g} {y:.10g}")
 
 
-def _add_vector_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
-    parser.add_argument("--overwrite", action="store_true")
-
-
-def _check_vector_file(options: argparse.Namespace) -> None:
-    check_vector_target(Path(check_path("out", options.out)), options.overwrite)
-
-
-def _write_vector_file(layer: og.VectorLayer, options: argparse.Namespace) -> None:
-    layer.to_file(options.out, overwrite=options.overwrite)
+def _print_geometries(layer: og.VectorLayer, options: argparse.Namespace) -> None:
     print(f"{options.out}: {len(layer)} geometries")
 
 
@@ -176,14 +184,17 @@ def _write_pairs(result: xr.Dataset, options: argparse.Namespace) -> None:
 
 def _add_table_and_picture(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--table", metavar="FILE", help="CSV with class, cells, area and centroid of each"
+        "--table",
+        metavar="FILE",
+        help=".csv, .gpkg, .geojson, .fgb, .parquet: class, cells, area and centroid of each",
     )
     parser.add_argument("--picture", metavar="FILE", help="draw the labels, such as to a PNG")
 
 
 def _check_table_and_picture(options: argparse.Namespace) -> None:
     if options.table is not None:
-        check_table_target(Path(check_path("--table", options.table)), options.overwrite)
+        table = Path(check_path("--table", options.table))
+        check_vector_target(table, options.overwrite, "--table")
     if options.picture is not None:
         from orograph.plotting.labels import image_writer
 
@@ -198,7 +209,8 @@ def _write_table_and_picture(result: xr.Dataset, options: argparse.Namespace) ->
     which = {"nodata": options.nodata, "band": options.band, "variable": options.variable}
     if options.table is not None:
         classes = open_raster(options.classes, **which)
-        og.component_table(result, classes).to_csv(options.table)
+        table = og.component_table(result, classes)
+        og.to_file(table, options.table, overwrite=options.overwrite or False)
         print(f"table: {options.table}")
     if options.picture is not None:
         from orograph.plotting.labels import components_picture

@@ -86,7 +86,7 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     compile_kernels_of("cost_distance", "float64", ["friction"])
     say("kernels          compiled, or found where an earlier run has left them")
     with og.cluster(n_workers=workers) as client:
-        say(f"cluster          {workers} workers; dashboard at {client.dashboard_link}")
+        say(f"cluster          {workers} workers; dashboard: {client.dashboard_link or 'none'}")
         start = time.perf_counter()
         forest = og.minimum_spanning_forest(store, out=out, overwrite=True, client=client)
         seconds = time.perf_counter() - start
@@ -124,13 +124,13 @@ def demo(folder: str | Path, *, workers: int = 2) -> None:
     paths = og.least_cost_path(cost, SUMMITS)
     say(
         f"cost distance    {cost.attrs['reached_cells']:,} cells reached in {cost_seconds:.2f} s, "
-        f"{crossing.statistics()['tile_visits']} visits of tiles; ways of "
+        f"{crossing.statistics()['tile_visits']} visits of tiles; paths of "
         + ", ".join(f"{len(path.cells)}" for path in paths)
         + " cells"
     )
     picture = cost_picture(
         source,
-        cost["cost"],
+        cost["cost"].assign_attrs(units="m on flat ground"),
         paths,
         folder / "cost.png",
         title="Jacksboro fault, Tennessee: least-cost distance and paths",

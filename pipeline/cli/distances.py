@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 import orograph as og
-from orograph.cli.points import add_points, points_of
+from orograph.cli.points import add_outside, add_points, points_of
+from orograph.results.files import check_raster_target
 from orograph.tiles.arguments import check_file, check_path
-from orograph.tiles.convert.export import file_path
-from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
-from orograph.tiles.storage import open_storage
-from orograph.tiles.store.publish import check_target
-from orograph.tiles.vector.layer import check_vector_target
+from orograph.tiles.extensions import check_extension
+from orograph.tiles.vector.write import check_vector_target
+
+RASTER_FILE = "Zarr store to write, or a file: .tif, .nc"
+VECTOR_FILE = "file to write: .gpkg, .geojson, .shp, .fgb, .parquet, .csv"
 
 
 def add_distances(commands: Any) -> None:
@@ -28,7 +29,10 @@ def add_distances(commands: Any) -> None:
     )
     path.add_argument("result", help="store of cost_distance or walking_time")
     add_points(path, "where a path begins; give it again for more")
-    path.add_argument("--out", help="vector file (.gpkg, .geojson, .shp, .fgb) or .csv to write")
+    path.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")
+    add_outside(path)
+    path.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
+    path.add_argument("--out", help=f"{VECTOR_FILE} (a line for each cell)")
     path.add_argument("--overwrite", action="store_true")
     path.set_defaults(command=_path)
 
@@ -37,7 +41,14 @@ def add_distances(commands: Any) -> None:
     )
     corridor.add_argument("first", help="store of cost_distance or walking_time")
     corridor.add_argument("second", help="that of the other sources")
-    corridor.add_argument("out", help="Zarr store or GeoTIFF to write")
+    corridor.add_argument("out", help=RASTER_FILE)
+    corridor.add_argument(
+        "--and", dest="further", action="append", metavar="STORE", help="store of one more result"
+    )
+    corridor.add_argument(
+        "--normalize", action="store_true", help="subtract the least cost of each pair"
+    )
+    corridor.add_argument("--threshold", type=float, help="leave out cells of a greater value")
     corridor.add_argument("--overwrite", action="store_true")
     corridor.set_defaults(command=_corridor)
 
@@ -49,7 +60,17 @@ def _path(options: argparse.Namespace) -> None:
         check_table_target(out, options.overwrite)
     elif out is not None:
         check_vector_target(out, options.overwrite)
-    paths = og.least_cost_path(options.result, points_of(options), snap=options.snap)
+    points = points_of(options)
+    paths = og.least_cost_path(
+        options.result,
+        points,
+        label=options.label,
+        snap=options.snap,
+        outside=options.outside,
+        all_touched=options.all_touched,
+    )
+    if paths.outside:
+        print(f"points outside: {paths.outside}", file=sys.stderr)
     if out is None:
         for number, path in enumerate(paths):
             print(f"point {number}: cost {path.cost:g}, {len(path.cells)} cells")
@@ -70,8 +91,13 @@ def _path(options: argparse.Namespace) -> None:
 
 def _corridor(options: argparse.Namespace) -> None:
     check_raster_target(options.out, options.overwrite)
-    first, second = (og.open(name) for name in (options.first, options.second))
-    store_raster(og.corridor(first, second), options.out, options.overwrite)
+    stores = options.first, options.second, *(options.further or ())
+    found = og.corridor(
+        [og.open(name) for name in stores],
+        normalize=options.normalize,
+        threshold=options.threshold,
+    )
+    store_raster(found, options.out, options.overwrite)
 
 
 def read_matrix(path: str) -> Any:
@@ -96,20 +122,9 @@ def read_matrix(path: str) -> Any:
         raise og.InputError(f"graph: {path} is no matrix that could be read ({error})") from None
 
 
-def check_raster_target(out: str, overwrite: bool) -> None:
-    """Raise the error that `store_raster` would raise for ``out``, without writing."""
-    if out.lower().endswith(GEOTIFF):
-        check_file(file_path("out", out), overwrite)
-    else:
-        target = open_storage(out, "out")
-        check_extension("out", target, "a Zarr store or a GeoTIFF", (*STORE, *GEOTIFF))
-        check_target(target, overwrite)
-
-
 def store_raster(raster: Any, out: str, overwrite: bool) -> None:
-    """Write a raster as a GeoTIFF or a Zarr store, by the extension of ``out``."""
-    write = og.to_geotiff if out.lower().endswith(GEOTIFF) else og.ingest
-    write(raster, out, overwrite=overwrite)
+    """Write a raster in the format that the extension of ``out`` names."""
+    og.to_file(raster, out, overwrite=overwrite)
     print(f"{out}: {raster.shape[0]} x {raster.shape[1]} cells of {raster.dtype}")
 
 

@@ -1,4 +1,4 @@
-"""The commands ``to_geotiff``, ``rasterize``, ``compile``, and those that write lines."""
+"""The commands ``to_geotiff``, ``to_file``, ``rasterize``, ``compile``, and those of lines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import orograph as og
-from orograph.cli.distances import check_raster_target, store_raster
+from orograph.cli.distances import RASTER_FILE, VECTOR_FILE, store_raster
 from orograph.distance.arguments import COSTS, SLOPES
-from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax.models import NAMED
+from orograph.results.files import check_raster_target
 from orograph.road_links.roads import COSTS as ROAD_COSTS
 from orograph.road_links.roads import UNITS
 from orograph.tiles.arguments import check_path
-from orograph.tiles.vector.layer import check_vector_target
+from orograph.tiles.vector.write import check_vector_target
 
 OPERATIONS = ("cost_distance", "walking_time", "hop_distance", "minimum_spanning_forest",
               "connected_components", "st_connected", "distance_index", "all_pairs")  # fmt: skip
@@ -23,7 +24,7 @@ DTYPES = ("float32", "float64", "int16", "uint8", "int32")
 
 
 def add_files(commands: Any) -> None:
-    """Add ``to_geotiff``, ``rasterize``, ``roads``, ``compile``, and what writes lines."""
+    """Add ``to_geotiff``, ``to_file``, ``rasterize``, ``roads``, ``compile``, and lines."""
     export = commands.add_parser(
         "to_geotiff", aliases=["export"], help="write a raster of a store to a GeoTIFF"
     )
@@ -33,10 +34,19 @@ def add_files(commands: Any) -> None:
     export.add_argument("--overwrite", action="store_true")
     export.set_defaults(command=_export)
 
+    write = commands.add_parser(
+        "to_file", help="write a stored result to a file, in the format of its extension"
+    )
+    write.add_argument("result", help="store of rasters or of a table, or raster file")
+    write.add_argument("out", help=".tif, .nc; of tables .gpkg, .geojson, .fgb, .parquet, .csv")
+    write.add_argument("--variable", help="name of the raster, if there are several")
+    write.add_argument("--overwrite", action="store_true")
+    write.set_defaults(command=_write)
+
     burn = commands.add_parser("rasterize", help="burn a vector file onto the grid of a raster")
     burn.add_argument("layer", help="vector file")
     burn.add_argument("like", help="store or raster file of the grid")
-    burn.add_argument("out", help="GeoTIFF or Zarr store to write")
+    burn.add_argument("out", help=RASTER_FILE)
     burn.add_argument("--label", metavar="COLUMN", help="labels (default: numbers from 0)")
     burn.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
     burn.add_argument("--overwrite", action="store_true")
@@ -46,7 +56,7 @@ def add_files(commands: Any) -> None:
 
     lines = commands.add_parser("forest_lines", help="edges of a forest as lines in a vector file")
     lines.add_argument("forest", help="store that 'orograph minimum_spanning_forest' has written")
-    lines.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
+    lines.add_argument("out", help=VECTOR_FILE)
     lines.add_argument(
         "--window", type=int, nargs=4, metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"), default=None
     )
@@ -55,7 +65,7 @@ def add_files(commands: Any) -> None:
 
     network = commands.add_parser("stream_lines", help="links of streams as lines in a vector file")
     network.add_argument("streams", help="store that 'orograph streams' has written")
-    network.add_argument("out", help="vector file to write: .gpkg, .geojson, .shp, .fgb")
+    network.add_argument("out", help=VECTOR_FILE)
     network.add_argument("--overwrite", action="store_true")
     network.set_defaults(command=_stream_lines)
 
@@ -64,7 +74,7 @@ def add_files(commands: Any) -> None:
     )
     ready.add_argument("operations", nargs="*", metavar="operation", help=", ".join(OPERATIONS))
     ready.add_argument("--dtype", nargs="+", default=["float32"], choices=DTYPES, help="of rasters")
-    ready.add_argument("--cost", nargs="+", default=["friction"], choices=tuple(MODELS))
+    ready.add_argument("--cost", nargs="+", default=["friction"], choices=NAMED)
     ready.set_defaults(command=_compile)
 
 
@@ -128,6 +138,11 @@ def _export(options: argparse.Namespace) -> None:
     og.to_geotiff(
         options.source, options.out, variable=options.variable, overwrite=options.overwrite
     )
+    print(options.out)
+
+
+def _write(options: argparse.Namespace) -> None:
+    og.to_file(options.result, options.out, variable=options.variable, overwrite=options.overwrite)
     print(options.out)
 
 

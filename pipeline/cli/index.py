@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import orograph as og
-from orograph.cli.distances import check_raster_target
 from orograph.cli.operations import Command
-from orograph.cli.points import add_points, points_of
-from orograph.kernels.relax.models import MODELS
-from orograph.tiles.extensions import GEOTIFF
+from orograph.cli.points import add_outside, add_points, points_of, read_points
+from orograph.kernels.relax.models import NAMED
+from orograph.results.files import check_raster_target
 
 
 def add_index(commands: Any, run: Callable[..., Any]) -> None:
@@ -27,7 +26,7 @@ def add_index(commands: Any, run: Callable[..., Any]) -> None:
         without=frozenset(["memory"]),
         out=None,
         cluster=False,
-        choices={"cost": tuple(MODELS)},
+        choices={"cost": NAMED},
         after=_print_built,
     ).add(kinds, run)
 
@@ -35,6 +34,7 @@ def add_index(commands: Any, run: Callable[..., Any]) -> None:
     query.add_argument("store", help="an index")
     query.add_argument("out", help="GeoTIFF or Zarr store to write")
     add_points(query)
+    add_outside(query)
     query.add_argument(
         "--window",
         type=int,
@@ -47,6 +47,11 @@ def add_index(commands: Any, run: Callable[..., Any]) -> None:
     matrix = kinds.add_parser("matrix", help="table of costs between points, as CSV")
     matrix.add_argument("store", help="an index")
     add_points(matrix)
+    matrix.add_argument(
+        "--targets", metavar="FILE", help="vector file: where to (default: the points themselves)"
+    )
+    add_outside(matrix)
+    matrix.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")
     matrix.set_defaults(command=_matrix)
 
 
@@ -61,15 +66,20 @@ def _query(options: argparse.Namespace) -> None:
     check_raster_target(options.out, overwrite=False)
     index = og.DistanceIndex.open(options.store)
     window = tuple(options.window) if options.window else None
-    field = index.query(points_of(options), window, snap=options.snap)["cost"]
-    write = og.to_geotiff if options.out.lower().endswith(GEOTIFF) else og.ingest
-    write(field, options.out)
+    field = index.query(points_of(options), window, snap=options.snap, outside=options.outside)[
+        "cost"
+    ]
+    og.to_file(field, options.out)
     _say_touched(index)
 
 
 def _matrix(options: argparse.Namespace) -> None:
     index = og.DistanceIndex.open(options.store)
-    table = index.distance_matrix(points_of(options), snap=options.snap)
+    points = points_of(options)
+    targets = None if options.targets is None else read_points(options.targets)
+    table = index.distance_matrix(
+        points, targets, label=options.label, snap=options.snap, outside=options.outside
+    )
     lines = csv.writer(sys.stdout, lineterminator="\n")
     lines.writerow(["from", *table["to"].values.tolist()])
     for start, row in zip(table["from"].values.tolist(), table.values.tolist(), strict=True):

@@ -5,29 +5,44 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import orograph as og
 from orograph.cli.distances import add_distances
 from orograph.cli.files import add_files
-from orograph.cli.parser import Parser
+from orograph.cli.parser import (
+    Parser,
+    add_completion,
+    add_examples,
+    add_storage_option,
+    storage_options_in,
+    without_secrets,
+)
 from orograph.cli.plan import add_plan
-from orograph.execution.clusters import MOST_WORKERS, LateClient
+from orograph.execution.clusters import (
+    INSTALL_DASHBOARD,
+    MOST_WORKERS,
+    LateClient,
+    has_dashboard,
+)
 from orograph.execution.feedback import SECONDS_OF_SILENCE
 from orograph.tiles.arguments import check_integer, check_path
+from orograph.tiles.object_options import use_storage_options
 
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
 SECONDS_TO_CONNECT, SECONDS_TO_ANSWER = 1.5, 10
+CELLS_OF_THREADS = 2**26  # of a grid for which no cluster is started unasked
 
 
 class Terminated(KeyboardInterrupt):
@@ -48,7 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        status: int = options.command(options) or 0
+        with use_storage_options(storage_options_in(options)):
+            status: int = options.command(options) or 0
     except (og.InputError, og.StoreExistsError) as error:  # nothing has begun, or nothing is left
         print(_line(error, options.parser), file=sys.stderr)
         return 2
@@ -56,7 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"orograph: {options.parser.in_shell(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as error:
-        next_step = "; --resume goes on from here" if "resume" in options else ""
+        next_step = ""
+        if "resume" in options:
+            words = without_secrets(sys.argv[1:] if arguments is None else arguments)
+            again = words if options.resume else [*words, "--resume"]
+            next_step = f"; to go on from here: orograph {shlex.join(again)}"
         ended = isinstance(error, Terminated)
         what = "terminated" if ended else "interrupted"
         print(f"orograph: {what}{next_step}", file=sys.stderr)
@@ -119,6 +139,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in of_operations():
         command.add(commands, _run)
     add_graph(commands, _run)
+    add_completion(commands, parser)
+    add_storage_option(parser)
+    add_examples(parser)
     return parser
 
 
@@ -191,10 +214,13 @@ def _run(
 def client_of(options: argparse.Namespace, stack: ExitStack) -> Client | LateClient:
     """Return a client of the given scheduler, or of a local cluster that starts later.
 
-    The latter starts when all arguments are known to be right, and both end with ``stack``.
+    The latter starts when all arguments are known to be right, and both end with ``stack``. Unless
+    ``--workers`` asks for it, none starts for a small grid, which takes less time than the start.
     """
     if options.scheduler is None:
-        return LateClient(lambda: stack.enter_context(og.cluster(n_workers=options.workers)))
+        cells = CELLS_OF_THREADS if options.workers is None else 0
+        start = partial(og.cluster, n_workers=options.workers)
+        return LateClient(lambda: stack.enter_context(start()), cells)
     from distributed import Client
     from distributed.comm.addressing import get_address_host_port
     from distributed.comm.core import connect
@@ -226,7 +252,10 @@ def _watch(run: og.Run[xr.Dataset], name: str) -> xr.Dataset:
     """Show a progress bar until the run ends, if it takes long; return its result."""
     from tqdm import tqdm
 
-    print(f"dashboard: {run.dashboard_link}", file=sys.stderr)
+    if run.dashboard_link:
+        print(f"dashboard: {run.dashboard_link}", file=sys.stderr)
+    elif not has_dashboard():
+        print(f"dashboard: none, as it needs bokeh: {INSTALL_DASHBOARD}", file=sys.stderr)
     total = run.progress().total or None
     with tqdm(desc=name, unit="task", total=total, delay=SECONDS_OF_SILENCE) as bar:
         while True:

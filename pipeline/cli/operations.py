@@ -18,7 +18,7 @@ from orograph.cli.points import read_points
 
 Namespace = argparse.Namespace
 NUMBERS = {"int": int, "float": float}
-OUT = "Zarr store to write, or a GeoTIFF if it ends in .tif"
+OUT = "Zarr store to write, or a file: .tif, .nc; of tables .gpkg, .geojson, .fgb, .parquet, .csv"
 FLAGS = {
     "sources": ("--sources", "--point", "--source"),
     "s": ("--from-file", "--from"),
@@ -72,7 +72,7 @@ class Command:
     def parameters(self) -> list[Parameter]:
         """Parameters of the operation that the command offers as options."""
         offered = self.operation.__signature__.parameters.values()
-        left_out = self.without | {"client"}
+        left_out = self.without | {"client", "storage_options"}  # which every command has
         if self.out is not None:
             left_out |= {"out"}
         return [
@@ -111,7 +111,9 @@ class Command:
                 self._add_option(parser, parameter, documented)
         if "client" in self.operation.options and self.only is None:
             workers = parser.add_mutually_exclusive_group()
-            usual = "one a core or GPU" if self.cluster else "threads, one a core"
+            usual = "threads, one a core"
+            if self.cluster:
+                usual += ", up to 8192 x 8192 cells, else a worker a core or GPU"
             workers.add_argument("--workers", type=int, help=f"default: {usual}")
             workers.add_argument("--scheduler", help="address of a running Dask scheduler")
         self.extend(parser)
@@ -197,7 +199,12 @@ def add_option(
     elif annotation == "Graph":
         parser.add_argument(flag, metavar="GRAPH", help=f"store of 'orograph graph read': {text}")
     elif annotation.startswith("Mapping"):
-        pair, what = (_pair, "NUMBER") if "float" in annotation else (_named, "FILE")
+        pair: Callable[[str], Any] = _named
+        what = "FILE"
+        if "float | str" in annotation:
+            pair, what = _number_or_column, "NUMBER|COLUMN"
+        elif "float" in annotation:
+            pair, what = pair_of, "NUMBER"
         parser.add_argument(flag, nargs="+", type=pair, metavar=f"NAME={what}", help=text)
     elif annotation == "Any":
         parser.add_argument(flag, metavar="FILE", help=f"store or raster file: {text}")
@@ -216,10 +223,19 @@ def add_option(
         )
 
 
-def _pair(text: str) -> tuple[str, float]:
+def pair_of(text: str) -> tuple[str, float]:
     """Parse ``name=number``; a ValueError makes argparse name the option."""
     name, _, number = text.partition("=")
     return name, float(number)
+
+
+def _number_or_column(text: str) -> tuple[str, float | str]:
+    """Parse ``name=number`` or ``name=column``."""
+    name, value = _named(text)
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
 
 
 def _named(text: str) -> tuple[str, str]:

@@ -1,12 +1,76 @@
-"""Argument parser whose errors are one line, naming arguments as command-line options."""
+"""Argument parser: errors of one line, an example for each command, and completion by shells.
+
+And ``--storage-option KEY=VALUE``, which all commands have that open stores.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
+
+from orograph.tiles.errors import InputError
+from orograph.tiles.object_options import is_secret
+
+STORAGE_OPTION = "--storage-option"
+WITHOUT_STORES = {"demo", "compile", "completion", "runs", "status", "cancel"}
+"""Commands that open no store of the user."""
+SHELLS = ("bash", "zsh")
+
+EXAMPLES = {
+    "demo": "--folder demo",
+    "ingest": "dem.tif dem.zarr --tile 512",
+    "info": "dem.zarr",
+    "verify": "dem.zarr cost.zarr",
+    "plan": "cost_distance friction.tif --workers 4",
+    "completion": "bash",
+    "least_cost_path": "cost.zarr --points villages.gpkg --label name --out paths.gpkg",
+    "corridor": "from_one.zarr from_other.zarr corridor.tif --normalize",
+    "to_geotiff": "cost.zarr cost.tif --variable cost",
+    "to_file": "cost.zarr cost.nc",
+    "rasterize": "parks.gpkg dem.tif parks.tif --label park",
+    "roads": "roads.gpkg dem.tif roads.zarr --speed 50",
+    "forest_lines": "forest.zarr forest.gpkg",
+    "stream_lines": "streams.zarr streams.gpkg",
+    "compile": "cost_distance",
+    "index build": "friction.tif index.zarr",
+    "index query": "index.zarr cost.tif --points villages.gpkg",
+    "index matrix": "index.zarr --points villages.gpkg --label name",
+    "runs": "--scheduler tcp://127.0.0.1:8786",
+    "status": "cost.zarr --scheduler tcp://127.0.0.1:8786",
+    "cancel": "cost.zarr --scheduler tcp://127.0.0.1:8786",
+    "minimum_spanning_forest": "dem.tif forest.zarr",
+    "cost_distance": "friction.tif cost.tif --sources parks.gpkg --label park",
+    "walking_time": "dem.tif seconds.zarr --point 600000 5100000",
+    "connected_components": "cover.tif parts.zarr --table parts.gpkg",
+    "hop_distance": "mask.tif hops.tif --point 600000 5100000",
+    "fill": "dem.tif filled.tif",
+    "flood": "dem.tif level.tif --point 600000 5100000",
+    "polygonize": "zones.tif zones.gpkg",
+    "isochrones": "seconds.zarr 0.5 1 2 bands.gpkg --unit h",
+    "region_network": "friction.tif network.gpkg --regions parks.gpkg --label park",
+    "peaks": "dem.tif peaks.geojson --min-prominence 50",
+    "depressions": "dem.tif depressions.gpkg --min-depth 2",
+    "passes": "dem.tif --points villages.gpkg",
+    "st_connected": "mask.tif --from 600000 5100000 --to 610000 5090000",
+    "all_pairs": "matrix.npz distances.csv",
+    "breach_depressions": "dem.tif breached.tif --max-length 100",
+    "flow_accumulation": "flow.tif upstream.tif --encoding esri",
+    "flow_direction": "dem.tif flow.tif --encoding esri",
+    "flow_distance": "flow.tif distance.tif --encoding esri",
+    "height_above_drainage": "dem.tif flow.zarr streams.tif height.tif",
+    "streams": "flow.zarr upstream.zarr 1000 streams.zarr",
+    "upstream_length": "flow.zarr length.tif",
+    "watersheds": "flow.zarr basins.zarr --outlets gauges.gpkg",
+    "graph read": "roads.gr roads.zarr",
+    "graph paths": "roads.zarr paths.zarr --source 0",
+    "graph mst": "roads.zarr forest.zarr",
+    "graph components": "roads.zarr parts.zarr",
+    "graph pairs": "roads.zarr distances.zarr",
+}
+"""Arguments of each command, by its first name."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -68,3 +132,85 @@ class Parser(argparse.ArgumentParser):
 
         message = re.sub(r"^(\w+)(?=: )", lambda match: option(match[1]) or match[0], message)
         return re.sub(r"\b([a-z_]+)=('[^']*'|[\w.-]*\w|)", value, message)
+
+
+def add_storage_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option to each command below a parser."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            own = {id(p): p for name, p in action.choices.items() if name not in WITHOUT_STORES}
+            for below in own.values():
+                add_storage_option(below)
+            return
+    parser.add_argument(
+        STORAGE_OPTION,
+        action="append",
+        metavar="KEY=VALUE",
+        help="of addresses in object stores, such as region=eu-central-1; give it again for more",
+    )
+
+
+def storage_options_in(options: argparse.Namespace) -> dict[str, str] | None:
+    """Return the options that a command line gives; None if it gives none."""
+    given: list[str] | None = getattr(options, "storage_option", None)
+    if given is None:
+        return None
+    found = {}
+    for text in given:
+        name, separator, value = text.partition("=")
+        if not separator:  # the text may be a secret
+            raise InputError("storage_option: write KEY=VALUE, such as region=eu-central-1")
+        found[name] = value
+    return found
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line, with dots in place of the values of secrets."""
+    shown: list[str] = []
+    for word in words:
+        flag = f"{STORAGE_OPTION}=" if word.startswith(f"{STORAGE_OPTION}=") else ""
+        name, separator, _ = word.removeprefix(flag).partition("=")
+        if (flag or shown[-1:] == [STORAGE_OPTION]) and separator and is_secret(name):
+            word = f"{flag}{name}=..."
+        shown.append(word)
+    return shown
+
+
+def subcommands(
+    parser: argparse.ArgumentParser, name: str = ""
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Yield the name and the parser of each command, once under the first of its names."""
+    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not groups:
+        yield name.strip(), parser
+    known = []
+    for word, below in groups[0].choices.items() if groups else ():
+        if below not in known:
+            known.append(below)
+            yield from subcommands(below, f"{name} {word}")
+
+
+def add_examples(parser: argparse.ArgumentParser) -> None:
+    """Show the example of each command at the end of its help."""
+    for name, command in subcommands(parser):
+        if name in EXAMPLES:
+            command.epilog = f"example: {parser.prog} {name} {EXAMPLES[name]}"
+
+
+def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
+    """Add the command ``completion``, which prints a script for a shell, to the parser."""
+    added = commands.add_parser("completion", help="a script that completes command lines")
+    added.add_argument("shell", choices=SHELLS, help="the shell that is to complete them")
+    added.set_defaults(command=lambda options: print(completion(parser, options.shell)))
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return the script by which a shell completes commands, their options and files."""
+    import shtab
+
+    for _, command in subcommands(parser):
+        for action in command._actions:
+            takes_text = action.type is None and action.choices is None and action.nargs != 0
+            if takes_text and (not action.option_strings or action.metavar == "FILE"):
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+    return str(shtab.complete(parser, shell))

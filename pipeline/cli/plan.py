@@ -8,7 +8,7 @@ from typing import Any
 
 import orograph as og
 from orograph.distance.arguments import SLOPES
-from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax.models import NAMED
 from orograph.operations.operation import public_operations
 from orograph.tiles.graph.store import is_graph
 
@@ -47,7 +47,7 @@ def add_plan(commands: Any) -> None:
     distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
     index = plan.add_argument_group("index")
     index.add_argument("--friction", help="store or raster file, for --cost of slopes")
-    index.add_argument("--cost", choices=tuple(MODELS), help="of cost_distance too")
+    index.add_argument("--cost", choices=NAMED, help="of cost_distance too")
     index.add_argument("--connectivity", type=int, choices=(4, 8))
     index.add_argument("--block", type=int, help="cells a side of a block")
     index.add_argument("--levels", type=int, help="how often blocks are merged")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import orograph as og
+from orograph.arguments.sources import OUTSIDE
 from orograph.tiles.arguments import check_path
 from orograph.tiles.vector.layer import is_vector_path
 
@@ -21,6 +22,16 @@ def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
     )
     where.add_argument("--points", metavar="FILE", help="vector file, or a line each: x and y")
     parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
+
+
+def add_outside(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--outside`` to a parser."""
+    parser.add_argument(
+        "--outside",
+        choices=OUTSIDE,
+        default="error",
+        help="refuse what lies outside the raster, or leave it out",
+    )
 
 
 def points_of(options: argparse.Namespace) -> Any:

@@ -31,7 +31,7 @@ NUMBER = ("x", "", "1,5", "1j")
 NONE = ("x", "")
 STORES = ("none.zarr", "file.txt", "folder", "", "a\0b", "s3://bucket/a.zarr", "x" * 300)
 OUT = ("", "a\0b", "x" * 245, "none/a.zarr", "file.txt", "folder", "taken.zarr", "s3://b/a.zarr",
-       "peaks.geojson", "x.GPKG", "m.parquet", "x.nc", "a.zarr.zip")  # fmt: skip
+       "peaks.shp", "x.KML", "m.xlsx", "x.grib", "a.zarr.zip")  # fmt: skip
 POINTS = (("x", "0"), ("0",), ("nan", "0"), ("inf", "0"), ("9", "9"), ("-1", "0"), ("1e400", "0"))
 
 # by option, or by the name of a positional argument
@@ -65,7 +65,10 @@ EVERYWHERE: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "--targets": ("none.txt", "folder", "", "a\0b", "words.txt"),
     "--coefficients": ("x", "pace=x", "pace=nan", "zebra=1", "pace"),
     "--snap": WHOLE,
+    "--barriers": (*STORES, "none.gpkg"),
+    "--outside": (*NONE, "ignore"),
     "--scheduler": ("", "x://y:1", "tcp://", "junk", "tcp://127.0.0.1:9"),
+    "--storage-option": ("", "region", "regoin=x", "skip_signature=maybe", "region=", "=x"),
     "source": STORES,
     "elevation": STORES,
     "friction": STORES,
@@ -91,24 +94,35 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
             "outputs": (*NONE, ("cost", "x")),
             "max-cost": (*NUMBER, "-1", "nan"),
             "initial-cost": (*NUMBER, "-1", "nan", "inf"),
+            "source-cost": ("x", "rate=x", "rate=nan", "zebra=1", "rate", "multiplier=0"),
         }.items()
     },
+    ("cost_distance", "--surface"): STORES,
+    ("cost_distance", "--elevation"): STORES,
+    ("cost_distance", "--horizontal-raster"): STORES,
+    ("cost_distance", "--horizontal-factor"): ("", "steep", "words.txt", "none.txt"),
+    ("cost_distance", "--horizontal-coefficients"): ("x", "slope=x", "slope=nan", "zebra=1"),
+    ("cost_distance", "--vertical-factor"): ("", "steep", "words.txt", "none.txt"),
+    ("cost_distance", "--vertical-coefficients"): ("x", "slope=x", "slope=nan", "zebra=1"),
     ("walking_time", "--rasters"): ("x", "wind=dem.tif", ""),
     ("connected_components", "--min-size"): (*WHOLE, "0"),
     ("connected_components", "--outputs"): (*NONE, ("labels", "x")),
     ("connected_components", "--picture"): ("", "a\0b", "none/a.png"),
     ("connected_components", "--table"): (
-        *("", "a\0b", "none/a.csv", "folder", "x" * 300, "a.parquet"),
+        *("", "a\0b", "none/a.csv", "folder", "x" * 300, "a.xlsx"),
     ),
     ("hop_distance", "--max-hops"): WHOLE,
     ("least_cost_path", "--out"): VECTOR_OUT,
     ("corridor", "first"): STORES,
     ("corridor", "second"): STORES,
+    ("corridor", "--and"): STORES,
+    ("corridor", "--threshold"): (*NUMBER, "-1", "nan"),
     ("all_pairs", "graph"): ("none.npy", "words.txt", "file.txt", "folder", "", "a\0b.npy"),
     ("all_pairs", "--method"): NONE,
     ("all_pairs", "--no-edge"): NUMBER,
     ("all_pairs", "--negative-cycles"): NONE,
     ("to_geotiff", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder", "a.png"),
+    ("to_file", "out"): ("", "a\0b", "x" * 300, "none/a.tif", "file.txt", "folder", "a.png"),
     ("rasterize", "layer"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg"),
     ("rasterize", "like"): STORES,
     ("roads", "lines"): ("none.gpkg", "dem.tif", "", "a\0b.gpkg", "none.osm", "layer.geojson"),
@@ -124,7 +138,13 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("polygonize", "out"): VECTOR_OUT,
     ("isochrones", "cost"): STORES,
     ("isochrones", "levels"): (*NUMBER, "nan"),
+    ("isochrones", "--unit"): (*NONE, "h", "hours"),
     ("isochrones", "out"): VECTOR_OUT,
+    ("region_network", "out"): VECTOR_OUT,
+    ("region_network", "--regions"): STORES,
+    ("region_network", "--region"): POINTS,
+    ("region_network", "--connections"): NONE,
+    ("region_network", "--max-cost"): (*NUMBER, "-1", "nan"),
     ("stream_lines", "streams"): STORES,
     ("stream_lines", "out"): VECTOR_OUT,
     ("streams", "direction"): STORES,
@@ -133,6 +153,7 @@ OWN: dict[tuple[str, str], tuple[str | tuple[str, ...], ...]] = {
     ("streams", "--elevation"): STORES,
     ("streams", "--encoding"): NONE,
     ("compile", "operations"): ("x", ""),
+    ("completion", "shell"): NONE,
     ("verify", "store"): STORES,
     ("fill", "--outlets"): STORES,
     ("fill", "--outlet"): POINTS,
@@ -218,6 +239,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "corridor": {"first": ("taken.zarr",), "second": ("taken.zarr",), "out": ("out.zarr",)},
     "all_pairs": {"graph": ("graph.csv",), "out": ("out.zarr",)},
     "to_geotiff": {"source": ("dem.tif",), "out": ("out.tif",)},
+    "to_file": {"result": ("dem.tif",), "out": ("out.nc",)},
     "rasterize": {"layer": ("layer.geojson",), "like": ("dem.tif",), "out": ("out.zarr",)},
     "roads": {
         "lines": ("roads.geojson",),
@@ -228,6 +250,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
     "forest_lines": {"forest": ("forest.zarr",), "out": ("out.gpkg",)},
     "polygonize": {"labels": ("dem.tif",), "out": ("out.gpkg",)},
     "isochrones": {"cost": ("dem.tif",), "levels": ("1",), "out": ("out.gpkg",)},
+    "region_network": {"friction": ("dem.tif",), "out": ("out.gpkg",), "--region": ("0", "0")},
     "stream_lines": {"streams": ("forest.zarr",), "out": ("out.gpkg",)},
     "streams": {
         "direction": ("dem.tif",),
@@ -236,6 +259,7 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
         "--threshold": ("1",),
     },
     "compile": {},
+    "completion": {"shell": ("bash",)},
     "verify": {},
     "graph read": {"source": ("graph.gr",), "store": ("out.zarr",)},
     **{f"graph {what}": {"graph": ("graph.gr",), "out": ("out.zarr",)} for what in GRAPH_COMMANDS},
@@ -267,6 +291,16 @@ VALID: dict[str, dict[str, tuple[str, ...]]] = {
 # what else has to be given for an argument to count
 WITH: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("index build", "--friction"): {"--cost": ("tobler",)},
+    ("cost_distance", "--horizontal-factor"): {"--horizontal-raster": ("dem.tif",)},
+    ("cost_distance", "--horizontal-coefficients"): {
+        "--horizontal-raster": ("dem.tif",),
+        "--horizontal-factor": ("linear",),
+    },
+    ("cost_distance", "--vertical-factor"): {"--surface": ("dem.tif",)},
+    ("cost_distance", "--vertical-coefficients"): {
+        "--surface": ("dem.tif",),
+        "--vertical-factor": ("linear",),
+    },
     ("plan", "--friction"): {"operation": ("distance_index",), "--cost": ("tobler",)},
     ("plan", "--model"): {"operation": ("walking_time",)},
     ("plan", "--components"): {"operation": ("connected_components",)},

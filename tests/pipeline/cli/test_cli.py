@@ -217,13 +217,13 @@ def test_whether_points_are_connected_from_the_shell(dem: Path, tmp_path: Path) 
     assert "Traceback" not in barred.stderr
 
 
-def test_the_demo_ends_with_a_picture(tmp_path: Path) -> None:
+def test_the_demo_ends_with_pictures(tmp_path: Path) -> None:
     ended = process("demo", "--folder", "shown")
     assert ended.returncode == 0, ended.stderr
     for said in ("138,632 cells", "138,631 edges", "dashboard at http", "same bits"):
         assert said in ended.stdout
-    picture = tmp_path / "shown" / "forest.png"
-    assert picture.stat().st_size > 100_000
+    for name in ("forest.png", "cost.png"):
+        assert (tmp_path / "shown" / name).stat().st_size > 100_000
 
 
 def test_verify_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,6 +63,12 @@ def test_paths_and_corridors(dem: xr.DataArray, capsys: pytest.CaptureFixture[st
     for out in ("corridor.tif", "corridor.zarr"):
         command("corridor", "one.zarr", "other.zarr", out)
         assert np.array_equal(cells_of(out), og.corridor(one, other))
+    command(
+        *("corridor", "one.zarr", "other.zarr", "several.zarr"),
+        *("--and", "one.zarr", "--normalize", "--threshold", 50),
+    )
+    expected = og.corridor([one, other, one], normalize=True, threshold=50)
+    assert np.array_equal(cells_of("several.zarr"), expected, equal_nan=True)
 
 
 def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +93,12 @@ def test_layers_and_files(dem: xr.DataArray, capsys: pytest.CaptureFixture[str])
     assert bands["upper"].tolist() == expected.tolist()
     command("isochrones", "cost.zarr", 100, "lines.geojson", "--no-polygons", "--parts")
     assert "level" in geopandas.read_file("lines.geojson")
+    command(
+        "region_network", "dem.tif", "--regions", "areas.gpkg", "network.gpkg", "--label", "kind"
+    )
+    network = geopandas.read_file("network.gpkg")
+    assert network[["from", "to"]].to_numpy().tolist() == [[3, 7]]
+    assert network["cost"][0] == og.region_network(dem, frame, label="kind").columns["cost"][0]
     command("stream_lines", "streams.zarr", "streams.gpkg")
     assert len(geopandas.read_file("streams.gpkg")) == len(og.stream_lines("streams.zarr")) > 0
     command("to_geotiff", "forest.zarr", "edges.tif")

@@ -1,0 +1,72 @@
+"""Every command has an example that it understands, and shells complete command lines."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from orograph.cli.main import _parser, main
+from orograph.cli.parser import EXAMPLES, SHELLS, subcommands
+
+NAMES = [name for name, _ in subcommands(_parser())]
+
+
+def test_every_command_has_an_example() -> None:
+    assert sorted(EXAMPLES) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_a_command_ends_with_an_example_that_it_understands(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*name.split(), "--help"])
+    assert ended.value.code == 0
+    (_, _, example) = capsys.readouterr().out.partition("example: orograph ")
+    words = shlex.split(example)
+    assert words[: len(name.split())] == name.split()
+    assert callable(_parser().parse_args(words).command)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("orograph walk", {"walk", "walking_time"}),
+        ("orograph index ma", {"matrix"}),
+        ("orograph cost_distance --lab", {"--label"}),
+        ("orograph cost_distance --dtype int", {"int64"}),
+        ("orograph fill de", {"dem.tif"}),
+    ],
+)
+def test_bash_completes_a_line(
+    line: str, found: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    assert main(["completion", "bash"]) == 0
+    (tmp_path / "dem.tif").touch()
+    words = line.split()
+    typed = " ".join(shlex.quote(word) for word in words)
+    asked = (
+        f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_orograph orograph; "
+        "printf '%s\\n' ${COMPREPLY[@]}"
+    )
+    done = subprocess.run(
+        [bash, "--norc", "-c", f"{capsys.readouterr().out}\n{asked}"],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert set(done.stdout.split()) == found
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_there_is_a_script_for_each_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    said = capsys.readouterr().out
+    assert "region_network" in said
+    assert "--min-prominence" in said

@@ -1,0 +1,1 @@
+"""A page of Dask's dashboard that shows the tiles of runs."""

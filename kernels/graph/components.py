@@ -6,9 +6,10 @@ these are not looked at again: what belongs to it is found from the other side, 
 (*join_others*). Else each edge is looked at once (*join_rows*).
 
 `orograph.kernels.label.union_find` describes Rem's algorithm, and does the same for a list of
-edges. Each edge stands in the rows both ways, heads in ascending order. Parents have the dtype of
-``indices``. A parent is never greater than its vertex, so the root of a component is its smallest
-vertex, whatever the order in which it was joined. Serial.
+edges. Each edge stands in the rows both ways, heads in ascending order. Of a part of a graph, whose
+rows are a range of the graph's, only edges between its vertices are joined. Parents have the dtype
+of ``indices``. A parent is never greater than its vertex, so the root of a component is its
+smallest vertex, whatever the order in which it was joined. Serial.
 
 Afforest: Sutton, Ben-Nun, Barak (2018), doi:10.1109/IPDPS.2018.00012.
 """
@@ -44,6 +45,84 @@ def join_last(indptr, indices, parent):
         greatest = parent[vertex]
         smallest[greatest] = min(smallest[greatest], parent.dtype.type(vertex))
         parent[vertex] = smallest[greatest]
+
+
+@compiled
+def join_last_inside(indptr, indices, first, parent):
+    """Do as `join_last` in a part beginning with vertex `first`; return how many arcs leave it."""
+    n = parent.size
+    past = first + n
+    leaving = 0
+    for i in range(n):
+        vertex = n - 1 - i
+        begin, end = indptr[vertex], indptr[vertex + 1]
+        while begin < end and indices[end - 1] >= past:
+            end -= 1
+            leaving += 1
+        last = np.int64(indices[end - 1]) - first if begin < end else vertex
+        while begin < end and indices[begin] < first:
+            begin += 1
+            leaving += 1
+        parent[vertex] = parent[last] if last > vertex else vertex
+    smallest = np.full(n, n, parent.dtype)
+    for vertex in range(n):
+        greatest = parent[vertex]
+        smallest[greatest] = min(smallest[greatest], parent.dtype.type(vertex))
+        parent[vertex] = smallest[greatest]
+    return leaving
+
+
+@compiled
+def join_inside(indptr, indices, first, parent, root):
+    """Do as `join_others` in a part that begins with vertex `first`.
+
+    With `root` = n no tree is left out.
+    """
+    n = parent.size
+    for vertex in range(n):
+        if parent[vertex] != root:
+            tail = parent.dtype.type(vertex)
+            for arc in range(indptr[vertex], indptr[vertex + 1]):
+                head = np.int64(indices[arc]) - first
+                if 0 <= head < n:
+                    unite(parent, tail, parent.dtype.type(head))
+
+
+@compiled
+def leaving_arcs(indptr, indices, first, arcs):
+    """Write tail and head of each arc that leaves a part, of which there are as many as columns."""
+    n = indptr.size - 1
+    count = 0
+    for vertex in range(n):
+        begin, end = indptr[vertex], indptr[vertex + 1]
+        if begin == end or (indices[begin] >= first and indices[end - 1] < first + n):
+            continue
+        for arc in range(begin, end):
+            if not first <= indices[arc] < first + n:
+                arcs[0, count] = first + vertex
+                arcs[1, count] = indices[arc]
+                count += 1
+
+
+@compiled
+def number_roots(root, position, member, firsts):
+    """Number the roots from 0 in place of naming them; return how many there are.
+
+    `member` is the number of each vertex's root, `firsts` the first place in the source of each.
+    """
+    count = 0
+    for vertex in range(root.size):
+        above = root[vertex]
+        place = position[vertex]
+        if above == vertex:
+            member[vertex] = count
+            firsts[count] = place
+            count += 1
+        else:  # a root comes before all that it is the root of
+            number = member[above]
+            member[vertex] = number
+            firsts[number] = min(firsts[number], place)
+    return count
 
 
 @compiled
@@ -100,14 +179,80 @@ def number_components(root: Any, stored: Any, labels: Any) -> Any:
     return sizes[:count].copy()
 
 
+@compiled
+def number_places(first: Any) -> None:
+    """Replace the first place of each place's component by the component's number, from 1."""
+    count = 0
+    for place in range(first.size):
+        if first[place] == place:
+            count += 1
+            first[place] = count
+        else:  # it comes before, and has its number already
+            first[place] = first[first[place]]
+
+
+@compiled
+def add_sizes(first: Any, sizes: Any) -> None:
+    """Add to the size of each component, which is kept at its first place."""
+    begin = 0
+    for i in range(1, first.size + 1):  # runs are added at once
+        if i == first.size or first[i] != first[begin]:
+            sizes[first[begin]] += i - begin
+            begin = i
+
+
+def part_components(
+    indptr: Array, indices: Array, first: int, position: Array
+) -> tuple[Array, Array, Array]:
+    """Return the components of a part of a graph, joined by edges between its vertices.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) int64
+        Where the arcs of each vertex begin, from 0 in the part.
+    indices : (arcs,)
+        The heads of the part's arcs, as vertices of the whole graph.
+    first : int
+        The part's first vertex.
+    position : (n,) int64
+        The place in the source of each of its vertices.
+
+    Returns
+    -------
+    member : (n,) of the dtype of ``indices``
+        The component of each vertex, from 0.
+    firsts : (components,) int64
+        The least place in the source of each component.
+    leaving : (2, k) int64
+        Tails and heads of the arcs that lead to other parts, tails in ascending order.
+    """
+    n = indptr.size - 1
+    parent, member = np.empty((2, n), indices.dtype)
+    leaving = np.empty((2, join_last_inside(indptr, indices, first, parent)), np.int64)
+    join_inside(indptr, indices, first, parent, _largest_tree(parent, n))
+    compress_paths(parent)
+    leaving_arcs(indptr, indices, first, leaving)
+    firsts = np.empty(n, np.int64)
+    count = number_roots(parent, position, member, firsts)
+    return member, firsts[:count].copy(), leaving
+
+
+def _largest_tree(parent: Array, otherwise: int) -> int:
+    """Return the root to which most of a sample of vertices lead, if more than half of them do."""
+    roots, counts = np.unique(parent[:: parent.size // SAMPLE + 1], return_counts=True)
+    most = 2 * counts.max(initial=0) > counts.sum()
+    return int(roots[counts.argmax()]) if most else otherwise
+
+
 def graph_components(rows: tuple[Array, Array, Array]) -> Array:
     """Return the smallest vertex of each vertex's component, (n,), of the dtype of ``indices``."""
     indptr, indices, _ = rows
-    parent = np.empty(indptr.size - 1, indices.dtype)
+    n = indptr.size - 1
+    parent = np.empty(n, indices.dtype)
     join_last(indptr, indices, parent)
-    roots, counts = np.unique(parent[:: parent.size // SAMPLE + 1], return_counts=True)
-    if 2 * counts.max(initial=0) > counts.sum():
-        join_others(indptr, indices, parent, roots[counts.argmax()])
+    root = _largest_tree(parent, n)
+    if root < n:
+        join_others(indptr, indices, parent, indices.dtype.type(root))
     else:
         join_rows(indptr, indices, parent)
     compress_paths(parent)

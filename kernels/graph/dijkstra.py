@@ -19,7 +19,7 @@ from orograph.kernels.compiled import compiled
 
 
 @compiled
-def _rise(heap, key, place, i, vertex, value):
+def rise(heap, key, place, i, vertex, value):
     """Put a vertex where it belongs on the way up from place i."""
     while i > 0:
         above = (i - 1) >> 2
@@ -35,7 +35,7 @@ def _rise(heap, key, place, i, vertex, value):
 
 
 @compiled
-def _sink(heap, key, place, size, vertex, value):
+def sink(heap, key, place, size, vertex, value):
     """Put a vertex where it belongs on the way down from the top."""
     i = 0
     while 4 * i + 1 < size:
@@ -56,11 +56,14 @@ def _sink(heap, key, place, size, vertex, value):
 
 
 @compiled
-def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cost: Any) -> int:
-    """Lower the costs to the least from any start; return how many vertices were relaxed.
+def dijkstra(
+    indptr: Any, indices: Any, weight: Any, starts: Any, upto: Any, most: Any, cost: Any
+) -> Any:
+    """Lower the costs to the least from any start, up to `upto`.
 
     `starts` have their costs already; all others have a barrier, or costs that no arc which leaves
-    them could lower another by. What would be above `most` stays as it is.
+    them could lower another by. What would be above `most` stays as it is. Returns how many
+    vertices were relaxed, and those that have been lowered and were not, as they are above `upto`.
     """
     n = cost.size
     one = indices.dtype.type(1)
@@ -70,15 +73,15 @@ def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cos
     size = 0
     for vertex in starts:
         if place[vertex] < 0:
-            _rise(heap, key, place, size, vertex, cost[vertex])
+            rise(heap, key, place, size, vertex, cost[vertex])
             size += 1
     relaxed = 0
-    while size:
+    while size and key[0] <= upto:
         tail, known = heap[0], key[0]
         size -= 1
         relaxed += 1
         if size:
-            _sink(heap, key, place, size, heap[size], key[size])
+            sink(heap, key, place, size, heap[size], key[size])
         for arc in range(indptr[tail], indptr[tail + one]):
             head = indices[arc]
             total = known + weight[arc]
@@ -87,5 +90,5 @@ def dijkstra(indptr: Any, indices: Any, weight: Any, starts: Any, most: Any, cos
                     place[head] = size
                     size += 1
                 cost[head] = total
-                _rise(heap, key, place, place[head], head, total)
-    return relaxed
+                rise(heap, key, place, place[head], head, total)
+    return relaxed, heap[:size].copy()

@@ -12,6 +12,10 @@ Rows: ``indptr`` (n + 1,), ``indices``, ``weight`` and ``edge`` (arcs,), each ed
 the same weight and number, heads ascending; loops count for nothing. What is kept of a list is
 written always, and its length grows or not: a branch would often be guessed wrong. Serial.
 
+In a part of a graph the forest of the edges between its vertices is found: no other edge between
+them is in the forest of the graph. A *border* vertex has arcs to other parts. An edge to a subtree
+without border vertices is in the forest of the graph: all edges that leave the subtree are known.
+
 Borůvka (1926); Nešetřil, Milková, Nešetřilová (2001), doi:10.1016/S0012-365X(00)00224-7.
 """
 
@@ -20,8 +24,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from orograph.kernels.compiled import compiled
+
+Array = npt.NDArray[Any]
 
 
 @compiled
@@ -153,6 +160,87 @@ def spanning_forest(indptr: Any, indices: Any, weight: Any, edge: Any) -> Any:
             joined,
         )  # fmt: skip
     return chosen[:joined]
+
+
+@compiled
+def arcs_inside(indptr: Any, heads: Any, first: Any, starts: Any, tails: Any, arcs: Any) -> Any:
+    """Write the arcs of a part that stay in it; return how many there are.
+
+    `starts` (n + 1,) is where those of each vertex begin, `tails` are their tails, from 0.
+    """
+    n = indptr.size - 1
+    count = 0
+    for vertex in range(n):
+        starts[vertex] = count
+        for arc in range(indptr[vertex], indptr[vertex + 1]):
+            tails[count] = vertex
+            arcs[count] = arc
+            count += (heads[arc] >= first) & (heads[arc] < first + n)
+    starts[n] = count
+    return count
+
+
+@compiled
+def strip_dead_ends(a: Any, b: Any, border: Any, kept: Any) -> None:
+    """Unmark the edges of a forest, from a to b, that lead to subtrees without a border vertex.
+
+    A vertex with one edge left and no border loses it. The exclusive or of a vertex's edges is the
+    last one when the others are gone.
+    """
+    degree = np.zeros(border.size, np.int64)
+    edges = np.zeros(border.size, np.int64)
+    for edge in range(a.size):
+        degree[a[edge]] += 1
+        degree[b[edge]] += 1
+        edges[a[edge]] ^= edge
+        edges[b[edge]] ^= edge
+    for start in range(border.size):
+        vertex = np.int64(start)
+        while degree[vertex] == 1 and not border[vertex]:
+            edge = edges[vertex]
+            kept[edge] = False
+            degree[vertex] = 0
+            vertex = np.int64(a[edge]) ^ np.int64(b[edge]) ^ vertex
+            degree[vertex] -= 1
+            edges[vertex] ^= edge
+
+
+def part_forest(
+    indptr: Array, heads: Array, weight: Array, edge: Array, first: int, border: Array
+) -> tuple[Array, Array, Array]:
+    """Return the forest of the edges between the vertices of a part of a graph.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) int64
+        Where the arcs of each vertex begin, from 0 in the part.
+    heads, weight, edge : (arcs,)
+        Of the part's arcs; heads are vertices of the whole graph.
+    first : int
+        The part's first vertex.
+    border : (n,) bool
+        Whether arcs lead from a vertex to other parts.
+
+    Returns
+    -------
+    arcs : (k,)
+        An arc for each edge of the forest.
+    tails : (k,)
+        Their tails, from 0 in the part.
+    undecided : (k,) bool
+        Whether other parts may rule that the edge is not in the forest of the graph.
+    """
+    n = border.size
+    word = np.uint32 if heads.size < 2**32 - 1 else np.int64
+    starts = np.empty(n + 1, word)
+    tails, arcs = np.empty(heads.size + 1, heads.dtype), np.empty(heads.size + 1, np.int64)
+    count = arcs_inside(indptr, heads, first, starts, tails, arcs)
+    tails, arcs = tails[:count], arcs[:count]
+    own = heads[arcs] - heads.dtype.type(first)
+    chosen = spanning_forest(starts, own, weight[arcs], edge[arcs])
+    undecided = np.ones(chosen.size, np.bool_)
+    strip_dead_ends(tails[chosen], own[chosen], border, undecided)
+    return arcs[chosen], tails[chosen], undecided
 
 
 @compiled

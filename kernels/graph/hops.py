@@ -27,30 +27,54 @@ AHEAD = 4
 def level_hops(indptr, indices, starts, most, hops):
     """Write the least number of hops from any start, up to `most`; the others stay -1.
 
-    Each head is put into the queue, which then grows or not: a branch would often be guessed wrong.
+    The processor would often guess wrong whether a vertex is new and where a row ends. So each head
+    is put into the queue, which then grows or not, and arcs are taken by four, some of them twice
+    where a row has fewer.
     """
-    one = indices.dtype.type(1)
+    one, two = indices.dtype.type(1), indices.dtype.type(2)
     queue = np.zeros(hops.size + 1 + AHEAD, indices.dtype)
+    unseen = np.ones(hops.size, np.uint8)
     begin, end = 0, 0
     for vertex in starts:
-        if hops[vertex] < 0:
+        if unseen[vertex]:
             hops[vertex] = 0
+            unseen[vertex] = 0
             queue[end] = vertex
             end += 1
+    level = hops.dtype.type(0)
     while begin < end:
-        tail = queue[begin]
-        prefetch(indices, indptr[queue[begin + AHEAD]])
-        begin += 1
-        level = hops[tail] + 1
+        level += hops.dtype.type(1)
         if level > most:
             break
-        for arc in range(indptr[tail], indptr[tail + one]):
-            head = indices[arc]
-            known = hops[head]
-            queue[end] = head
-            end += known < 0
-            hops[head] = level if known < 0 else known
-            prefetch(indptr, head)
+        stop = end
+        for i in range(begin, stop):
+            tail = queue[i]
+            prefetch(indices, indptr[queue[i + AHEAD]])
+            arc = indptr[tail]
+            past = indptr[tail + one]
+            while arc < past:
+                last = past - one
+                head = indices[arc]
+                queue[end] = head
+                end += unseen[head]
+                unseen[head] = 0
+                head = indices[min(arc + one, last)]
+                queue[end] = head
+                end += unseen[head]
+                unseen[head] = 0
+                head = indices[min(arc + two, last)]
+                queue[end] = head
+                end += unseen[head]
+                unseen[head] = 0
+                head = indices[last]
+                queue[end] = head
+                end += unseen[head]
+                unseen[head] = 0
+                arc += two + one
+                past -= one
+        begin = stop
+        for i in range(stop, end):
+            hops[queue[i]] = level
 
 
 @compiled

@@ -28,8 +28,8 @@ from orograph.kernels.compiled import compiled
 from orograph.kernels.prefetch import prefetch
 
 NEAR, FAR = 1, 2
-AHEAD = 4
-"""How many vertices before its turn a row is fetched."""
+AHEAD, COST_AHEAD = 12, 4
+"""How many vertices before its turn a row is fetched, and the costs of its first and last head."""
 
 
 @compiled
@@ -94,6 +94,11 @@ def near_far(
             row = indptr[near[begin + AHEAD]]
             prefetch(indices, row)
             prefetch(weight, row)
+            if indices.size:
+                soon = near[begin + COST_AHEAD]
+                first, last = indptr[soon], max(indptr[soon + one], one) - one
+                prefetch(cost, indices[min(first, last)])  # an empty row may stand behind all arcs
+                prefetch(cost, indices[last])
             begin = begin + 1 if begin < n else 0
             listed[tail] &= FAR
             relaxed += 1
@@ -121,3 +126,31 @@ def near_far(
             far[kept] = far[i]
             kept += 1
     return relaxed, kept
+
+
+@compiled
+def heads_outside(heads: Any, first: Any, last: Any) -> Any:
+    """Return the heads below `first` and from `last` on, in their order."""
+    count = 0
+    for head in heads:
+        count += not first <= head < last
+    found = np.empty(count, np.int64)
+    count = 0
+    for head in heads:
+        if not first <= head < last:
+            found[count] = head
+            count += 1
+    return found
+
+
+@compiled
+def number_heads(heads: Any, first: Any, own: Any, beyond: Any, local: Any) -> None:
+    """Write the vertices of a part by their place in it, and those `beyond` it behind them.
+
+    The part has the `own` vertices from `first` on; `beyond` are all other heads, ascending.
+    """
+    for arc in range(heads.size):
+        place = np.int64(heads[arc]) - first
+        if not 0 <= place < own:
+            place = own + np.searchsorted(beyond, np.int64(heads[arc]))
+        local[arc] = place

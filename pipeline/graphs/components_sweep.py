@@ -16,7 +16,12 @@ import numpy.typing as npt
 from orograph.engines.quadtree_pass import QuadtreePass
 from orograph.engines.sweep_problems import Table
 from orograph.graphs.columns import GraphTable
-from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
+from orograph.graphs.parts import Integers, Part, span
+from orograph.kernels.graph.components import (
+    add_sizes,
+    number_places,
+    part_components,
+)
 from orograph.kernels.label.union_find import rem_components
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
@@ -36,7 +41,8 @@ class Summary:
     """For each of them its component, from 0."""
     first: Integers
     """The first vertex of each of these components, by place in the source."""
-    leaving: Arcs
+    leaving: Integers
+    """Tails and heads of the arcs that lead to other nodes, as vertices of the whole graph."""
     complete: int
     """How many components lie wholly in the node."""
 
@@ -63,6 +69,7 @@ class GraphComponents:
     backend: str
 
     name = "graph-components"
+    weighted = False
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "labels": ("vertex",),
@@ -75,13 +82,12 @@ class GraphComponents:
 
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
         """Join the vertices of a part; pass up the components with arcs to other parts."""
-        first, last = span(self.bounds, place.window)
-        inside = (part.heads >= first) & (part.heads < last)
-        ends = part.tails[inside], part.heads[inside] - first
-        arcs = Arcs(part.tails + first, part.heads, part.weight, part.edge)
-        return _join(
-            last - first, ends, part.position, arcs.take(~inside), (), np.arange(first, last),
-            np.arange(last - first), 0, part.position,
+        first, _ = span(self.bounds, place.window)
+        member, firsts, leaving = part_components(part.indptr, part.heads, first, part.position)
+        border = np.unique(leaving[0])
+        return _summarise(
+            firsts, border, member[border - first].astype(np.int64), leaving, (member,), 0,
+            part.position,
         )  # fmt: skip
 
     def merge(
@@ -95,16 +101,19 @@ class GraphComponents:
         component = np.concatenate(
             [s.component + offset for s, offset in zip(summaries, offsets, strict=False)]
         )
-        arcs = join_arcs([summary.leaving for summary in summaries])
-        inside = (arcs.head >= first) & (arcs.head < last)
-        ends = tuple(
-            component[np.searchsorted(vertices, column[inside])]
-            for column in (arcs.tail, arcs.head)
-        )
-        return _join(
-            int(offsets[-1]), ends, np.concatenate([s.first for s in summaries]),
-            arcs.take(~inside), tuple(offsets[1:-1].tolist()), vertices, component,
-            sum(s.complete for s in summaries), np.empty(0, np.int64),
+        leaving = np.concatenate([summary.leaving for summary in summaries], axis=1)
+        inside = ((leaving >= first) & (leaving < last)).all(0)
+        ends = component[np.searchsorted(vertices, leaving[:, inside])]
+        roots = rem_components(int(offsets[-1]), *ends)
+        known, group = np.unique(roots, return_inverse=True)
+        firsts = np.full(known.size, np.iinfo(np.int64).max)
+        np.minimum.at(firsts, group, np.concatenate([s.first for s in summaries]))
+        leaving = leaving[:, ~inside]
+        border = np.unique(leaving[0])
+        return _summarise(
+            firsts, border, group[component[np.searchsorted(vertices, border)]], leaving,
+            tuple(np.split(group, offsets[1:-1])), sum(s.complete for s in summaries),
+            np.empty(0, np.int64),
         )  # fmt: skip
 
     def root(self, summary: Summary) -> tuple[Any, dict[str, Any]]:
@@ -134,29 +143,27 @@ class GraphComponents:
         self, tables: Iterable[Table], column: str, rows: range | None = None, before: int = 0
     ) -> Array:
         """Return the label of each vertex, or the size of each component."""
-        n = self.bounds[-1]
-        first = np.empty(n, np.int64)
+        found: Integers = np.zeros(self.bounds[-1], np.int64)
         for table in tables:
-            first[table["place"]] = table["first"]
-        labels = np.cumsum(first == np.arange(n))[first]
-        return labels if column == "labels" else np.bincount(labels)[1:]
+            if column == "labels":
+                found[table["place"]] = table["first"]
+            else:
+                add_sizes(table["first"], found)
+        if column == "labels":
+            number_places(found)
+            return found
+        return found[found > 0]
 
 
-def _join(
-    count: int, ends: tuple[Integers, ...], firsts: Integers, leaving: Arcs, cuts: tuple[int, ...],
-    vertices: Integers, component: Integers, complete: int, position: Integers,
+def _summarise(
+    firsts: Integers, border: Integers, component: Integers, leaving: Integers,
+    members: tuple[Integers, ...], complete: int, position: Integers,
 ) -> tuple[Summary, State]:  # fmt: skip
-    """Join components or vertices along edges; pass up those from which arcs leave the node."""
-    roots = rem_components(count, *ends)
-    known, group = np.unique(roots, return_inverse=True)
-    first = np.full(known.size, np.iinfo(np.int64).max)
-    np.minimum.at(first, group, firsts)
-    border = np.unique(leaving.tail)
-    on_border = group[component[np.searchsorted(vertices, border)]]
-    up, numbers = np.unique(on_border, return_inverse=True)
-    complete += known.size - up.size
-    summary = Summary(border, numbers, first[up], leaving, complete)
-    return summary, State(tuple(np.split(group, cuts)), first, up, position)
+    """Pass up the components of a node from which arcs leave it, given those of its border."""
+    up, numbers = np.unique(component, return_inverse=True)
+    complete += firsts.size - up.size
+    summary = Summary(border, numbers, firsts[up], leaving, complete)
+    return summary, State(members, firsts, up, position)
 
 
 def _final(saved: State, message: Integers) -> Integers:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from orograph.graphs.shortest_paths import METHODS
+from orograph.graphs.shortest_paths import METHODS, OF_PARTS
 from orograph.operations.plan import CLIENT_BYTES, WORKER_BYTES, Grid, Plan, memory_of_tasks
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.graph.graph import Graph
 from orograph.tiles.store.create import Layout
+from orograph.tiles.system import cores
 
 ROWS = "indptr", "indices", "weight"
 SWEPT_ARC = 100
@@ -54,11 +54,11 @@ def estimate_paths(
     traced = check_flag("predecessors", predecessors)
     n = graph.vertex_count
     arcs = _bytes(graph, *ROWS)
-    if graph.part_count > 1 and method in ("auto", "delta-stepping") and not traced:
+    if graph.part_count > 1 and method in ("auto", *OF_PARTS) and not traced:
         return _by_parts("shortest_paths", graph, workers, count, 8 * count * n)
     if method == "bellman-ford" and graph.directed:
         arcs += arcs + 12 * graph.arc_count  # and those that enter each vertex
-    searches = min(len(os.sched_getaffinity(0)), count)
+    searches = min(cores(), count)
     # cost, place in a heap or in two lists, and what has gone into the result twice
     own = arcs + 25 * n * searches + 2 * count * n * 8 * (1 + traced)
     return _in_this_process("shortest_paths", graph, workers, own, count * n * 8 * (1 + traced))

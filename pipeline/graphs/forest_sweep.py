@@ -20,6 +20,7 @@ from orograph.graphs.columns import GraphTable
 from orograph.graphs.parts import Arcs, Integers, Part, join_arcs, span
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
+from orograph.kernels.graph.forest import part_forest
 from orograph.tiles.format.codec import stored
 from orograph.tiles.grid.quadtree import Place
 from orograph.tiles.store.create import Variable
@@ -64,6 +65,7 @@ class GraphForest:
     backend: str
 
     name = "graph-forest"
+    weighted = True
     outputs: ClassVar[tuple[Variable, ...]] = ()
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"in_forest": ("edge",)}
 
@@ -74,12 +76,22 @@ class GraphForest:
     def leaf(self, place: Place, part: Part) -> tuple[Summary, State]:
         """Decide the edges within a part; pass up the undecided ones."""
         first, last = span(self.bounds, place.window)
-        arcs = Arcs(part.tails + first, part.heads, part.weight, part.edge)
-        inside = (arcs.head >= first) & (arcs.head < last)
-        leaving = arcs.take(~inside)
-        # each edge stands there both ways
-        edges = arcs.take(inside & (arcs.tail < arcs.head))
-        return _decide(np.arange(first, last), edges, leaving, (), 0, 0)
+        size = last - first
+        outside = np.flatnonzero((part.heads < first) | (part.heads >= last))
+        tails = np.searchsorted(part.indptr, outside, side="right") - 1
+        border = np.zeros(size, np.bool_)
+        border[tails] = True
+        arcs, within, open_ends = part_forest(
+            part.indptr, part.heads, part.weight, part.edge, first, border
+        )
+        sure, unsure = arcs[~open_ends], arcs[open_ends]
+        summary, state = _decide(
+            np.arange(first, last), _arcs(part, unsure, within[open_ends]),
+            _arcs(part, outside, tails), (), sure.size, _exact(part.weight[sure]),
+        )  # fmt: skip
+        edge = np.append(state.edge, part.edge[sure].astype(np.int64))
+        decided = np.append(state.decided_in, np.ones(sure.size, np.bool_))
+        return summary, State(edge, decided, state.passed_up, ())
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -157,6 +169,12 @@ def _decide(
     count = edge_count + int(np.count_nonzero(decided))
     summary = Summary(border, passed, leaving, count, total + _exact(edges.weight[decided]))
     return summary, State(edges.edge, decided, up, of_children)
+
+
+def _arcs(part: Part, arcs: Integers, tails: Array) -> Arcs:
+    """Return some arcs of a part as columns, given their tails from 0 in the part."""
+    heads, edge = part.heads[arcs].astype(np.int64), part.edge[arcs].astype(np.int64)
+    return Arcs(tails.astype(np.int64) + part.first, heads, part.weight[arcs], edge)
 
 
 def _kept(saved: State, message: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -178,7 +178,7 @@ def sweep_job(graph: Graph, problem: Any, parameters: Mapping[str, Any], spec: R
     """Return the job of a graph operation that the quadtree sweep solves part by part."""
 
     def make_engine(graph: Graph, context: RunContext, backend: str) -> Engine:
-        parts: Any = GraphParts(graph)
+        parts: Any = GraphParts(graph, problem.weighted)
         return QuadtreePass(replace(problem, backend=backend), (parts,), context)
 
     return _job(graph, problem.name, parameters, problem.backend, make_engine, spec)
@@ -211,8 +211,8 @@ def _job(
     make_engine: Any,
     spec: RunSpec,
 ) -> GraphJob:
-    if spec.out is not None:
-        refuse_overlap(None, spec.out, graph)
+    if spec.storage is not None:
+        refuse_overlap(None, spec.storage, graph)
     of_parts = (1, graph.part_count), Layout(1, 1)
     return GraphJob((), *of_parts, backend, graph, operation, parameters, make_engine, spec=spec)
 

@@ -23,12 +23,14 @@ class Part(NamedTuple):
     """The arcs that leave a range of stored vertices."""
 
     first: int
-    tails: Integers
-    """From 0 in the part."""
-    heads: Integers
+    indptr: Array
+    """Where the arcs of each vertex begin, from 0 in the part."""
+    heads: Array
     """Stored vertices of the whole graph."""
     weight: Array
-    edge: Integers
+    """Of each arc, or empty."""
+    edge: Array
+    """Of each arc, or empty."""
     position: Integers
     """The place in the source of each of its vertices."""
 
@@ -38,22 +40,18 @@ class GraphParts:
     """A graph read part by part, in place of a raster read tile by tile."""
 
     graph: Graph
+    weighted: bool
+    """Whether weights and numbers of edges are read; else they are empty."""
 
     def read(self, window: Window) -> Part:
         """Return the part of a graph that stands at a window's column."""
         arrays, bounds = self.graph.arrays, self.graph.bounds
         first, last = bounds[window.x], bounds[window.x + 1]
-        indptr, indices, weight = self.graph.part_rows(window.x)
+        rows = self.graph.part_rows(window.x, self.weighted)
         begin = int(arrays["indptr"][first])
-        numbers = arrays.get("edge_both_ways", arrays["edge"])[begin : begin + indices.size]
-        return Part(
-            first,
-            np.repeat(np.arange(last - first), np.diff(indptr)),
-            indices.astype(np.int64),
-            weight,
-            np.asarray(numbers).astype(np.int64),
-            np.asarray(arrays["position"][first:last]),
-        )
+        numbers = arrays.get("edge_both_ways", arrays["edge"])
+        edge = np.asarray(numbers[begin : begin + rows.weight.size])
+        return Part(first, *rows, edge, np.asarray(arrays["position"][first:last]))
 
 
 @stored("graph-arcs")

@@ -1,9 +1,10 @@
 """Shortest paths in a graph in parts, as a problem of the frontier engine.
 
-A visit brings a part to its fixpoint up to a bound, by `orograph.kernels.graph.near_far`. Parts
-exchange costs along links: one leads from a part to each vertex of another part to which its arcs
-lead, and carries the least cost that these arcs offer. In the rows of a part these vertices stand
-behind its own, and no arc leaves them; so the kernel knows no parts.
+A visit brings a part to its fixpoint up to a bound, by `orograph.kernels.graph.near_far` or
+`orograph.kernels.graph.dijkstra`. Parts exchange costs along links: one leads from a part to each
+vertex of another part to which its arcs lead, and carries the least cost that these arcs offer. In
+the rows of a part these vertices stand behind its own, and no arc leaves them; so the kernels know
+no parts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from orograph.engines.frontier.protocol import Border, FrontierDefaults, Table, 
 from orograph.engines.tile_states import Tile
 from orograph.graphs.columns import Columns, vertex_columns
 from orograph.graphs.unreached import mark_unreached
-from orograph.kernels.graph.near_far import near_far
+from orograph.kernels.graph.dijkstra import dijkstra
+from orograph.kernels.graph.near_far import heads_outside, near_far, number_heads
 from orograph.kernels.graph.spread import unreached
 from orograph.tiles.graph.graph import Graph, Rows
 from orograph.tiles.grid.neighbours import NEIGHBOURS
@@ -74,6 +76,8 @@ class PartPaths(FrontierDefaults):
     backend: str
     fill: int | None
     """What marks unreached vertices in the result; None: infinity."""
+    method: str = "delta-stepping"
+    """Within a part: ``"delta-stepping"`` or ``"dijkstra"``."""
 
     @property
     def link_blank(self) -> list[Any]:
@@ -102,13 +106,12 @@ class PartPaths(FrontierDefaults):
         first, last = self.bounds[part : part + 2]
         own = last - first
         indptr, indices, weight = cells[0]
-        heads = indices.astype(np.int64)
-        outside = (heads < first) | (heads >= last)
-        beyond = np.unique(heads[outside])
-        local = np.where(outside, own + np.searchsorted(beyond, heads), heads - first)
-        word = np.uint32 if heads.size < 2**32 else np.int64
-        indptr = np.append(indptr, np.full(beyond.size, heads.size)).astype(word)
-        rows = Rows(indptr, local.astype(np.uint32), weight)
+        beyond = np.unique(heads_outside(indices, first, last))
+        local = np.empty(indices.size, np.uint32)
+        number_heads(indices, first, own, beyond, local)
+        word = np.uint32 if local.size < 2**32 else np.int64
+        indptr = np.append(indptr, np.full(beyond.size, local.size)).astype(word)
+        rows = Rows(indptr, local, weight)
         assert self.links is not None
         arriving = self.links.edge[self.links.of_tile(place.window).arriving] - first
         shape = len(self.sources), own + beyond.size
@@ -166,6 +169,9 @@ class PartPaths(FrontierDefaults):
         if not pending.size or float(least) > bound:
             return 0, pending
         upto = max(least, self.dtype.type(min(bound, float(self.most))))
+        if self.method == "dijkstra":
+            settled, rest = dijkstra(*state.rows, pending, upto, self.most, cost)
+            return settled, rest[rest < state.own]
         far = np.empty(cost.size + 1, np.uint32)
         far[: pending.size] = pending
         settled, waiting = near_far(
@@ -200,7 +206,7 @@ class PartPaths(FrontierDefaults):
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return the method as the only attribute of the result."""
-        return {"method": "delta-stepping"}
+        return {"method": self.method}
 
     def _part_of(self, vertex: int) -> int:
         return int(np.searchsorted(self.bounds, vertex, side="right")) - 1
@@ -244,7 +250,7 @@ class PartRows:
 
     def read(self, window: Window) -> Rows:
         """Return the CSR rows of the part that stands at a window's row."""
-        rows = self.graph.part_rows(window.y)
+        rows = self.graph.part_rows(window.y, not self.unweighted)
         ones = np.ones(rows.indices.size, np.int32)
         return rows._replace(weight=ones) if self.unweighted else rows
 
@@ -254,8 +260,7 @@ def links_between(graph: Graph) -> Links:
     tails, heads = [], []
     for part in range(graph.part_count):
         first, last = graph.bounds[part : part + 2]
-        found = graph.part_heads(part)
-        beyond = np.unique(found[(found < first) | (found >= last)]).astype(np.int64)
+        beyond = np.unique(heads_outside(graph.part_heads(part), first, last))
         heads.append(beyond)
         tails.append(np.full(beyond.size, part))
     vertex = np.concatenate(heads)

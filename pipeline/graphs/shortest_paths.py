@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
@@ -27,6 +26,7 @@ from orograph.operations.operation import operation
 from orograph.tiles.arguments import check_choice, check_flag, check_number
 from orograph.tiles.errors import InputError, NegativeCycle
 from orograph.tiles.graph.graph import Graph
+from orograph.tiles.system import cores
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,7 @@ METHODS = ("auto", "dijkstra", "delta-stepping", "bellman-ford")
 MOST_COST = 2**60
 ROUNDS = 1024
 """Rounds of Bellman and Ford's algorithm after which a negative cycle is looked for."""
-WIDTH = 3.0
+WIDTH = 4.0
 """Width of a bucket in mean weights; on road networks a flat optimum."""
 
 
@@ -102,7 +102,8 @@ def shortest_paths(
 
     A graph in several parts is worked on by delta-stepping over parts, by threads or the workers
     of ``client``: each holds as many parts as fit into half of its memory, and this process one
-    cost a vertex and source at the end. Other methods, and predecessors, hold all arcs here.
+    cost a vertex and source at the end; ``"dijkstra"`` is then the method within a part.
+    ``"bellman-ford"``, and predecessors, hold all arcs here.
 
     References
     ----------
@@ -145,16 +146,19 @@ def shortest_paths(
     def solve(backend: str) -> tuple[dict[str, Any], Columns]:
         return search.from_all(starts, backend)
 
-    if graph.part_count > 1 and method == "delta-stepping" and not predecessors:
+    if graph.part_count > 1 and method in OF_PARTS and not predecessors:
         problem = PartPaths(
             graph.bounds, tuple((start,) for start in starts.tolist()), cost_dtype(graph),
-            bucket_width(graph), search.most, chosen, cost_fill(graph), links=links_between(graph),
+            bucket_width(graph), search.most, chosen, cost_fill(graph), method,
+            links=links_between(graph),
         )  # fmt: skip
         rows: tuple[Any, ...] = (PartRows(graph),)
         return parts_job(graph, parameters, spec, problem, rows)
     return graph_job(graph, "shortest-paths", parameters, chosen, spec, solve)
 
 
+OF_PARTS = "delta-stepping", "dijkstra"
+"""Methods that read a graph in parts a part at a time."""
 STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": "spread"}
 
 
@@ -210,7 +214,7 @@ class PathSearch:
         if starts.size == 1:
             one(0)
         else:
-            with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), starts.size)) as threads:
+            with ThreadPoolExecutor(min(cores(), starts.size)) as threads:
                 list(threads.map(one, range(starts.size)))
         columns: Columns = {
             **vertex_columns(graph, starts.tolist()),
@@ -231,7 +235,7 @@ class PathSearch:
         if self.method == "bellman-ford":
             self._bellman_ford(starts, cost, backend)
         elif self.method == "dijkstra":
-            dijkstra(*rows, starts, self.most, cost)
+            dijkstra(*rows, starts, self.most, self.most, cost)
         else:
             far = np.empty(cost.size + 1, rows.indices.dtype)
             far[0] = start
@@ -288,7 +292,7 @@ def cost_dtype(graph: Graph) -> np.dtype[Any]:
 
 
 def bucket_width(graph: Graph) -> Any:
-    """Return the bucket width of delta-stepping: three times the mean weight."""
+    """Return the bucket width of delta-stepping: four times the mean weight."""
     return cost_dtype(graph).type(WIDTH * graph.mean_weight)
 
 

@@ -159,8 +159,8 @@ def all_pairs(
     negative_cycles = check_choice("negative_cycles", negative_cycles, ("raise", "mask"))
     predecessors = check_flag("predecessors", predecessors)
     spec = RunSpec(tile=tile, **options)
-    if spec.out is not None:
-        refuse_overlap(None, spec.out, graph)
+    if spec.storage is not None:
+        refuse_overlap(None, spec.storage, graph)
     graph, labels = labelled(graph)
     if sources is not None:
         from orograph.graphs.dense_paths.rows import RowsOfPairs

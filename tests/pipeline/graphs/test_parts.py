@@ -133,13 +133,14 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
     parts=st.integers(2, 60),
     floats=st.booleans(),
     most=st.sampled_from([np.inf, 0, 7]),
+    method=st.sampled_from(["delta-stepping", "dijkstra"]),
 )
 def test_shortest_paths_in_any_number_of_parts(
-    seed: int, m: int, parts: int, floats: bool, most: float
+    seed: int, m: int, parts: int, floats: bool, most: float, method: str
 ) -> None:
+    how = {"max_cost": most, "method": method, "backend": "numba"}
     whole, cut = (
-        og.shortest_paths(graph_of(k, seed, m, floats), [3, 8], max_cost=most, backend="numba")
-        for k in (1, parts)
+        og.shortest_paths(graph_of(k, seed, m, floats), [3, 8], **how) for k in (1, parts)
     )
     assert cut.identical(whole)
 
@@ -159,13 +160,16 @@ def test_hops_in_any_number_of_parts(seed: int, m: int, parts: int, most: int | 
     assert cut.identical(whole)
 
 
-def test_shortest_paths_read_parts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["auto", "dijkstra"])
+def test_shortest_paths_read_parts_alone(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = write_graph(graph_of(9), tmp_path / "a.zarr")
     spilled: list[Any] = []
     pack = PartPaths.pack
     monkeypatch.setattr(PartPaths, "memory", lambda problem: 0)
     monkeypatch.setattr(PartPaths, "pack", lambda *a: spilled.append(a) or pack(*a))
-    found = og.shortest_paths(graph, 3, backend="numba")
+    found = og.shortest_paths(graph, 3, method=method, backend="numba")
     assert "rows" not in vars(graph)
     assert len(spilled) >= 9
     assert found.equals(og.shortest_paths(graph_of(1), 3))

@@ -46,6 +46,10 @@ class Backend(Protocol):
         """Return an array of the backend's memory in that of this process."""
 
     @property
+    def finds_again(self) -> bool:
+        """Whether a result of a tile is found again in less time than it is saved and read."""
+
+    @property
     def graph_method(self) -> str:
         """The quickest method of `shortest_paths` for weights that are not negative."""
 
@@ -55,6 +59,7 @@ class NumbaBackend:
 
     name = "numba"
     graph_method = "delta-stepping"
+    finds_again = False
     cells_a_visit = 15_000  # a millisecond or so: halo and border
 
     def array_memory(self) -> AbstractContextManager[None]:
@@ -79,6 +84,7 @@ class CudaBackend:
 
     name = "cuda"
     graph_method = "bellman-ford"
+    finds_again = True
     cells_a_visit = 200 * NumbaBackend.cells_a_visit  # copies, and many launches
 
     @contextmanager

@@ -2,10 +2,11 @@
 
 The host's side of a CUDA kernel asks a `Device` for memory and launches kernels on it, and knows
 nothing else of the machine. So the same code, and the same ``.cu`` files, run on a GPU and, in the
-tests, on a CPU. A module is compiled once a process for each set of definitions, by NVRTC for the
-device at hand, without fused multiply-add: results must be the same to the bit as those of the
-Numba ones. CuPy's own ``RawModule`` will not do: it lets single precision flush subnormal numbers
-to zero, and its cache on disk does not notice that a ``.cuh`` has changed.
+tests, on a CPU. A module is compiled once for each set of definitions, by NVRTC for the device at
+hand, and kept on disk (`orograph.kernels.cubins`); without fused multiply-add, since results must
+be the same to the bit as those of the Numba ones. CuPy's own ``RawModule`` will not do: it lets
+single precision flush subnormal numbers to zero, and its cache on disk does not notice that a
+``.cuh`` has changed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from orograph.kernels.cubins import kept_code
 from orograph.tiles.errors import BackendError
 from orograph.tiles.memory import empty
 
@@ -283,13 +285,31 @@ def memory_reported() -> Iterator[None]:
 def _module(source: str, options: tuple[str, ...], device: int, capability: str) -> Any:
     """A file's kernels, compiled for a device and loaded there."""
     import cupy
+
+    module = cupy.cuda.Module()
+    module.load(_code(source, options, capability))
+    return module
+
+
+def _code(source: str, options: tuple[str, ...], capability: str) -> bytes:
+    """Return the machine code of a file's kernels, from disk if it has been compiled before."""
     from cupy.cuda import nvrtc
 
     known = [str(architecture) for architecture in nvrtc.getSupportedArchs()]
     # A device that NVRTC does not know yet: the driver compiles for it.
     portable = capability not in known
     target = f"compute_{max(known, key=int)}" if portable else f"sm_{capability}"
-    options = (f"--gpu-architecture={target}", *OPTIONS, *options, f"--include-path={SOURCES}")
+    options = (f"--gpu-architecture={target}", *OPTIONS, *options)
+    version = ".".join(map(str, nvrtc.getVersion()))
+    named = (source, version, *options)
+    return kept_code(named, lambda: _compile(source, options, capability, portable))
+
+
+def _compile(source: str, options: tuple[str, ...], capability: str, portable: bool) -> bytes:
+    """Return the machine code of a file's kernels, or PTX if it is to be ``portable``."""
+    from cupy.cuda import nvrtc
+
+    options = (*options, f"--include-path={SOURCES}")
     text = (SOURCES / source).read_text()
     program = nvrtc.createProgram(text, str(SOURCES / source), (), ())
     try:
@@ -303,9 +323,7 @@ def _module(source: str, options: tuple[str, ...], device: int, capability: str)
         ) from error
     finally:
         nvrtc.destroyProgram(program)
-    module = cupy.cuda.Module()
-    module.load(code.encode() if isinstance(code, str) else code)
-    return module
+    return code.encode() if isinstance(code, str) else bytes(code)
 
 
 @cache

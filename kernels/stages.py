@@ -54,6 +54,7 @@ STAGES = {
     "graph_forest": Stage("graph.forest:spanning_forest", "graph.forest_cuda:spanning_forest"),
     "graph_parts": Stage("forest.contract:contract", None),
     "dijkstra": Stage("graph.dijkstra", None),
+    "march": Stage("eikonal.march", "eikonal.cuda"),
     "near_far": Stage("graph.near_far", None),
     "bidirectional_search": Stage("shortest_path_tree.backtrack:descend", None),
 }

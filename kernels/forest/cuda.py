@@ -84,6 +84,10 @@ class DeviceForest(NamedTuple):
     """Valid cells with the key that stands for nodata; if there are any, the rest is invalid."""
     total: int
     """Sum of the weights of the mask's edges, in units of 2**-1074."""
+    packed: Buffer
+    """(ceil(h * w / 2),) uint8: the mask, two cells a byte."""
+    edge_count: int
+    """Number of the mask's edges."""
     tag: Buffer
     """(k,) uint32: first end * 4 + direction of the tentative edges, unordered."""
     a: Buffer
@@ -270,6 +274,12 @@ def forest_on_device(
         ),
         defines=defines,
     )
+    packed, counted = xp.empty(-(-h * w // 8), np.uint32), xp.zeros(1, np.uint64)
+    device.launch(
+        *(SOURCE, "pack_mask", blocks_for(packed.size, THREADS), (THREADS,)),
+        (words, *size, scalar(np.int32, stride), packed, counted),
+        defines=defines,
+    )
     left = int(seen[LENGTHS + rounds.round])
     picked = xp.empty(max(1, min(left, border)), np.uint32)
     chosen = 0
@@ -286,6 +296,8 @@ def forest_on_device(
         int(seen[VALID]),
         int(seen[CLASHES]),
         fold_sum(scale, added[:4], added[4:].reshape(2, 2, 2048)),
+        packed.view(np.uint8)[: -(-h * w // 2)],
+        int(device.download(counted)[0]),
         *(column[picked[:chosen]] for column in (edges[4], edges[0], edges[1])),
     )
 
@@ -340,7 +352,9 @@ def tile_forest(
     order = np.argsort(tags)
     tags = tags[order]
     return TileForest(
-        np.ascontiguousarray(device.download(found.mask)[:, :w]),
+        device.download(found.packed),
+        (h, w),
+        found.edge_count,
         found.vertex_count,
         found.total,
         (tags >> np.uint32(2)).astype(np.int32),

@@ -1023,3 +1023,27 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS) sum_weights(
     if (part) atomicAdd(sums + threadIdx.x, part);
   }
 }
+
+// --- the result
+
+// Pack the mask, two cells of the tile a byte as nibbles.py does, and count its edges.
+extern "C" __global__ void pack_mask(
+    const UInt32* __restrict__ mask, int height, int width, int stride, UInt32* packed,
+    UInt64* count) {
+  const Int64 cells = Int64(height) * width;
+  const Int64 word = Int64(blockIdx.x) * blockDim.x + threadIdx.x;
+  UInt32 bits = 0;
+  if (word * 8 < cells) {
+    int y = int(word * 8 / width), x = int(word * 8 % width);
+    const int end = int(min(cells - word * 8, Int64(8)));
+    for (int k = 0; k < end; ++k) {
+      const Int64 cell = Int64(y) * stride + x;
+      bits |= (mask[cell / 4] >> cell % 4 * 8 & 15) << 4 * k;
+      if (++x == width) x = 0, ++y;
+    }
+    packed[word] = bits;
+  }
+  int edges = __popc(bits);
+  for (int apart = 16; apart; apart /= 2) edges += __shfl_xor_sync(ALL, edges, apart);
+  if (threadIdx.x % 32 == 0 && edges) atomicAdd(count, UInt64(edges));
+}

@@ -52,6 +52,7 @@ from orograph.kernels.forest.first_round import (
     mark_choices,
 )
 from orograph.kernels.forest.keys import Array, make_keys, native_values, pad_heights
+from orograph.kernels.forest.nibbles import count_bits, pack_nibbles, unpack_nibbles
 from orograph.kernels.forest.weights import find_weight, number_of
 from orograph.tiles.errors import InputError
 
@@ -62,8 +63,12 @@ OVERFLOW = 2.0**1022
 class TileForest(NamedTuple):
     """A tile's contribution to the minimum spanning forest of the whole grid."""
 
-    mask: Array
-    """(h, w) uint8: final edges, which lie inside the tile."""
+    packed: Array
+    """(ceil(h * w / 2),) uint8: final edges, which lie inside the tile, two cells a byte."""
+    shape: tuple[int, int]
+    """(h, w)."""
+    edge_count: int
+    """Number of final edges."""
     vertex_count: int
     """Number of valid cells."""
     total: int
@@ -76,6 +81,13 @@ class TileForest(NamedTuple):
     """(k,) int32: border cell of the component of the first end, row-major in the tile."""
     b: Array
     """(k,) int32: border cell of the component of the other end."""
+
+    @property
+    def mask(self) -> Array:
+        """(h, w) uint8: final edges, a bit for each direction."""
+        mask = np.empty(self.shape, np.uint8)
+        unpack_nibbles(self.packed, mask)
+        return mask
 
 
 def _border(sides: tuple[bool, bool, bool, bool], h: int, w: int) -> Array:
@@ -229,7 +241,9 @@ def tile_forest(
         scale = power_below(2 * greatest)
         sum_rows(keys, mask, mode, scale, sums, bins)
     return TileForest(
-        mask,
+        pack_nibbles(mask),
+        (h, w),
+        count_bits(mask),
         int(valid),
         fold_sum(scale, sums, bins),
         ((cell // stride - 1) * w + cell % stride - 1).astype(np.int32),

@@ -94,5 +94,6 @@ class InnerLinks:
         starts = np.flatnonzero(known < before)
         cost = known.copy()
         if starts.size:
-            dijkstra(*self._rows, starts, cost.dtype.type(limit), cost)
+            most = cost.dtype.type(limit)
+            dijkstra(*self._rows, starts, most, most, cost)
         return cost

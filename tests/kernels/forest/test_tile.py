@@ -116,8 +116,9 @@ def check_tile(
     assert tile.vertex_count == sum(is_valid(z, nodata) for z in values.ravel())
     assert Fraction(tile.total, 2**1074) == mask_total(values, tile.mask, weight)
     border = border_cells(values, nodata, sides)
-    assert [column.dtype for column in tile[3:]] == ["i4", "u1", "i4", "i4"]
-    assert len({column.size for column in tile[3:]}) == 1
+    assert tile.edge_count == sum(bits.bit_count() for bits in tile.mask.ravel().tolist())
+    assert [column.dtype for column in tile[-4:]] == ["i4", "u1", "i4", "i4"]
+    assert len({column.size for column in tile[-4:]}) == 1
     assert tile.first.size <= max(len(border) - 1, 0)
     ids = list(zip(tile.first.tolist(), tile.direction.tolist()))
     assert ids == sorted(set(ids))
@@ -132,7 +133,7 @@ def check_tile(
                 assert p != q
                 parent[p] = q
     assert len({find(parent, cell) for cell in border}) == len(border)
-    for first, d, a, b in zip(*(column.tolist() for column in tile[3:])):
+    for first, d, a, b in zip(*(column.tolist() for column in tile[-4:])):
         dy, dx = STEPS[d]
         assert not tile.mask.ravel()[first] >> d & 1
         assert find(parent, first) == find(parent, a)
@@ -162,7 +163,7 @@ def merged_mask(
             def lift(cell: int, y0: int = y0, x0: int = x0, width: int = x1 - x0) -> int:
                 return int((y0 + cell // width) * w + x0 + cell % width)
 
-            for first, d, a, b in zip(*(column.tolist() for column in tile[3:])):
+            for first, d, a, b in zip(*(column.tolist() for column in tile[-4:])):
                 u = lift(first)
                 y, x = divmod(u, w)
                 v = values[y + STEPS[d][0], x + STEPS[d][1]]

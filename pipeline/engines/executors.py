@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import dask
 
+from orograph.engines.more_workers import STAGE, MoreWorkers
 from orograph.engines.rooms import Rooms
 from orograph.engines.task_graph import Layers
 from orograph.execution.clusters import Restrictions
@@ -31,6 +32,7 @@ LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 SECONDS_A_MESSAGE = 0.001
 SECONDS_TO_FORGET = 10.0
+PATIENCE = 20.0
 
 
 class Executor(Protocol):
@@ -40,6 +42,8 @@ class Executor(Protocol):
     """Whether all workers have one memory, so that any of them can do any task."""
     rooms: Rooms
     """How many tasks its workers have and can take."""
+    useful: int
+    """How many threads could be at work at once; a cluster that adapts grows by it."""
 
     def part(self, worker: Any) -> tuple[int, int]:
         """Return ``(which, count)``: the worker owns data of ``number % count == which``."""
@@ -65,6 +69,9 @@ class Executor(Protocol):
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function once in every process that may have executed tasks."""
 
+    def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        """Send the scheduler, if there is one, an event; does not wait."""
+
 
 @contextmanager
 def executor(client: Client | None, problem: str, token: str) -> Iterator[Executor]:
@@ -88,7 +95,7 @@ class _Threads:
 
     def __init__(self, pool: concurrent.futures.ThreadPoolExecutor, count: int) -> None:
         self._pool = pool
-        self._count = count
+        self._count = self.useful = count
         self._running: dict[Any, tuple[Any, str]] = {}
         self.rooms = Rooms(dict.fromkeys(range(count), 1))
 
@@ -124,6 +131,9 @@ class _Threads:
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         function(*arguments)
 
+    def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        pass
+
 
 @dataclass
 class _Task:
@@ -152,11 +162,14 @@ class _Cluster:
     def __init__(self, client: Client, problem: str, token: str) -> None:
         self._client = client
         self._layers = Layers(problem, token)
+        self._more = MoreWorkers(client, self._layers.name(STAGE))
+        self.useful = 0
         self._numbers = itertools.count()
         self._running: dict[int, _Task] = {}
         self._arrived: SimpleQueue[tuple[int, int, Any, BaseException | None]] = SimpleQueue()
         self.rooms = Rooms()
         self._threads: dict[str, int] = {}
+        self._all_threads = 0
         self._workers: list[str] = []
         self._places: dict[str, int] = {}
         self._roll_call = make_roll_call()
@@ -164,7 +177,7 @@ class _Cluster:
         self._known: int | None = None
         self._look()
         self._heard = time.monotonic()
-        self._patience = 20.0
+        self._patience = PATIENCE
         # A client gathers what it has to say for 10 ms, which is longer than many a visit takes.
         self._messages = cast("Any", client.scheduler_comm)
         self._usual_interval = self._messages.interval
@@ -237,6 +250,10 @@ class _Cluster:
             loop = cast("Any", self._client.loop).asyncio_loop
             asyncio.run_coroutine_threadsafe(self._deliver(ticket, number, future), loop)
 
+    def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        sending = cast("Any", self._client.scheduler).log_event(topic=topic, msg=message())
+        asyncio.run_coroutine_threadsafe(sending, cast("Any", self._client.loop).asyncio_loop)
+
     async def _deliver(self, ticket: int, number: int, future: Any) -> None:
         """Await a copy of a task and put its result or exception into the queue of arrivals."""
         try:
@@ -252,6 +269,7 @@ class _Cluster:
                     raise Cancelled("the run was cancelled")
                 if time.monotonic() - self._looked > POLL_SECONDS:
                     self._look()
+                    self._more.update(self.useful > self._all_threads > 0)
                     self._send_again()
                 if results := self._fetch():
                     self._heard = time.monotonic()
@@ -323,6 +341,7 @@ class _Cluster:
 
     def close(self) -> None:
         """Release the futures of all running tasks."""
+        self._more.close()
         for task in self._running.values():
             self._release(task)
         self._running.clear()

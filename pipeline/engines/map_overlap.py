@@ -19,9 +19,10 @@ from dask._task_spec import Task
 from orograph.engines.sweep_graphs import TASKS_A_GRAPH, separate_graphs
 from orograph.engines.task_graph import Layers
 from orograph.execution.compute import compute_graphs
-from orograph.execution.context import RunContext
+from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import load
 from orograph.execution.run import Progress, ResultTable
+from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node
@@ -83,6 +84,7 @@ class MapOverlap:
         nodes = self.context.tree.nodes(self.context.shard_level)
         tasks = (Task(layers.key("write", node), _perform, handle, node) for node in nodes)
         graphs = separate_graphs(tasks, on_threads=client is None)
+        begin_phase(self.problem.name)
         compute_graphs(graphs, None, client, cancelled, TASKS_A_GRAPH)
         self._check_complete()
         return {}
@@ -96,14 +98,23 @@ class MapOverlap:
         writers = {v.name: context.sink.writer(v.name, window) for v in outputs}
         tile = context.quadtree.tile
         joined = part_side(tile, tile << context.shard_level) // tile
+        counts: dict[str, int] = {}
         for part in tree.nodes(joined.bit_length() - 1, node):
             context.stop_if_cancelled()
             place = tree.window(part)
-            for name, block in self._solve(place).items():
-                writers[name].put(place, block)
+            with located(place):
+                blocks = self._solve(place)
+                for name, count in self.counts(blocks).items():
+                    counts[name] = counts.get(name, 0) + count
+                for name, block in blocks.items():
+                    writers[name].put(place, block)
         for writer in writers.values():
             writer.close()
-        context.checkpoints.save("done", node, True)
+        context.checkpoints.save("done", node, counts)
+
+    def counts(self, blocks: dict[str, Array]) -> dict[str, int]:
+        """Return counts of the output of a part, to be saved with its shard; here none."""
+        return {}
 
     def _solve(self, window: Window) -> dict[str, Array]:
         frame = with_halo(window, self.problem.halo, self.context.quadtree.shape)

@@ -6,7 +6,6 @@ and uploaded in parts, and its results are downloaded and written shard by shard
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from orograph.kernels.backends import Backend
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.system import cores
 
 if TYPE_CHECKING:
     from orograph.kernels.device import Device
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PART = 2048  # cells a side, or those of a stored tile where it is larger
-MOST_THREADS = 8  # a few fill the way to a GPU
+MOST_THREADS = 24
 
 
 def parts_of(window: Window, frame: Window, stored: int | None) -> list[Window]:
@@ -80,7 +80,7 @@ def read_parts(
 def in_threads(work: Callable[[T], None], items: Iterable[T]) -> None:
     """Call ``work`` for each item in several threads; raise the first item's error, if any."""
     items = list(items)
-    count = min(MOST_THREADS, len(os.sched_getaffinity(0)), len(items))
+    count = min(MOST_THREADS, 3 * cores() // 2, len(items))  # some wait for disks
     if count < 2:
         for item in items:
             work(item)

@@ -45,9 +45,10 @@ from orograph.engines.sweep_problems import (
 )
 from orograph.engines.task_graph import Key, Layers
 from orograph.execution.compute import compute_graphs
-from orograph.execution.context import RunContext
+from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import load
 from orograph.execution.run import Progress, ResultTable
+from orograph.execution.watch import begin_phase
 from orograph.kernels.backends import get_backend
 from orograph.tiles.errors import RunError
 from orograph.tiles.grid.quadtree import Node, Place, Quadtree, Tree
@@ -92,12 +93,14 @@ class QuadtreePass:
         """
         graphs = self.sweep_graphs(handle)
         how = client, cancelled, TASKS_A_GRAPH
+        begin_phase(self.problem.name)
         for stage in graphs.stages():
             compute_graphs(stage, None, *how)
         attributes: dict[str, Any]
         _, attributes = compute_graphs(graphs.last_stage(), graphs.root, *how)
         self._check_complete()
         if self.maker is not None:
+            begin_phase(f"{self.problem.name}: table")
             attributes = self.maker.follow(attributes, client, cancelled)
         return attributes
 
@@ -243,9 +246,10 @@ class QuadtreePass:
         whole = self.tree.window(node)
         writers = {v.name: self.context.sink.writer(v.name, whole) for v in self.problem.outputs}
         tables: list[Table] = []
-        for place, blocks in self._descend(node, self._saved(node), message, tables, writers):
-            for name, block in blocks.items():
-                writers[name].put(place.window, block)
+        with located(whole):
+            for place, blocks in self._descend(node, self._saved(node), message, tables, writers):
+                for name, block in blocks.items():
+                    writers[name].put(place.window, block)
         for writer in writers.values():
             writer.close()
         if tables:
@@ -293,7 +297,8 @@ class QuadtreePass:
         place = self.tree.place(node)
         if node.level == 0:
             self.context.stop_if_cancelled()
-            return self.problem.leaf(place, *self._cells(place))
+            with located(place.window):
+                return self.problem.leaf(place, *self._cells(place))
         below = [
             (self.tree.place(child), *self._climb(child)) for child in self.tree.children(node)
         ]

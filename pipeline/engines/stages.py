@@ -39,11 +39,25 @@ class Stage:
     engine: Callable[[tuple[Raster, ...], RunContext], Engine]
     writes: Variable | None = None
     """The raster for later stages; None of the last stage, which writes the result."""
+    beside: tuple[Variable, ...] = ()
+    """Further rasters that it writes for later stages."""
+    prefix: str = ""
+    """Before the names by which later stages read its rasters, where others write such too."""
 
     @property
     def name(self) -> str:
         """The name of the raster it writes, by which its checkpoints go too."""
-        return "result" if self.writes is None else self.writes.name
+        return "result" if self.writes is None else self.prefix + self.writes.name
+
+    @property
+    def rasters(self) -> tuple[Variable, ...]:
+        """The rasters that it writes for later stages."""
+        return () if self.writes is None else (self.writes, *self.beside)
+
+    @property
+    def named(self) -> dict[str, Variable]:
+        """The rasters by the names by which later stages read them."""
+        return {self.prefix + variable.name: variable for variable in self.rasters}
 
 
 class Stages:
@@ -70,12 +84,12 @@ class Stages:
     def _raster(self, name: str) -> Raster:
         """Return an input, or the raster that a stage has written."""
         for stage in self._stages:
-            if stage.writes is not None and stage.writes.name == name:
-                return written_raster(self._context_of(stage).sink, stage.writes)
+            if name in stage.named:
+                return written_raster(self._context_of(stage).sink, stage.named[name])
         return self._inputs[name]
 
     def _context_of(self, stage: Stage) -> RunContext:
-        """Return the context of a stage, with the raster for later stages as its output."""
+        """Return the context of a stage, with the rasters for later stages as its output."""
         if stage.writes is None:
             return self._context
         if stage.name not in self._contexts:
@@ -84,8 +98,8 @@ class Stages:
             if isinstance(part.checkpoints, StoredCheckpoints):
                 sink = StoreSink(part.checkpoints.storage.child(f"{stage.name}.zarr"))
             else:
-                empty = np.empty(part.quadtree.shape, stage.writes.dtype)
-                sink = ArraySink({stage.name: empty})
+                shape = part.quadtree.shape
+                sink = ArraySink({v.name: np.empty(shape, v.dtype) for v in stage.rasters})
             self._contexts[stage.name] = replace(part, sink=sink)
         return self._contexts[stage.name]
 
@@ -95,21 +109,28 @@ class Stages:
         for number, stage in enumerate(self._stages):
             context = self._context_of(stage)
             if stage.writes is not None and isinstance(context.sink, StoreSink):
-                _make_room(context.sink.storage, context, stage.writes)
+                _make_room(context.sink.storage, context, stage.rasters)
             engine = self[number]
             self._at_work = number
             LOG.info("stage %s of %s begins: %s", number + 1, len(self._stages), stage.name)
-            attributes = engine.run(client, (handle, number), cancelled)
+            attributes = self.attributes_after(
+                attributes, engine.run(client, (handle, number), cancelled)
+            )
             self._let_go(number)
         return attributes
+
+    def attributes_after(self, known: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes after a stage that found some, given those before it."""
+        return found
 
     def _let_go(self, number: int) -> None:
         """Forget what no stage after this one needs, above all rasters in memory."""
         if number + 1 < len(self._stages):
             self._engines.pop(number)
         needed = {name for stage in self._stages[number + 1 :] for name in stage.reads}
-        for name in self._contexts.keys() - needed:
-            del self._contexts[name]
+        for stage in self._stages:
+            if not needed.intersection(stage.named):
+                self._contexts.pop(stage.name, None)
 
     def table(self) -> ResultTable:
         """Return the table of the last stage."""
@@ -129,12 +150,12 @@ class Stages:
         return {**self.__dict__, "_engines": {}}
 
 
-def _make_room(storage: Storage, context: RunContext, variable: Variable) -> None:
-    """Create the empty store of a raster, unless an earlier session has."""
+def _make_room(storage: Storage, context: RunContext, variables: Sequence[Variable]) -> None:
+    """Create the empty store of a stage's rasters, unless an earlier session has."""
     try:
         read_metadata(storage, unfinished=True)
     except (DamagedStoreError, InputError):
         storage.delete_all()
         side = context.quadtree.tile
         layout = Layout(side, side << context.shard_level)
-        create_store(storage, context.quadtree.shape, layout, [variable])
+        create_store(storage, context.quadtree.shape, layout, variables)

@@ -34,6 +34,7 @@ from orograph.tiles.errors import InputError, OrographError
 from orograph.tiles.grid.quadtree import Node, Place, morton_encode
 from orograph.tiles.grid.window import Window
 from orograph.tiles.raster.raster import Raster
+from orograph.tiles.system import memory_limit
 
 Array = npt.NDArray[Any]
 Tile = tuple[int, int]
@@ -42,6 +43,10 @@ LOG = logging.getLogger(__name__)
 CELLS_A_BAND = 2**22
 SAVING = 0.05
 """Part of the time of visits that may be taken to save states."""
+SECONDS_A_BYTE = 1e-9
+"""Time to save a state; a guess until one has been saved."""
+MOST_SECONDS_A_BYTE = 1e-8
+"""So that one that met a slow moment does not keep others from being saved."""
 SECONDS_AT_END = 10.0
 """For which a worker that is closed may save states."""
 PLUGIN = "orograph-states"
@@ -140,6 +145,7 @@ class StateCache:
         """The strips around each tile and its own, as they were last sent, with their names."""
         self._unsaved: Counter[Tile] = Counter()
         self._seconds_left = 0.0
+        self._seconds_a_byte = SECONDS_A_BYTE
         self.save: Callable[[Tile, Any], None] | None = None
         """Saves a state where it outlives the process; None where nothing does."""
 
@@ -171,7 +177,8 @@ class StateCache:
     ) -> None:
         """Save recently visited states, spending at most the share `SAVING` of visit time.
 
-        Those that have changed most come first.
+        Those that have changed most come first. A state that takes longer than is left waits: one
+        tile that is all of a grid, on a GPU, is settled in less time than saving it takes.
 
         Parameters
         ----------
@@ -188,7 +195,9 @@ class StateCache:
             tiles = sorted(settled, key=lambda tile: -self._unsaved[tile])
         for tile in tiles:
             with self._lock:
-                if self._unsaved[tile] < least(tile) or self._seconds_left <= 0:
+                _, size = self._states.get(tile, (None, 0))
+                expected = size * self._seconds_a_byte
+                if self._unsaved[tile] < least(tile) or self._seconds_left <= expected:
                     return
             taken = self._save(tile)
             with self._lock:
@@ -216,9 +225,12 @@ class StateCache:
             return 0.0
         begin = time.perf_counter()
         self.save(tile, state)
+        taken = time.perf_counter() - begin
         with self._lock:
             self._states[tile] = state, size
-        return time.perf_counter() - begin
+            if size:
+                self._seconds_a_byte = min(taken / size, MOST_SECONDS_A_BYTE)
+        return taken
 
 
 @dataclass(frozen=True)
@@ -366,13 +378,11 @@ def save_all_states() -> None:
 
 
 def _limit() -> int:
-    """Return half of the worker's memory limit, or half of the machine's memory without one."""
-    import psutil
-
+    """Return half of the worker's memory limit; without one, of what this process may use."""
     limit = None
     if "distributed" in sys.modules:  # slow to import, and there in every worker
         from distributed import get_worker
 
         with suppress(ValueError):
             limit = get_worker().memory_manager.memory_limit
-    return int((limit or psutil.virtual_memory().total) * 0.5)
+    return int((limit or memory_limit()) * 0.5)

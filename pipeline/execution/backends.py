@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from orograph.execution.clusters import LateClient
 from orograph.execution.options import RunSpec, where_to_work
 from orograph.execution.settings import setting
 from orograph.execution.workers import ask_workers, check_workers
-from orograph.kernels.backends import missing_gpu, resolve_backend
+from orograph.kernels.backends import get_backend, may_use_numba, missing_gpu, resolve_backend
 from orograph.tiles.raster.raster import Raster
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def choose_backend(
@@ -35,3 +40,18 @@ def choose_backend(
         return ask_workers(client, missing_gpu, on_error="raise")
 
     return resolve_backend(stage, backend, ask, lacking)
+
+
+def gpus_of(backend: str, client: Client | None) -> tuple[int, int]:
+    """Return the number of GPUs of a run, and the bytes that its tiles may use on each."""
+    if may_use_numba(backend):
+        return 0, 0
+    if client is None:
+        return 1, memory_of_gpu(backend)
+    found = ask_workers(client, memory_of_gpu, backend).values()
+    return max(len(found), 1), min(found, default=0)
+
+
+def memory_of_gpu(backend: str) -> int:
+    """Return the bytes that tiles may use on this process's GPU."""
+    return get_backend(backend).tile_memory_limit() or 0

@@ -22,11 +22,13 @@ from dask.base import get_annotations
 from orograph.kernels.backends import missing_gpu
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError, RunError
+from orograph.tiles.system import cores, memory_limit
 
 if TYPE_CHECKING:
     from distributed import Client
 
-GPU_THREADS = 4
+LEAST_GPU_THREADS, MOST_GPU_THREADS = 4, 16
+GPU_BYTES_A_THREAD = 2**31
 REPLACE_SECONDS = 1.0
 LOOPBACK = "127.0.0.1"
 MOST_WORKERS = 1024  # processes of one machine
@@ -45,8 +47,13 @@ CONFIG = {
 }
 QUIET = "orograph.execution.workers"
 """Module that workers load when they start: it filters what they log."""
+TILE_MAP = "orograph.dashboard.tile_map"
+"""Module that schedulers with a dashboard load when they start: it adds a page."""
 SPANS = "spans"
 """Extension of Dask that keeps each group of tasks for ever, and is switched off."""
+
+
+INSTALL_DASHBOARD = "pip install 'orograph[dashboard]'"
 
 
 class Restrictions(NamedTuple):
@@ -66,6 +73,15 @@ class Restrictions(NamedTuple):
             workers = None
         named = [workers] if isinstance(workers, str) else workers
         return cls(dict(annotations.get("resources") or {}), None if named is None else [*named])
+
+
+def has_dashboard() -> bool:
+    """Return whether clusters that this process starts have a dashboard, which needs bokeh."""
+    try:
+        import bokeh  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
@@ -97,11 +113,14 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     Notes
     -----
     CPU workers are processes of one thread each: a kernel runs in one thread, and a process of its
-    own has a memory limit of its own. GPU workers have four threads: while the tile of one is
-    computed, others decode, copy and write theirs.
+    own has a memory limit of its own. GPU workers have as many threads as there are cores for each
+    GPU, at least 4, at most 16, and no more than one for each 2 GiB of its memory: while the tile
+    of one is computed, others decode, copy and write theirs.
 
     A worker that was killed, and that Dask has given up, is replaced. Spans of Dask, which keep
     each group of tasks as long as the cluster is open, are switched off.
+
+    The dashboard needs bokeh, of the extra ``dashboard``; without it `dashboard_link` is None.
 
     Examples
     --------
@@ -118,8 +137,17 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
     class OwningClient(Client):
         """A client that closes its cluster when it is closed."""
 
+        @property
+        def dashboard_link(self) -> str | None:
+            """Address of the dashboard; None if there is none."""
+            return super().dashboard_link if has_dashboard() else None
+
         def close(self, *args: Any, **kwargs: Any) -> None:
             super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
+            if local.status.name == "closed":
+                # a client that is collected is closed once more, maybe within a call of Dask's
+                # that holds the lock which `local.close` waits for
+                return
             log = logging.getLogger("distributed.nanny")
             level = log.level
             # that a worker at work has to be killed is to be expected
@@ -135,12 +163,21 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
         from dask_cuda import LocalCUDACluster
 
         _check_gpus(n_workers, options.get("CUDA_VISIBLE_DEVICES"))
-        kind, own = LocalCUDACluster, {"threads_per_worker": GPU_THREADS}
+        kind, own = LocalCUDACluster, {"threads_per_worker": _gpu_threads(n_workers)}
     given = dict(options)
+    if given.get("dashboard_address") is not None and not has_dashboard():
+        raise InputError(
+            f"dashboard_address: {shown(given['dashboard_address'])}; a dashboard needs bokeh: "
+            f"install it with {INSTALL_DASHBOARD}, or leave it out"
+        )
     # else it would be heard on all addresses of this machine
     own["dashboard_address"] = f"{LOOPBACK}:8787"
     own["preload"] = [*config.get("distributed.worker.preload"), QUIET]
     options = {**own, **_extensions(), **options}
+    if options["dashboard_address"] is not None and has_dashboard():
+        kwargs = options["scheduler_kwargs"]
+        preload = kwargs.get("preload", config.get("distributed.scheduler.preload"))
+        options["scheduler_kwargs"] = {**kwargs, "preload": [*preload, TILE_MAP]}
     _check_options(kind, options)
     if options.get("processes", True):
         _check_script()
@@ -200,6 +237,17 @@ def _check_gpus(n_workers: int | None, visible: Any) -> None:
             f"n_workers: {n_workers}; each worker has a GPU of its own, and {count} are visible; "
             f"pass {count} or fewer, or leave it out"
         )
+
+
+def _gpu_threads(n_workers: int | None) -> int:
+    """Return the number of threads of each GPU worker; None: there is one for each GPU."""
+    from dask_cuda.utils import get_device_total_memory, get_n_gpus
+
+    # asked of the driver: CuPy would take memory of a GPU for this process
+    memory = get_device_total_memory()  # None: it is that of the machine
+    most = MOST_GPU_THREADS if memory is None else memory // GPU_BYTES_A_THREAD
+    by_cores = cores() // (n_workers or get_n_gpus())
+    return max(LEAST_GPU_THREADS, min(by_cores, most, MOST_GPU_THREADS))
 
 
 @contextmanager
@@ -303,6 +351,12 @@ class LateClient:
     """Client of a local cluster that is started only after all arguments were checked."""
 
     start: Callable[[], Client]
+    most_cells: int = 0
+    """Cells of a grid for which no cluster is started: the threads of this process are enough."""
+
+    def start_for(self, cells: float) -> Client | None:
+        """Return a client of a new cluster, or None if the threads of this process are enough."""
+        return None if cells <= self.most_cells else self.start()
 
 
 def check_client(client: Any) -> None:
@@ -346,10 +400,8 @@ def memory_of_worker(client: Client | None) -> int:
 
 
 def memory_of_machine() -> int:
-    """Return the total memory of this machine in bytes."""
-    import psutil
-
-    return int(psutil.virtual_memory().total)
+    """Return the memory of this machine in bytes, or the limit of this process if it is less."""
+    return memory_limit()
 
 
 def current_client() -> Client | None:

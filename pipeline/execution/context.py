@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -72,6 +75,31 @@ class RunContext:
         """Raise `Cancelled` if the run was cancelled."""
         if self.cancelled is not None and self.cancelled.is_set():
             raise Cancelled("the run was cancelled")
+
+
+@contextmanager
+def located(window: Window) -> Iterator[None]:
+    """Add a note to an error that leaves the context: which cells, and on which worker."""
+    try:
+        yield
+    except Cancelled:
+        raise
+    except Exception as error:
+        if not hasattr(error, "__notes__"):
+            rows = f"rows {window.y} to {window.y + window.height - 1}"
+            columns = f"columns {window.x} to {window.x + window.width - 1}"
+            error.add_note(f"in {rows} and {columns}{_worker()}")
+        raise
+
+
+def _worker() -> str:
+    """Return words for the worker whose task runs in this thread, or nothing."""
+    if "distributed" in sys.modules:  # slow to import, and there in every worker
+        from distributed import get_worker
+
+        with suppress(ValueError):
+            return f", on the worker {get_worker().address}"
+    return ""
 
 
 def written_raster(sink: Sink, variable: Variable) -> Raster:

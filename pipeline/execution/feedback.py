@@ -11,7 +11,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from orograph.execution.settings import setting
-from orograph.results import html
+from orograph.tiles import html
 
 if TYPE_CHECKING:
     from orograph.execution.run import Progress

@@ -33,10 +33,11 @@ def shared(run: Any, client: Client | None, witness: Witness | None = None) -> I
     from distributed.protocol.serialize import to_serialize
 
     name = f"orograph-run-{uuid.uuid4().hex}"
+    left = witness and [*witness.plain, dict(witness.options.items)]
     with cluster_failures():
         # in a list: within one process Dask unwraps only what lies in something
         client.set_metadata([name], [to_serialize(run)])
-        client.set_metadata([f"{name}-witness"], witness and list(witness))
+        client.set_metadata([f"{name}-witness"], left)
     try:
         yield name
     finally:
@@ -71,7 +72,8 @@ def _ask(name: str) -> Any:
 
     witness = ask(f"{name}-witness")
     if witness is not None:
-        host, trouble = make_look()(tuple(witness))
+        *plain, options = witness
+        host, trouble = make_look(options)(tuple(plain))
         if trouble:
             raise RunError(f"the worker {worker.address} on {host} {trouble}")
     kept = ask(name)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.settings import check_settings
 from orograph.kernels.backends import BACKENDS
 from orograph.tiles.arguments import check_choice, check_flag, check_integer, refuse_arguments
-from orograph.tiles.extensions import GEOTIFF, STORE, check_extension
+from orograph.tiles.errors import InputError
+from orograph.tiles.extensions import LAYERS, RESULTS, check_extension
 from orograph.tiles.grid.quadtree import Node, Quadtree
 from orograph.tiles.grid.window import LONGEST_SIDE
+from orograph.tiles.object_options import use_storage_options
+from orograph.tiles.raster.from_zarr import is_icechunk
 from orograph.tiles.raster.layer import LayerRaster
 from orograph.tiles.raster.raster import ArrayRaster, Raster
-from orograph.tiles.storage import Location, open_storage
+from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.create import Layout
 
 if TYPE_CHECKING:
     from distributed import Client
+    from icechunk import Repository
 
 SHARD_SIDE = 2048
 MOST_TILES_A_SIDE = 16
@@ -35,6 +40,7 @@ class WorkOptions(TypedDict, total=False):
 
     backend: str | None
     client: Client | None
+    storage_options: Mapping[str, str | bool] | None
 
 
 class SearchOptions(WorkOptions, total=False):
@@ -42,6 +48,19 @@ class SearchOptions(WorkOptions, total=False):
 
     tile: int | None
     shard: int | None
+
+
+class LayerOptions(SearchOptions, total=False):
+    """Options of runs on a raster whose result is a vector layer.
+
+    out : path, optional
+        Vector file to write as well, in the format of its extension: ``.gpkg``, ``.geojson``,
+        ``.fgb``, ``.parquet``, ``.shp`` or ``.csv``.
+    """
+
+    out: str | Path | None
+    overwrite: bool
+    takeover: bool
 
 
 class BuildOptions(WorkOptions, total=False):
@@ -56,7 +75,7 @@ class BuildOptions(WorkOptions, total=False):
 class GraphOptions(BuildOptions, total=False):
     """Options of runs on a graph."""
 
-    out: str | Path | None
+    out: str | Path | Repository | None
 
 
 class RunOptions(GraphOptions, total=False):
@@ -68,9 +87,11 @@ class RunOptions(GraphOptions, total=False):
     shard : int, optional
         Cells a side of a shard, which one task writes whole: ``tile`` times a power of two; about
         2048 by default. The result does not depend on it.
-    out : path, optional
-        Zarr store to write, or a GeoTIFF if it ends in ``.tif``. Without it the result is in
-        memory.
+    out : path or icechunk.Repository, optional
+        Zarr store to write, or a file that its extension names: ``.tif`` (one raster) or ``.nc``;
+        of tables of points ``.gpkg``, ``.geojson``, ``.fgb``, ``.parquet`` or ``.csv``; or a
+        repository, whose branch main is moved once, to the whole result. Without it the result is
+        in memory.
     overwrite : bool
         Replace ``out`` if it exists.
     resume : bool
@@ -86,17 +107,27 @@ class RunOptions(GraphOptions, total=False):
     client : distributed.Client, optional
         The Dask client whose cluster does the work; by default the one that is active in the
         session if the input or ``out`` is on disk, else threads of this process.
+    storage_options : dict, optional
+        Region, endpoint, credentials and the like of addresses in object stores, by obstore's
+        names; by default the environment's. They are written nowhere.
     """
 
     tile: int | None
     shard: int | None
 
 
-OPTION_HELP = {
-    entry.split(" ", 1)[0]: entry.rstrip() + "\n"
-    for entry in re.findall(r"^\w+ : .*\n(?:    .*\n?)+", cleandoc(RunOptions.__doc__ or ""), re.M)
-}
-"""The entry of each option in a docstring."""
+def option_help(options: type) -> dict[str, str]:
+    """Return the entry of each option in a docstring, as these options describe it.
+
+    What they do not describe is as in `RunOptions`.
+    """
+    return {
+        entry.split(" ", 1)[0]: entry.rstrip() + "\n"
+        for described in (RunOptions, options)
+        for entry in re.findall(
+            r"^\w+ : .*\n(?:    .*\n?)+", cleandoc(described.__doc__ or ""), re.M
+        )
+    }
 
 
 @dataclass(frozen=True)
@@ -111,13 +142,15 @@ class RunSpec:
 
     tile: int | None = None
     shard: int | None = None
-    out: Location | None = None
+    out: Location | Repository | None = None
     overwrite: bool = False
     resume: bool = False
     takeover: bool = False
     detach: bool | str = False
     backend: str | None = None
     client: Client | LateClient | None = None
+    storage_options: Mapping[str, str | bool] | None = field(default=None, repr=False)
+    """Kept by the storages that are opened with them; here None after the checks."""
 
     def __post_init__(self) -> None:
         check_settings()
@@ -125,11 +158,19 @@ class RunSpec:
             Layout(self.tile, self.tile)
         if self.shard is not None:
             check_integer("shard", self.shard, 1, LONGEST_SIDE, "cells")
-        if self.out is not None:
+        if self.out is not None and not is_icechunk(self.out, "Repository"):
+            if is_icechunk(self.out, "Session"):
+                raise InputError(
+                    "out: a session of Icechunk; pass its repository, whose branch main is moved "
+                    "once, when the result is whole"
+                )
             # from its root: a change of the working directory does not move it
-            object.__setattr__(self, "out", open_storage(self.out, "out"))
-            written = "a Zarr store, or a GeoTIFF of a single raster"
-            check_extension("out", self.out, written, (*STORE, *GEOTIFF))
+            with use_storage_options(self.storage_options):
+                storage = open_storage(self.out, "out")  # type: ignore[arg-type]
+            object.__setattr__(self, "out", storage)
+            written = "a Zarr store, or a GeoTIFF, NetCDF, vector or CSV file"
+            check_extension("out", storage, written, (*RESULTS, *LAYERS))
+        object.__setattr__(self, "storage_options", None)
         for name in ("overwrite", "resume", "takeover"):
             object.__setattr__(self, name, check_flag(name, getattr(self, name)))
         if not (isinstance(self.detach, str) and self.detach):
@@ -137,6 +178,12 @@ class RunSpec:
         if self.backend is not None:
             check_choice("backend", self.backend, BACKENDS)
         check_client(self.client)
+
+    @property
+    def storage(self) -> Storage | None:
+        """The storage of the result, if that is a store or a file."""
+        found: Any = self.out
+        return None if is_icechunk(found) else found
 
     def refuse_of_rasters(
         self,

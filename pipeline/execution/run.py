@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from html import escape
 from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -18,8 +20,8 @@ from orograph.execution.feedback import (
     show_progress,
     shows_progress,
 )
-from orograph.execution.watch import Watch
-from orograph.results import html
+from orograph.execution.watch import Record, Watch, recorded
+from orograph.tiles import html
 from orograph.tiles.arguments import check_number
 from orograph.tiles.errors import Cancelled
 from orograph.tiles.store.create import Columns, ColumnsInTurns
@@ -42,6 +44,12 @@ class Progress:
         Those that are done, and all of them.
     waiting
         Why nothing goes on: no worker of the cluster works, or kernels are compiled; else nothing.
+    phase
+        What is under way, such as ``"cost-distance"`` or ``"publishing"``.
+    rate
+        Tasks a second in this phase; 0 if that is not known yet.
+    eta
+        Seconds until the phase ends, if it goes on at this rate; nan if that is not known.
 
     Examples
     --------
@@ -53,12 +61,38 @@ class Progress:
     done: int
     total: int
     waiting: str = field(default="", kw_only=True)
+    phase: str = field(default="", kw_only=True)
+    rate: float = field(default=0.0, kw_only=True)
+    eta: float = field(default=math.nan, kw_only=True)
+
+    def _repr_html_(self) -> str:
+        return f"<div>{html.bar(self.done, self.total)} {escape(self.waiting)}</div>"
 
     def __str__(self) -> str:
-        return f"{self._amount()}; waiting: {self.waiting}" if self.waiting else self._amount()
+        text = f"{self.phase}: {self._amount()}" if self.phase else self._amount()
+        if self.rate:
+            text += f", {self.rate:.3g} a second"
+        if not math.isnan(self.eta):
+            text += f", about {duration(self.eta)} left"
+        return f"{text}; waiting: {self.waiting}" if self.waiting else text
 
     def _amount(self) -> str:
         return f"{self.done} of {self.total} tasks"
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds as people say it.
+
+    Examples
+    --------
+    >>> duration(7.4), duration(190), duration(7300)
+    ('7 s', '3 min 10 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 class Watched(Protocol):
@@ -98,6 +132,8 @@ class Run(Generic[T]):
         The Dask client that runs the tasks, or None for threads of this process.
     describe
         Returns the part of the report that does not change while the run goes on.
+    record
+        Of the phases that the work names, and of memory.
 
     Examples
     --------
@@ -115,16 +151,19 @@ class Run(Generic[T]):
         cancelled: Event,
         client: Client | None,
         describe: Callable[[], dict[str, Any]] = dict,
+        record: Record | None = None,
     ) -> None:
         self._work = work
         self._describe = describe
         self._engine = engine
         self._cancelled = cancelled
         self._client = client
-        self._watch = Watch(client)
+        self._record = record or Record()
+        self._watch = Watch(client, self._record)
         self._result: T | None = None
         self._error: BaseException | None = None
         self._latest = Progress(0, 0)
+        self._pace = ("", 0.0, 0)
         self._ended = Event()
         self._began, self._seconds = time.monotonic(), 0.0
         compilations()
@@ -134,7 +173,7 @@ class Run(Generic[T]):
 
     def _do(self) -> None:
         try:
-            with self._watch:
+            with self._watch, recorded(self._record):
                 self._result = self._work()
         except BaseException as error:
             self._error = error
@@ -168,7 +207,20 @@ class Run(Generic[T]):
         waiting = self._watch.trouble
         if not waiting and not self._latest.done and compilations().running:
             waiting = "kernels are compiled, once"
-        return replace(self._latest, waiting="" if self._ended.is_set() else waiting)
+        if self._ended.is_set():
+            return self._latest
+        return replace(self._latest, waiting=waiting, **self._speed())
+
+    def _speed(self) -> dict[str, Any]:
+        """Return the phase, and how fast it goes since it was first seen."""
+        phase, now, done = self._record.current, time.monotonic(), self._latest.done
+        if self._pace[0] != phase or done < self._pace[2]:
+            self._pace = phase, now, done
+        _, since, before = self._pace
+        if done == before:
+            return {"phase": phase}
+        rate = (done - before) / (now - since)
+        return {"phase": phase, "rate": rate, "eta": (self._latest.total - done) / rate}
 
     def _now(self) -> Progress:
         engine = self._engine()
@@ -192,9 +244,12 @@ class Run(Generic[T]):
             ``operation``, ``inputs``, ``parameters``, ``shape``, ``tile``, ``shard``, ``out``,
             ``workers``, ``backend`` and ``versions``, as the run was begun. ``begun`` (UTC),
             ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
-            and ``resumed``: how far it is. ``error`` (``type`` and ``message``) and ``next``, what
-            to do about it: None unless the run has failed or was cancelled. A run to ``out`` has
-            its report in ``out.partial/*/report.json`` from the beginning until it is finished.
+            and ``resumed``: how far it is. ``phases``: the seconds of each. ``memory``: the peak of
+            this process since it began, and of the worker with the most, as seen every two seconds;
+            ``planned`` are those of the plan. ``bytes``: the size of the result on disk. ``error``
+            (``type``, ``message``, and ``where``: the tile and the worker) and ``next``, what to do
+            about it: None unless the run has failed or was cancelled. A run to ``out`` has its
+            report in ``out.partial/*/report.json`` from the beginning until it is finished.
 
         Examples
         --------
@@ -208,6 +263,8 @@ class Run(Generic[T]):
         """
         progress = self.progress()
         return {
+            "phases": self._record.seconds(),
+            "memory": self._record.memory(int(self._client is not None)),
             **self._describe(),
             "status": self.status,
             "seconds": round(self._seconds or time.monotonic() - self._began, 3),
@@ -277,8 +334,12 @@ class Run(Generic[T]):
         rows: dict[str, Any] = {"status": self.status, "seconds": f"{seconds:.1f}"}
         if progress.waiting:
             rows["waiting"] = progress.waiting
-        if progress.done:
-            rows["tasks a second"] = f"{progress.done / seconds:.3g}"
+        if progress.phase:
+            rows["phase"] = progress.phase
+        if progress.rate:
+            rows["tasks a second"] = f"{progress.rate:.3g}"
+        if not math.isnan(progress.eta):
+            rows["time left"] = f"about {duration(progress.eta)}"
         rows |= self.statistics()
         address = self.dashboard_link
         above = (

@@ -26,6 +26,7 @@ from orograph.tiles.arguments import absolute_path, check_choice, check_integer,
 from orograph.tiles.errors import InputError
 from orograph.tiles.format.metadata import MOST_CELLS_A_SIDE
 from orograph.tiles.grid.window import LONGEST_SIDE
+from orograph.tiles.system import cores
 
 MOST_THREADS = 1024
 
@@ -102,5 +103,5 @@ def thread_count() -> int:
     By default one for each core that this process may use: a scheduler of jobs or ``taskset`` may
     give it some of the machine's.
     """
-    count: int = setting("threads") or len(os.sched_getaffinity(0))
+    count: int = setting("threads") or cores()
     return count

@@ -1,14 +1,17 @@
-"""Watch during a run whether any worker of its cluster can work."""
+"""Watch a run: its phases, its memory, and whether any worker of its cluster can work."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from orograph.execution.clusters import Restrictions
@@ -23,18 +26,102 @@ SOME = 8
 """Workers that are looked at first: if one of them works, the others need not be."""
 
 
+Planned = Callable[[int], dict[str, int] | None]
+_CURRENT: ContextVar[Record | None] = ContextVar("record", default=None)
+
+
+def unplanned(workers: int) -> None:
+    """Return None: nothing is known of a plan."""
+
+
+class Record:
+    """Phases and memory of a run, kept while it goes on.
+
+    Parameters
+    ----------
+    planned
+        Returns the bytes that the client and each worker take by the plan of the run; called with 1
+        for a cluster, with 0 for threads of this process.
+
+    Attributes
+    ----------
+    worker_memory
+        The most bytes that a worker has been seen to hold.
+    """
+
+    def __init__(self, planned: Planned = unplanned) -> None:
+        self._planned = cache(planned)
+        self.worker_memory = 0
+        self._seconds: dict[str, float] = {}
+        self._current, self._since = "", 0.0
+
+    @property
+    def current(self) -> str:
+        """Name of the phase that is under way, or nothing."""
+        return self._current
+
+    def begin(self, name: str) -> None:
+        """Begin a phase, and end the one before; an empty name ends the run."""
+        now = time.monotonic()
+        if self._current:
+            self._seconds[self._current] += now - self._since
+        self._current, self._since = name, now
+        if name:
+            self._seconds.setdefault(name, 0.0)
+            LOG.info("phase: %s", name)
+
+    def seconds(self) -> dict[str, float]:
+        """Return the seconds of each phase so far; may be called from any thread."""
+        found, current, since = dict(self._seconds), self._current, self._since
+        if current in found:
+            found[current] += time.monotonic() - since
+        return {name: round(seconds, 3) for name, seconds in found.items()}
+
+    def peaks(self) -> dict[str, Any]:
+        """Return the peak memory of this process, and of the worker with the most, in bytes."""
+        own = None
+        with suppress(ImportError):  # on Windows
+            import resource
+
+            # in kilobytes, but on macOS, which has bytes
+            unit = 1 if sys.platform == "darwin" else 1024
+            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return {"client": own, "worker": self.worker_memory}
+
+    def memory(self, workers: int) -> dict[str, Any]:
+        """Return the peaks and, as ``planned``, those of the plan, which may take memory itself."""
+        return {**self.peaks(), "planned": self._planned(workers)}
+
+
+@contextmanager
+def recorded(record: Record) -> Iterator[None]:
+    """Keep in ``record`` what `begin_phase` names, in this thread, until the context is left."""
+    token = _CURRENT.set(record)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+        record.begin("")
+
+
+def begin_phase(name: str) -> None:
+    """Begin a phase of the run that this thread drives, if it drives one."""
+    if (record := _CURRENT.get()) is not None:
+        record.begin(name)
+
+
 class Watch:
     """Context manager that warns when no worker of a cluster can work.
 
-    It warns once; ``trouble`` is kept up to date. Without a client it
-    does nothing.
+    It warns once; ``trouble`` is kept up to date, and so is the memory of workers in ``record``.
+    Without a client it does nothing.
     """
 
     trouble = ""
     """Why the run waits, or nothing."""
 
-    def __init__(self, client: Client | None) -> None:
-        self._client = client
+    def __init__(self, client: Client | None, record: Record | None = None) -> None:
+        self._client, self._record = client, record or Record()
         self._looking: Future[None] | None = None
 
     def __enter__(self) -> Watch:
@@ -55,6 +142,9 @@ class Watch:
             with suppress(OSError, RuntimeWarning):  # to some, warnings are errors
                 scheduler = cast("Any", client.scheduler)
                 some = await scheduler.identity(n_workers=-1 if needed else SOME)
+                self._record.worker_memory = max(
+                    self._record.worker_memory, *map(_memory_of, some["workers"].values()), 0
+                )
                 trouble = trouble_of(some["workers"], needed)
                 if trouble and some["n_workers"] > SOME and not needed:
                     every = await scheduler.identity(n_workers=-1)
@@ -70,6 +160,11 @@ class Watch:
                     # of a registry of its own: the next run that waits is to say so too
                     warnings.warn_explicit(text, RuntimeWarning, __file__, 1, registry={})
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _memory_of(worker: Mapping[str, Any]) -> int:
+    """Return the bytes that a worker's process held when the scheduler last heard of it."""
+    return int(worker.get("metrics", {}).get("memory", 0))
 
 
 def trouble_of(

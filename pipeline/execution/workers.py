@@ -6,7 +6,7 @@ Before a run they must have this orograph and see the run's folder.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,6 +14,7 @@ from orograph import __version__
 from orograph.execution.clusters import Restrictions
 from orograph.tiles import errors
 from orograph.tiles.errors import OrographError, RunError
+from orograph.tiles.object_options import StorageOptions
 from orograph.tiles.storage import Storage
 
 if TYPE_CHECKING:
@@ -33,22 +34,32 @@ class Witness(NamedTuple):
     """The run's folder; None: no file of it is looked at."""
     token: str = ""
     """What the object `WITNESS` there holds."""
+    options: StorageOptions = StorageOptions()
+    """Those by which the folder is reached in an object store."""
+
+    @property
+    def plain(self) -> tuple[str, str | None, str]:
+        """Version, folder and token, for `make_look`, which is given the options apart."""
+        return self.version, self.folder, self.token
 
 
 def leave_witness(folder: Storage, token: str) -> Witness:
     """Write a token file into a run's folder, by which workers verify they see that folder."""
     folder.put(WITNESS, token.encode())
-    return Witness(__version__, str(folder), token)
+    return Witness(__version__, str(folder), token, getattr(folder, "options", StorageOptions()))
 
 
-def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, str]]:
+def make_look(
+    options: Mapping[str, str | bool],
+) -> Callable[[tuple[str, str | None, str]], tuple[str, str]]:
     """Return a function that reports a worker's host and why it cannot take part, or "".
 
-    It is a function in a function, since Dask sends those by their code: so it can be called where
-    there is no orograph, or another one.
+    ``options`` are those of the folder's object store. The function does not take them as an
+    argument, since Dask may log arguments. It is a nested function because Dask sends those by
+    their code, so that workers without orograph, or with another version, can call it.
     """
 
-    def look(witness: Witness | tuple[str, str | None, str]) -> tuple[str, str]:
+    def look(witness: tuple[str, str | None, str]) -> tuple[str, str]:
         import socket
 
         version, folder, token = witness
@@ -64,9 +75,11 @@ def make_look() -> Callable[[Witness | tuple[str, str | None, str]], tuple[str, 
         if folder is None:
             return host, ""
         try:
+            from orograph.tiles.object_options import use_storage_options
             from orograph.tiles.storage import open_storage
 
-            same = open_storage(folder).get("witness") == token.encode()
+            with use_storage_options(options):
+                same = open_storage(folder).get("witness") == token.encode()
         except Exception as error:
             return host, (
                 f"cannot read the run's folder {folder} ({error!r}); take one for out= (or "
@@ -98,8 +111,9 @@ def check_workers(client: Client, witness: Witness | None = None) -> None:
     RunError
         It names the workers, their hosts and what is wrong.
     """
-    plain = tuple(witness or Witness(__version__))
-    answers = ask_workers(client, make_look(), plain, on_error="return")
+    wanted = witness or Witness(__version__)
+    look = make_look(dict(wanted.options.items))
+    answers = ask_workers(client, look, wanted.plain, on_error="return")
     # a worker that dies meanwhile takes no part in the run
     troubles = [
         f"the worker {address} on {answer[0]} {answer[1]}"

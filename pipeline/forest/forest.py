@@ -28,7 +28,7 @@ from orograph.kernels.backends import may_use_numba
 from orograph.kernels.forest import tile as forest
 from orograph.kernels.forest.contract import IN, UP, contract
 from orograph.kernels.forest.exact_total import exact_float, exact_sum
-from orograph.kernels.forest.nibbles import pack_nibbles, unpack_nibbles
+from orograph.kernels.forest.nibbles import unpack_nibbles
 from orograph.kernels.forest.order import edge_keys, key_weights
 from orograph.kernels.forest.weights import WEIGHTS, lacking_on_gpu
 from orograph.kernels.stages import kernel
@@ -161,9 +161,8 @@ class Forest:
             minor,
             _identities(first, tile.direction, place.window, place.grid),
         )
-        count = _count_bits(tile.mask)
-        summary = Summary(flat[border], edges, tile.vertex_count, count, tile.total)
-        return summary, LeafState(pack_nibbles(tile.mask), tile.first, tile.direction)
+        summary = Summary(flat[border], edges, tile.vertex_count, tile.edge_count, tile.total)
+        return summary, LeafState(tile.packed, tile.first, tile.direction)
 
     def merge(
         self, place: Place, children: Sequence[tuple[Place, Summary]]
@@ -257,14 +256,6 @@ class Forest:
 def compile_kernels(dtype: np.dtype[Any], weight: str, connectivity: int) -> None:
     """Compile the kernels for tiles of this dtype, or load them from the cache."""
     forest.compile_kernels(dtype, weight, connectivity)
-
-
-def _count_bits(mask: npt.NDArray[np.uint8]) -> int:
-    """Return the number of bits set in a mask."""
-    cells = mask.ravel()
-    words = cells[: cells.size // 8 * 8].view(np.uint64)
-    rest = cells[8 * words.size :]
-    return sum(int(np.bitwise_count(part).sum(dtype=np.int64)) for part in (words, rest))
 
 
 def _identities(

@@ -22,7 +22,7 @@ from dask.base import get_annotations
 
 from orograph.execution.clusters import LateClient, check_client, current_client
 from orograph.execution.run import Progress, Run
-from orograph.operations.geotiff import file_target
+from orograph.operations.file_target import file_target
 from orograph.operations.job import Job
 from orograph.operations.workspace import check_unfinished
 from orograph.tiles.convert.overlap import refuse_overlap
@@ -63,7 +63,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
         If the store exists, or an unfinished or another run that writes it.
     """
     spec = job.spec
-    if spec.out is None:
+    if spec.storage is None:
         raise InputError(
             "detach: a run without out= has nowhere to leave its result; pass out=, a Zarr store"
         )
@@ -73,7 +73,7 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
         raise InputError(
             "detach: a cluster that ends with this process cannot go on; pass --scheduler"
         )
-    client, out = _client(spec.client, "detach"), open_storage(spec.out)
+    client, out = _client(spec.client, "detach"), spec.storage
     for raster in job.rasters:
         refuse_overlap(raster, out)
     check_target(out, spec.overwrite or spec.resume)
@@ -81,11 +81,14 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
         if not (spec.overwrite or spec.resume):
             check_unfinished(out)
     before = _runs(client).get(str(out))
+    taken = StoreExistsError(
+        f"out: a detached run that writes {out} has begun already; orograph.attach finds it"
+    )
     if before is not None and _Attached.find(client, before).status in ("waiting", "running"):
-        raise StoreExistsError(
-            f"out: a detached run that writes {out} has begun already; orograph.attach finds it"
-        )
+        raise taken
     token = uuid.uuid4().hex
+    if not client.run_on_scheduler(make_claim(), ROOT, str(out), before and before["token"], token):
+        raise taken
     named = get_annotations()
     task = replace(job, spec=replace(spec, client=None, detach=False)), name, token, launch, named
     resources = {spec.detach: 1} if isinstance(spec.detach, str) else None
@@ -101,6 +104,28 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
     client.set_metadata([ROOT, "runs", str(out)], entry)
     run: Run[T] = attach(out, client=client)
     return run
+
+
+def make_claim() -> Callable[..., bool]:
+    """Return a function that notes on the scheduler which run is about to begin for a target.
+
+    It returns whether the run before is still the last, or the one that was about to follow it has
+    not begun for a minute. It is a function in a function for the reason that `make_look` gives.
+    """
+
+    def claim(
+        root: str, out: str, before: str | None, token: str, dask_scheduler: Any = None
+    ) -> bool:
+        import time
+
+        claims = dask_scheduler.task_metadata.setdefault(root, {}).setdefault("claims", {})
+        last, since = claims.get(out, (before, 0.0))
+        if last != before and time.monotonic() - since < 60:
+            return False
+        claims[out] = token, time.monotonic()
+        return True
+
+    return claim
 
 
 def attach(out: Location, *, client: Client | None = None) -> Run[Any]:
@@ -275,8 +300,8 @@ def _drive(
     """
     from distributed import get_worker, worker_client
 
-    assert job.spec.out is not None
-    out = open_storage(job.spec.out)
+    assert job.spec.storage is not None
+    out = job.spec.storage
     opener = replace(job, rasters=()).open
     with worker_client() as client:
         before = _read(client, token, "driver", None)

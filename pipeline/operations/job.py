@@ -47,6 +47,19 @@ class Job(ABC, Generic[T]):
     stored: ClassVar[bool] = True
     """Whether the result is a store; otherwise it is what the engine knows at the end."""
 
+    is_layer: ClassVar[bool] = False
+    """Whether the result is a vector layer, which is written to a vector file if at all."""
+
+    @property
+    def writes_store(self) -> bool:
+        """Whether the run writes a store at ``out``, from which it can be resumed."""
+        return self.stored and self.spec.storage is not None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the result is a table of points, beside which there may be a raster."""
+        return False
+
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return a JSON dict of all that determines the result; equal dicts mean equal results."""
@@ -177,7 +190,8 @@ class DatasetJob(Job[xr.Dataset]):
         result.close()
         # the store, which is about to be removed
         for encoding in (result.encoding, *(v.encoding for v in result.variables.values())):
-            encoding.pop("source", None)
+            for place in ("source", "storage"):
+                encoding.pop(place, None)
         for variable in self.outputs:  # as in `dataset`
             result.variables[variable.name].encoding["dtype"] = np.dtype(variable.dtype)
         return result
@@ -193,6 +207,8 @@ class RasterJob(DatasetJob):
     compile_kernels: Callable[[], None] | None
     join_tiles: Callable[[RunContext], RunContext] | None = None
     """Makes larger tiles of those of the layout, where that is quicker."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Attributes of the result that neither the problem nor the run tells."""
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -211,6 +227,11 @@ class RasterJob(DatasetJob):
         return self.coordinates is not None or bool(getattr(self.problem, "columns", None))
 
     @property
+    def is_table(self) -> bool:
+        """Whether the problem is one whose table is of points."""
+        return self.coordinates is not None
+
+    @property
     def coordinates(self) -> tuple[str, ...] | None:
         """Table columns to set as coordinates; None if the result is mainly rasters."""
         coordinates: tuple[str, ...] | None = getattr(self.problem, "coordinates", None)
@@ -223,10 +244,10 @@ class RasterJob(DatasetJob):
 
     @property
     def header(self) -> dict[str, Any]:
-        """The CF conventions, and the CRS for a table; input attributes are not copied."""
+        """The CF conventions, the CRS for a table, and notes; input attributes are not copied."""
         crs = self.rasters[0].georeference.crs_wkt
         of_table = {} if self.coordinates is None or crs is None else {"crs_wkt": crs}
-        return {"Conventions": "CF-1.10", **of_table}
+        return {"Conventions": "CF-1.10", **of_table, **self.notes}
 
     def collect(self, engine: Engine, sink: ArraySink, attributes: dict[str, Any]) -> xr.Dataset:
         """Build a dataset of the output arrays and the table, with coordinates set."""
@@ -241,6 +262,7 @@ class RasterJob(DatasetJob):
         return {
             "operation": self.problem.name,
             **self.parameters,
+            **({"notes": dict(self.notes)} if self.notes else {}),
             "input": [
                 version.fingerprint if version else raster.fingerprint()
                 for raster, version in zip(self.rasters, self.first_versions, strict=True)
@@ -279,6 +301,7 @@ def raster_job(
     spec: RunSpec,
     least_tile: int = 1,
     join_tiles: Callable[[RunContext], RunContext] | None = None,
+    notes: Mapping[str, Any] | None = None,
 ) -> RasterJob:
     """Return the job of a problem on rasters.
 
@@ -300,6 +323,8 @@ def raster_job(
         Cells a side that a tile must have, so that no edge goes beyond its neighbours.
     join_tiles
         Makes larger tiles, where that is quicker.
+    notes
+        Attributes of the result beside those of the problem and the run, in JSON types.
     """
     return RasterJob(
         rasters,
@@ -311,6 +336,7 @@ def raster_job(
         parameters,
         compile_kernels,
         join_tiles,
+        notes or {},
         spec=spec,
     )
 

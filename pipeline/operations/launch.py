@@ -6,27 +6,35 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from multiprocessing import parent_process
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 from dask.base import tokenize
 
 from orograph.engines.task_graph import Layers
-from orograph.execution.options import stays_in_memory
+from orograph.execution.options import RunSpec, stays_in_memory
 from orograph.execution.run import Run
+from orograph.execution.watch import Planned, Record, unplanned
 from orograph.operations.detached import submit_detached
-from orograph.operations.geotiff import file_target
+from orograph.operations.file_target import FileTarget, file_target
+from orograph.operations.icechunk_target import IcechunkTarget, icechunk_target
 from orograph.operations.job import DatasetJob, Job
+from orograph.operations.scratch import ScratchResult
 from orograph.operations.session import MemorySession, Session, StoredSession
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import InputError
-from orograph.tiles.storage import open_storage
+from orograph.tiles.grid.window import Window
 from orograph.tiles.store.publish import check_target
 
 T = TypeVar("T")
 
 
-def launch(job: Job[T], name: str) -> Run[T]:
+def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool = False) -> Run[T]:
     """Start a job and return its run; ``name`` is that of the operation.
+
+    ``planned`` is that of `Record`, ``keep`` that of `StoredSession`.
 
     Rasters in memory without ``out`` and ``client`` are worked on by threads of this process, and
     the result is in memory. All else goes through a workspace on disk.
@@ -42,17 +50,18 @@ def launch(job: Job[T], name: str) -> Run[T]:
     spec = job.spec
     if spec.detach:
         return submit_detached(job, name, launch)
-    if spec.resume and spec.out is None:
+    if spec.resume and spec.storage is None:
         raise InputError("resume: a run without out= leaves nothing to go on with; pass out=")
-    target = file_target(job, spec)
+    target, record = _target(job, spec), Record(planned)
     if target is None and stays_in_memory(job.rasters, spec):
-        session: Session[T] = MemorySession(job, name)
+        session: Session[T] = MemorySession(job, name, record)
     else:
-        session = StoredSession(job, name, target)
+        session = StoredSession(job, name, record, target, keep)
     try:
         return Run(
             *(session.result, lambda: session.engine, session.cancelled, session.client),
             session.report,
+            record,
         )
     except BaseException:
         session.close()
@@ -81,11 +90,12 @@ def launch_later(job: Job[Any]) -> Any:
     name = Layers(operation, token).name("run")
     # nothing is traversed: a raster may be of Dask arrays, which the run reads by itself
     result = delayed(run, name=f"{name}-function", traverse=False)(dask_key_name=name)
-    if spec.out is not None:
+    if spec.storage is not None:
         for raster in job.rasters:
-            refuse_overlap(raster, spec.out)
-        if file_target(job, spec) is None:
-            check_target(open_storage(spec.out), spec.overwrite or spec.resume)
+            refuse_overlap(raster, spec.storage)
+    if spec.out is not None:
+        if _target(job, spec) is None and spec.storage is not None:
+            check_target(spec.storage, spec.overwrite or spec.resume)
         return result
     if not job.stored:
         return result
@@ -99,20 +109,48 @@ def launch_later(job: Job[Any]) -> Any:
             ".lazy: the result has a table, whose length is known at the end alone; leave the "
             "table out of outputs=, or give a store, such as out='x.zarr'"
         )
+    chunks = da.core.normalize_chunks(job.layout.shard, job.shape)
     arrays = {
-        v.name: da.from_delayed(result[v.name].data, job.shape, v.dtype).rechunk(job.layout.shard)
+        v.name: da.map_blocks(
+            _read_piece,
+            chunks=chunks,
+            meta=np.empty((0, 0), v.dtype),
+            name=Layers(operation, token).name(v.name.replace("_", "-")),
+            result=result,
+            variable=v.name,
+        )
         for v in job.outputs
     }
     return job.dataset(arrays, {}, job.known_attributes)
 
 
-def _run_in_task(job: Job[T], name: str) -> T:
-    """Execute a run inside a Dask task and return its result.
+def _target(job: Job[Any], spec: RunSpec) -> FileTarget | IcechunkTarget | None:
+    """Return the file or the repository that ``out`` names; None if it is a store or missing."""
+    return icechunk_target(job, spec) or file_target(job, spec)
+
+
+def _read_piece(result: Any, variable: str, block_info: Any = None) -> npt.NDArray[Any]:
+    """Return one chunk of a raster of a result, which is in memory or in a temporary store."""
+    (top, bottom), (left, right) = block_info[None]["array-location"]
+    window = Window(top, left, bottom - top, right - left)
+    if isinstance(result, ScratchResult):
+        return result.read(variable, window)
+    cells: npt.NDArray[Any] = result[variable].data[window.slices]
+    return cells
+
+
+def _run_in_task(job: Job[Any], name: str) -> Any:
+    """Execute a run inside a Dask task and return its result, or a `ScratchResult` of it.
 
     On a worker of a cluster it leaves its thread to other tasks, which may be those of the run.
+    Its result is then in memory, as those of tasks in other processes are: whoever has a copy of
+    it would not know when the store can go.
     """
     if stays_in_memory(job.rasters, job.spec) or not _is_task_of_cluster():
-        return launch(job, name).result()
+        keep = isinstance(job, DatasetJob) and parent_process() is None
+        found: Any = launch(job, name, keep=keep).result()
+        # made here, as the run holds what it has returned for longer than Dask does
+        return ScratchResult(*found) if isinstance(found, tuple) else found
     from distributed import worker_client
 
     with worker_client() as client:

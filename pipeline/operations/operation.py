@@ -11,13 +11,16 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from orograph.execution.options import OPTION_HELP, RunSpec
+from orograph.execution.options import RunSpec, option_help
 from orograph.operations.launch import launch, launch_later
+from orograph.tiles import html
 from orograph.tiles.errors import InputError
+from orograph.tiles.object_options import use_storage_options
 
 if TYPE_CHECKING:
     from orograph.execution.run import Run
@@ -28,6 +31,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LAZY = """Return the result as Dask arrays, all of which one run makes when they are computed.
+
+Each ``compute`` runs again; compute what belongs together in one call, or ``persist`` it.
 
 Attributes that are counted during the run are missing. With ``out`` it is a
 `dask.delayed.Delayed` whose ``compute()`` writes the result and opens it. A table, and a result
@@ -78,8 +83,10 @@ class Operation(Generic[P, T]):
         signature = inspect.signature(describe)
         own = list(signature.parameters.values())
         options: list[inspect.Parameter] = []
+        entries: dict[str, str] = {}
         if own[-1].kind is inspect.Parameter.VAR_KEYWORD:
-            options = _options_of(own.pop(), describe)
+            taken = _options_taken(own.pop(), describe)
+            options, entries = _options_of(taken), option_help(taken)
         self.own = own
         """The parameters without the options of a run."""
         self.options = tuple(option.name for option in options)
@@ -87,7 +94,9 @@ class Operation(Generic[P, T]):
             parameters=[*own[len(given) :], *options],
             return_annotation=str(signature.return_annotation)[len("Job[") : -1],
         )
-        self.__doc__ = _with_options(describe.__doc__ or "", self.options)
+        self.__doc__ = _with_options(
+            describe.__doc__ or "", [entries[option] for option in self.options]
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the operation, wait, and return its result."""
@@ -128,29 +137,32 @@ class Operation(Generic[P, T]):
     @property
     def plan(self) -> Callable[..., Plan]:
         """Return the tasks, memory and disk that the run will take."""
-        from orograph.operations.plan import OF_GRIDS, make_plan, parameters_of_plan
+        from orograph.operations.plan import OF_PLANS, make_plan, parameters_of_plan
 
         parameters = parameters_of_plan(self)
 
         def plan(*args: Any, **kwargs: Any) -> Plan:
-            for name in kwargs.keys() & (set(self.options) - set(OF_GRIDS)):
+            for name in kwargs.keys() & (set(self.options) - set(OF_PLANS)):
                 raise InputError(
                     f"{name}: not for .plan, which starts nothing; leave it out, or use .submit"
                 )
             names = [parameter.name for parameter in parameters]
             _refuse_unknown(f"{self.__name__}.plan", kwargs, names)
-            return make_plan(self, (*self.given, *args), kwargs)
+            with use_storage_options(kwargs.pop("storage_options", None)):
+                return make_plan(self, (*self.given, *args), kwargs)
 
         return self._verb(plan, PLAN, "Plan", parameters)
 
     def _job(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Job[T]:
         """Return the job for the arguments of a call; ``name`` appears in error messages."""
         _refuse_unknown(name, kwargs, self.__signature__.parameters)
-        return self.describe(*self.given, *args, **kwargs)
+        with use_storage_options(kwargs.get("storage_options")):
+            return self.describe(*self.given, *args, **kwargs)
 
     def _run(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[T]:
         """Start the job for the arguments of a call and return its run."""
-        return launch(self._job(name, args, kwargs), self.__name__)
+        planned = functools.partial(_planned, self, args, kwargs)
+        return launch(self._job(name, args, kwargs), self.__name__, planned)
 
     def _verb(
         self,
@@ -177,6 +189,12 @@ class Operation(Generic[P, T]):
 
     def __reduce__(self) -> Any:
         return _operation_of, (self.__module__, self.__qualname__, self.given)
+
+    def _repr_html_(self) -> str:
+        summary = (self.__doc__ or "").partition("\n")[0]
+        names = ", ".join(inspect.signature(self).parameters)
+        rows = {"does": summary, "call": f"{self.__name__}({names})"}
+        return html.table(f"Operation {self.__name__}", rows)
 
     def __repr__(self) -> str:
         return f"<operation orograph.{self.__qualname__}>"
@@ -211,10 +229,30 @@ def _operation_of(module: str, name: str, given: tuple[Any, ...]) -> Operation[.
     return operation
 
 
-def _options_of(keywords: inspect.Parameter, describe: Any) -> list[inspect.Parameter]:
-    """Return a keyword parameter for each run option in ``**options: Unpack[...]``."""
+def _planned(
+    operation: Operation[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], workers: int
+) -> dict[str, int] | None:
+    """Return the bytes of the client and of a worker by the plan of a call, if there is one."""
+    from orograph.operations.plan import OF_PLANS
+
+    of_runs = set(operation.options) - set(OF_PLANS)
+    of_plan = {name: value for name, value in kwargs.items() if name not in of_runs}
+    with suppress(InputError, TypeError):  # not all that can run has a plan
+        plan = operation.plan(*args, **of_plan, workers=workers)
+        return {"client": plan.memory_client, "worker": plan.memory_per_worker}
+    return None
+
+
+def _options_taken(keywords: inspect.Parameter, describe: Any) -> type:
+    """Return the class of options that ``**options: Unpack[...]`` names."""
     (name,) = re.findall(r"^Unpack\[(\w+)\]$", str(keywords.annotation))
-    taken = describe.__globals__[name].__annotations__
+    taken: type = describe.__globals__[name]
+    return taken
+
+
+def _options_of(options: type) -> list[inspect.Parameter]:
+    """Return a keyword parameter for each run option of a class of them."""
+    taken = options.__annotations__
     return [
         inspect.Parameter(
             option.name,
@@ -227,12 +265,10 @@ def _options_of(keywords: inspect.Parameter, describe: Any) -> list[inspect.Para
     ]
 
 
-def _with_options(doc: str, options: tuple[str, ...]) -> str:
+def _with_options(doc: str, entries: Iterable[str]) -> str:
     """Replace the ``**options`` entry of a docstring by the entries of all run options."""
-    entries = "".join(OPTION_HELP[option] for option in options)
-    return re.sub(
-        r"^\*\*options\n(?:    .*\n)*", lambda _: entries, inspect.cleandoc(doc), flags=re.M
-    )
+    text = "".join(entries)
+    return re.sub(r"^\*\*options\n(?:    .*\n)*", lambda _: text, inspect.cleandoc(doc), flags=re.M)
 
 
 def _refuse_detach(verb: str, kwargs: Mapping[str, Any]) -> None:

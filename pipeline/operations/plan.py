@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from orograph.execution.clusters import current_client, memory_of_machine, memor
 from orograph.execution.feedback import compilations
 from orograph.execution.options import run_layout, too_many_shards
 from orograph.execution.settings import check_settings, setting, thread_count
-from orograph.results import html
+from orograph.tiles import html
 from orograph.tiles.arguments import check_integer, shown
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -37,13 +38,17 @@ if TYPE_CHECKING:
 MIB = 2**20
 MOST_WORKERS = 2**20
 OF_GRIDS = ("tile", "shard")
+OF_PLANS = (*OF_GRIDS, "storage_options")
+"""Options of a run that its plan has too."""
 """The options of a run that its plan depends on."""
 
 # Resident memory of processes that have imported all they need and done nothing yet, and what
 # the scheduler holds for a task. Measured, see benchmarks/memory.py.
 # The system maps about 40 MiB more or less of their libraries, as these lie in its file cache.
-CLIENT_BYTES = 285 * MIB
-WORKER_BYTES = 270 * MIB
+# pandas imports pyarrow where that is installed, of which 31 to 85 MiB are mapped.
+ARROW_BYTES = 60 * MIB if find_spec("pyarrow") else 0
+CLIENT_BYTES = 285 * MIB + ARROW_BYTES
+WORKER_BYTES = 270 * MIB + ARROW_BYTES
 SCHEDULER_BYTES = 110 * MIB
 TASK_BYTES = 20_000
 # Of a large sweep it knows some graphs at a time: two, and more where there are many workers.
@@ -81,6 +86,8 @@ class Plan:
         are planned for as many pits or components as white noise has, unless they are given.
     workers
         For how many workers ``memory_total`` is; 0: for threads of this process.
+    runs
+        Of distances: how many there are one after another, one for each strength of sources.
 
     Examples
     --------
@@ -103,6 +110,7 @@ class Plan:
     workers: int
     memory_kept: int = 0
     memory_table: int = 0
+    runs: int = 1
 
     @property
     def bytes_per_cell(self) -> float:
@@ -149,7 +157,8 @@ class Plan:
             )
         lines = [
             *self._head(),
-            f"  {self.tasks} task{'s' * (self.tasks != 1)}",
+            f"  {self.tasks} task{'s' * (self.tasks != 1)}"
+            + (f" of {self.runs} runs" if self.runs > 1 else ""),
             f"  memory: {memory}",
             f"  disk, at most: {_size(self.bytes_read)} read, "
             f"{_size(self.bytes_written)} written ({self.bytes_per_cell:.1f} bytes a cell), "
@@ -212,6 +221,12 @@ class RasterSpec:
         object.__setattr__(self, "shape", check_shape(self.shape))
         object.__setattr__(self, "dtype", _cell_type(self.dtype))
 
+    def _repr_html_(self) -> str:
+        height, width = self.shape
+        return html.table(
+            "Raster to plan for", {"cells": f"{height} x {width}", "dtype": self.dtype}
+        )
+
 
 def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
     """Return the signature parameters of an operation's ``plan`` method.
@@ -224,7 +239,7 @@ def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
         for number, p in enumerate(operation.own)
     ]
     names = [p.name for p in own]
-    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in OF_GRIDS]
+    more = [Parameter(n, Parameter.KEYWORD_ONLY, default=None) for n in OF_PLANS]
     more = [p for p in more if p.name in operation.options]
     more.append(Parameter("workers", Parameter.KEYWORD_ONLY, default=1))
     for estimate in filter(None, operation.estimates):

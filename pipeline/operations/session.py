@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import tempfile
 import time
 import warnings
@@ -24,6 +25,7 @@ from dask.base import tokenize
 
 from orograph import __version__
 from orograph.execution import jobs
+from orograph.execution.backends import gpus_of
 from orograph.execution.checkpoints import CheckpointStore, MemoryCheckpoints
 from orograph.execution.clusters import (
     LateClient,
@@ -35,19 +37,19 @@ from orograph.execution.context import RunContext
 from orograph.execution.options import shard_level, task_level, too_many_shards, where_to_work
 from orograph.execution.run import Engine
 from orograph.execution.settings import setting, thread_count
-from orograph.execution.workers import Witness, ask_workers, check_workers, leave_witness
-from orograph.kernels.backends import get_backend, may_use_numba
+from orograph.execution.watch import Record, begin_phase
+from orograph.execution.workers import Witness, check_workers, leave_witness
+from orograph.operations.file_target import FileTarget, check_place
 from orograph.operations.first_worker import decide_backend
-from orograph.operations.geotiff import FileTarget, check_place
 from orograph.operations.job import Job
-from orograph.operations.workspace import Workspace
+from orograph.operations.workspace import Workspace, refuse_unversioned
+from orograph.tiles.convert.icechunk_branch import REPOSITORY
 from orograph.tiles.convert.ingest import ingest
 from orograph.tiles.convert.overlap import refuse_overlap
 from orograph.tiles.errors import Cancelled, InputError, OrographError, RunError
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.raster.raster import ArrayRaster, Raster, StoreRaster
 from orograph.tiles.raster.unchanged import refuse_changed, suppress_unreadable
-from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.storage import Location, Storage, open_storage
 from orograph.tiles.store.create import ColumnsInTurns, add_table, update_attributes
 from orograph.tiles.store.lease import Lease
@@ -56,6 +58,8 @@ from orograph.tiles.store.verify import verify
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from orograph.operations.icechunk_target import IcechunkTarget
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
@@ -79,14 +83,18 @@ class Session(ABC, Generic[T]):
         The client of the cluster that does the work; None for threads of this process.
     engine
         The engine that is at work; None before there is one.
+    record
+        Of the phases and the memory of the run.
     """
 
-    def __init__(self, job: Job[T], name: str) -> None:
+    def __init__(self, job: Job[T], name: str, record: Record) -> None:
         self.job = job
         self.name = name
+        self.record = record
         self.cancelled = Event()
         self.client: Client | None = None
         self.engine: Engine | None = None
+        self.bytes_written = 0
         self._begun = datetime.now(UTC)
         self._error: BaseException | None = None
 
@@ -99,11 +107,12 @@ class Session(ABC, Generic[T]):
 
     def result(self) -> T:
         """Execute the job, release all resources, and return the result."""
-        begin, out = time.monotonic(), self.job.spec.out
+        begin, out = time.monotonic(), self._out
         place = "into memory" if out is None else f"to {out}"
         LOG.info("%s of %s begins, %s, %s", self.name, self._subject(), self._workers, place)
         try:
             with self._span():
+                begin_phase("checks")
                 found = self.work()
         except BaseException as error:
             self._error = error
@@ -135,7 +144,7 @@ class Session(ABC, Generic[T]):
         """Return the arguments of the run and the error that ended it; see `Run.report`."""
         job, error = self.job, self._error
         next_step = "call it again"
-        if job.spec.out is not None:
+        if job.writes_store:
             next_step = "call it again with resume=True (--resume), which goes on from there"
         return {
             "operation": self.name,
@@ -144,18 +153,32 @@ class Session(ABC, Generic[T]):
             "shape": list(job.shape),
             "tile": job.layout.tile,
             "shard": job.layout.shard,
-            "out": None if job.spec.out is None else str(job.spec.out),
+            "out": self._out,
             "workers": self._workers.removeprefix("on "),
             "backend": job.backend,
             "versions": {"orograph": __version__, **{name: version(name) for name in PACKAGES}},
             "begun": self._begun.isoformat(timespec="seconds"),
             "resumed": self.resumed,
-            "error": error and {"type": type(error).__name__, "message": str(error)},
+            "bytes": self.bytes_written,
+            "error": error
+            and {
+                "type": type(error).__name__,
+                "message": str(error),
+                "where": "; ".join(getattr(error, "__notes__", [])),
+            },
             "next": error and next_step,
         }
 
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
+
+    @property
+    def _out(self) -> str | None:
+        """Name what the result is written to, for the log and reports."""
+        spec = self.job.spec
+        if spec.out is None:
+            return None
+        return REPOSITORY if spec.storage is None else str(spec.storage)
 
     def _subject(self) -> str:
         """Describe the input and how it is cut, for the log."""
@@ -181,10 +204,10 @@ def _since(begin: float) -> str:
 class MemorySession(Session[T]):
     """Execution by threads of this process, from rasters in memory to a result in memory."""
 
-    def __init__(self, job: Job[T], name: str) -> None:
-        super().__init__(job, name)
+    def __init__(self, job: Job[T], name: str, record: Record) -> None:
+        super().__init__(job, name, record)
         tree = Quadtree(job.shape, job.layout.tile)
-        gpus, gpu_memory = _gpus(job.backend, None)
+        gpus, gpu_memory = gpus_of(job.backend, None)
         self.sink = job.sink()
         context = RunContext(
             tree,
@@ -213,20 +236,34 @@ class StoredSession(Session[T]):
     Attributes
     ----------
     target
-        The GeoTIFF that is to be written; None where the result is a store.
+        The file or repository that is to be written; None where the result is a store.
+    keep
+        Whether a result without ``out`` stays in its temporary store: `work` then returns the
+        store, and a function that removes it.
     space
         Where the run works.
     """
 
-    def __init__(self, job: Job[T], name: str, target: FileTarget | None) -> None:
-        super().__init__(job, name)
+    def __init__(
+        self,
+        job: Job[T],
+        name: str,
+        record: Record,
+        target: FileTarget | IcechunkTarget | None,
+        keep: bool = False,
+    ) -> None:
+        super().__init__(job, name, record)
         self.target = target
+        self.keep = keep
         self._held = ExitStack()
         try:
-            self._file_lease = None if target is None else self._take_file(target)
+            self._file_lease = self._take_file(target) if isinstance(target, FileTarget) else None
             self.space = self._make_space()
             found = where_to_work(job.rasters, job.spec)
-            self.client = found.start() if isinstance(found, LateClient) else found
+            if isinstance(found, LateClient):
+                cells = math.prod(job.shape) if job.rasters else math.inf
+                found = found.start_for(cells)
+            self.client = found
             if self.client is not None and job.rasters:
                 excess = too_many_shards(job.shape, job.layout.shard, memory_of_machine())
                 if excess:
@@ -236,7 +273,7 @@ class StoredSession(Session[T]):
             raise
 
     def _take_file(self, target: FileTarget) -> Lease:
-        """Acquire and return the lease of the GeoTIFF to write."""
+        """Acquire and return the lease of the file to write."""
         self._refuse_overlap(target.path)
         lease = self._take(target.path)
         check_place(target, self.job.spec)  # another may have written it meanwhile
@@ -246,17 +283,17 @@ class StoredSession(Session[T]):
         """Create the workspace of the run, with a lease if ``out`` is given."""
         job, spec = self.job, self.job.spec
         identity, lease = {}, None
-        if spec.out is None:
+        if not job.writes_store or spec.storage is None:
             out: Location = self._make_scratch()
         else:
-            out = spec.out if self.target is None else self.target.store
+            out = self.target.store if isinstance(self.target, FileTarget) else spec.storage
             # not for a folder that no other run can find: fingerprints may take reading all cells
             identity = {**job.identity(), "orograph": __version__}
             if spec.resume:
-                _refuse_unversioned(job.rasters)
+                refuse_unversioned(job.rasters)
         self._refuse_overlap(out)
         self._before = job.first_versions
-        if spec.out is not None:
+        if job.writes_store:
             lease = self._take(out)
         return Workspace(out, identity, overwrite=spec.overwrite, resume=spec.resume, lease=lease)
 
@@ -288,11 +325,17 @@ class StoredSession(Session[T]):
 
     def leave_report(self) -> None:
         """Write the report to where the run can be resumed from, if it can."""
-        if self.job.spec.out is not None:
+        if self.job.writes_store:
             status = "running" if self._error is None else "failed"
             status = "cancelled" if isinstance(self._error, Cancelled) else status
             seconds = (datetime.now(UTC) - self._begun).total_seconds()
-            report = {**self.report(), "status": status, "seconds": round(seconds, 3)}
+            report = {
+                **self.report(),
+                "status": status,
+                "seconds": round(seconds, 3),
+                "phases": self.record.seconds(),
+                "memory": self.record.peaks(),
+            }
             # another run may have taken the place of this one, and removed what it had
             with suppress(OSError, OrographError):
                 self.space.check()
@@ -328,21 +371,35 @@ class StoredSession(Session[T]):
             nothing = ArraySink({})
             engine, attributes = self._run_engine(checkpoints, nothing)
             self._refuse_changed()
-            return job.collect(engine, nothing, attributes)
+            found: Any = job.collect(engine, nothing, attributes)
+            if isinstance(self.target, FileTarget) and self._file_lease is not None:
+                begin_phase("publishing")
+                self.target.write_layer(found, self._file_lease)
+                self.bytes_written = self.target.path.stat().st_size
+            return found  # type: ignore[no-any-return]
         engine, attributes = self._run_engine(checkpoints, StoreSink(space.result))
+        begin_phase("publishing")
         if attributes:
             update_attributes(space.result, None, attributes)
         table = engine.table()
         names = table.dimensions if isinstance(table, ColumnsInTurns) else table
         add_table(space.result, table, {name: job.column_attributes(name) for name in names})
         self._refuse_changed()
+        if not (self.target is None or isinstance(self.target, FileTarget)):
+            self.bytes_written = sum(state.size for _, state in space.result.objects())
+            copied: Any = self.target.write(space.result, self.name, self.client, self.cancelled)
+            return copied  # type: ignore[no-any-return]
         if self.target is not None and self._file_lease is not None:
             written: Any = self.target.write(space.result, self._file_lease)
             space.clear()
             return written  # type: ignore[no-any-return]
+        self.bytes_written = sum(state.size for _, state in space.result.objects())
         space.publish()
+        if self.keep and job.spec.out is None:
+            kept: Any = space.out, self._held.pop_all().close
+            return kept  # type: ignore[no-any-return]
         result = job.open(space.out)
-        return result if job.spec.out is not None else job.load(result)
+        return result if job.spec.storage is not None else job.load(result)
 
     def _run_engine(
         self, checkpoints: CheckpointStore, sink: Sink
@@ -354,7 +411,7 @@ class StoredSession(Session[T]):
             if backend == "auto":
                 backend = decide_backend(client, self.cancelled)
             witness = self._call_workers(client)
-        gpus, gpu_memory = _gpus(backend, client)
+        gpus, gpu_memory = gpus_of(backend, client)
         context = RunContext(
             Quadtree(job.shape, job.layout.tile),
             shard_level(job.layout),
@@ -426,34 +483,9 @@ class StoredSession(Session[T]):
             raise
 
 
-def _refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
-    for raster in rasters:
-        if raster.fingerprint().startswith(UNVERSIONED):
-            raise InputError(
-                f"resume: neither an ETag nor a time is known of the input {raster}, so nothing "
-                "tells whether it is still the same; pass overwrite=True to start anew, or ingest "
-                "it first"
-            )
-
-
 def _is_whole(copy: Storage) -> bool:
     """Return whether the stored copy of an input is complete and matches its checksums."""
     try:
         return verify(copy).ok
     except InputError:
         return False
-
-
-def _gpus(backend: str, client: Client | None) -> tuple[int, int]:
-    """Return the number of GPUs of a run, and the bytes that its tiles may use on each."""
-    if may_use_numba(backend):
-        return 0, 0
-    if client is None:
-        return 1, _memory_of_gpu(backend)
-    found = ask_workers(client, _memory_of_gpu, backend).values()
-    return max(len(found), 1), min(found, default=0)
-
-
-def _memory_of_gpu(backend: str) -> int:
-    """Return the bytes that tiles may use on this process's GPU."""
-    return get_backend(backend).tile_memory_limit() or 0

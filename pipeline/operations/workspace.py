@@ -26,6 +26,8 @@ from orograph.tiles.errors import DamagedStoreError, InputError, RunError, Store
 from orograph.tiles.files import is_token
 from orograph.tiles.format.codec import FORMAT
 from orograph.tiles.format.metadata import read_metadata, run_of
+from orograph.tiles.raster.raster import Raster
+from orograph.tiles.raster.version import UNVERSIONED
 from orograph.tiles.storage import Location, Storage, is_missing_below, open_storage
 from orograph.tiles.store.lease import Lease
 from orograph.tiles.store.publish import check_target, partial_storage, publish
@@ -88,6 +90,7 @@ class Workspace:
         self._lease = lease
         self._opened = False
         self.token = self._name = uuid.uuid4().hex
+        _ = self.result  # raises if no store can stand there
         self.resumed = self.finished = False
         found = self._found()
         if found is not None and resume:
@@ -112,7 +115,10 @@ class Workspace:
     @property
     def result(self) -> Storage:
         """Storage of the result store while it is being written."""
-        return self.work.child(RESULT)
+        return self._result_of(self._name)
+
+    def _result_of(self, name: str) -> Storage:
+        return self.out.staging(self.folder.child(name).child(RESULT), name)
 
     def open(self, create_result: Callable[[Storage, str], None]) -> StoredCheckpoints:
         """Create the folder and an empty result, unless resuming; return the checkpoint store."""
@@ -171,6 +177,7 @@ class Workspace:
         """Remove the workspace, its identity first, so that a partial removal is not resumed."""
         self._opened = False
         self.folder.delete(IDENTITY)
+        self.out.delete_unfinished()
         self.folder.delete_all()
 
     def _found(self) -> dict[str, Any] | None:
@@ -198,7 +205,7 @@ class Workspace:
         """
         for name in filter(is_token, self.folder.names()):
             held = self.folder.child(name)
-            if self._is_resumable(held.child(RESULT)):
+            if self._is_resumable(self._result_of(name)):
                 if not held.renames:
                     self._name = name
                 while held.renames and held.exists():
@@ -232,3 +239,14 @@ class Workspace:
                     f"resume: the unfinished run in {self.folder} has {name} = {theirs!r}, this "
                     f"one {ours!r}; call it with the same, or pass overwrite=True to start anew"
                 )
+
+
+def refuse_unversioned(rasters: tuple[Raster, ...]) -> None:
+    """Raise InputError if nothing tells whether an input has changed since a run was stopped."""
+    for raster in rasters:
+        if raster.fingerprint().startswith(UNVERSIONED):
+            raise InputError(
+                f"resume: neither an ETag nor a time is known of the input {raster}, so nothing "
+                "tells whether it is still the same; pass overwrite=True to start anew, or ingest "
+                "it first"
+            )

@@ -223,6 +223,7 @@ class Here:
     """Executor that executes each task immediately, in the calling thread."""
 
     shared = True
+    useful = 1
 
     def __init__(self) -> None:
         self.rooms = Rooms({0: 1})
@@ -259,3 +260,6 @@ class Here:
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Call a function in this process."""
         function(*arguments)
+
+    def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        """Do nothing: there is no scheduler."""

@@ -28,6 +28,7 @@ from orograph.operations.operation import operation
 from orograph.reachability.pairs import EndSets, Query, connected_pairs, search_all
 from orograph.reachability.search import SearchResult
 from orograph.results.paths import LeastCostPath
+from orograph.tiles import html
 from orograph.tiles.arguments import check_choice, check_flag
 from orograph.tiles.errors import InputError
 from orograph.tiles.graph.graph import Graph
@@ -83,6 +84,13 @@ class Reach:
     hops: npt.NDArray[np.int64] | None
     paths: list[LeastCostPath | None] | None
     tiles: npt.NDArray[np.int64]
+
+    def _repr_html_(self) -> str:
+        rows = {"pairs": self.connected.size, "connected": int(self.connected.sum())}
+        if self.hops is not None and self.connected.any():
+            known = self.hops[self.connected]
+            rows |= {"fewest hops": int(known.min()), "most hops": int(known.max())}
+        return html.table("Reach", rows)
 
     def __bool__(self) -> bool:
         if self.connected.size != 1:

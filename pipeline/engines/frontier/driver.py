@@ -20,13 +20,13 @@ One idea, long: one class, whose methods share the keys, borders and tasks under
 
 from __future__ import annotations
 
-import logging
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orograph.engines.executors import Executor, executor
+from orograph.engines.frontier import tile_map
 from orograph.engines.frontier.borders import Borders
 from orograph.engines.frontier.bucket_width import BucketWidth
 from orograph.engines.frontier.driver_state import DriverState
@@ -52,6 +53,7 @@ from orograph.engines.frontier.worker import (
 )
 from orograph.engines.tile_states import Tile, forget
 from orograph.execution.run import Progress
+from orograph.execution.watch import begin_phase
 from orograph.tiles.errors import InputError, RunError
 from orograph.tiles.grid.neighbours import NEIGHBOURS
 from orograph.tiles.grid.quadtree import Node, morton_decode, morton_encode
@@ -63,13 +65,12 @@ Array = npt.NDArray[Any]
 
 MOST_UNWRITTEN = 8
 """Final shards of a worker beyond which it writes several in a task."""
+SECONDS_BETWEEN_MAPS = 1.0
 MANY_WORKERS = 100
 """Workers beyond which tiles are not read ahead, and shards not written one at a time.
 
 The scheduler takes a millisecond for a task, and does one at a time.
 """
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,9 @@ class Frontier(FrontierTasks):
         driver = self._driver
         with executor(client, self.problem.name, self.context.token) as workers:
             try:
+                begin_phase(self.problem.name)
                 driver.settle(workers, handle, cancelled)
-                LOG.info("%s: all tiles are final; the rest is written", self.problem.name)
+                begin_phase(f"{self.problem.name}: last shards")
                 return driver.write(workers, handle, cancelled)
             finally:
                 workers.everywhere(forget, self.context.token)
@@ -183,6 +185,8 @@ class _Driver:
         self._owners: set[Any] = set()
         """Workers that own tiles."""
         self._rooms_version = 0
+        self._shown = -math.inf
+        """When the dashboard was last sent the states of tiles."""
         self._visiting = 0
         """Tiles of all tasks under way."""
         self._laden: dict[Any, None] = {}
@@ -204,12 +208,21 @@ class _Driver:
                 for ticket, found in workers.next_done(cancelled):
                     self._take_result(workers, ticket, found)
                 self.state.window.adapt()
+                self._show(workers)
                 if self._journal is not None and self._journal.due():
                     self._save()
             self._save()
         finally:
             if self._journal is not None:
                 self._journal.close()
+
+    def _show(self, workers: Executor, *, at_once: bool = False) -> None:
+        """Send the states of tiles to the dashboard, now and then unless ``at_once``."""
+        now = time.monotonic()
+        if at_once or now - self._shown >= SECONDS_BETWEEN_MAPS:
+            self._shown = now
+            made = partial(tile_map.message, self.problem.name, self.context.token, self.tiles)
+            workers.tell(tile_map.TOPIC, made)
 
     def _start(self, workers: Executor, handle: Any, cancelled: Event) -> None:
         """Queue the tiles to visit first: from saved state, else those with sources."""
@@ -219,7 +232,8 @@ class _Driver:
                 self._look_everywhere(workers, handle, cancelled)
             for tile, key in (starts or {}).items():
                 self.tiles.lower(tile, key)
-            if starts is None and self.tiles.front() == math.inf:
+            nowhere = starts is None and self.tiles.front() == math.inf
+            if nowhere and not self.problem.may_start_nowhere:
                 raise InputError(
                     f"sources: {self.problem.name} starts nowhere: no cell of the raster of "
                     "sources is a source on a passable cell; check its values, nodata and "
@@ -284,6 +298,7 @@ class _Driver:
         for worker in workers.idle() if not many or self.tiles.final[None] else ():
             if not self._give_spare_task(workers, worker, None, handle):
                 break
+        workers.useful = self._visiting + self.tiles.ready(bound)
         if front < math.inf and self._pending:
             self.state.window.starved += workers.rooms.unused()
 
@@ -457,6 +472,7 @@ class _Driver:
             for ticket, found in workers.next_done(cancelled):
                 shards = under_way.pop(ticket)
                 todo.add(set(shards) - set(self._take_written(shards, found)))
+            self._show(workers, at_once=not (todo or under_way))
         count = self.tree.count(self.tiles.level)
         if self.context.checkpoints.count("done", self.tiles.level) != count:
             raise RunError(f"{self.problem.name}: not all of {count} shards were written")

@@ -111,6 +111,10 @@ class FrontierProblem(TileProblem, Protocol):
         """Return the initial width of buckets, given the cells a side of a tile."""
 
     @property
+    def may_start_nowhere(self) -> bool:
+        """Whether no cell of a raster of sources need be one."""
+
+    @property
     def links(self) -> Links | None:
         """Edges between cells that are not neighbours; None: there are none."""
 
@@ -163,6 +167,11 @@ class FrontierDefaults(TileDefaults):
     def link_blank(self) -> list[Any]:
         """An empty list: the problem has no links."""
         return []
+
+    @property
+    def may_start_nowhere(self) -> bool:
+        """False: sources must be somewhere."""
+        return False
 
     def attributes(self, counts: dict[str, float]) -> dict[str, Any]:
         """Return no attributes."""

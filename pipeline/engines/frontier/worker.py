@@ -19,7 +19,7 @@ from orograph.engines.frontier.protocol import (
 )
 from orograph.engines.parts import in_threads
 from orograph.engines.tile_states import StateCache, Tile, TileStates
-from orograph.execution.context import RunContext
+from orograph.execution.context import RunContext, located
 from orograph.execution.jobs import load
 from orograph.kernels.backends import get_backend
 from orograph.kernels.threads import use_threads
@@ -100,8 +100,9 @@ def _visit_tiles(
             break
         request = area[tile]
         run.context.stop_if_cancelled()
-        state = states.take(tile)
-        visit = run.problem.visit(state, request.halo, request.sent, bound, request.links)
+        with located(states.place(tile).window):
+            state = states.take(tile)
+            visit = run.problem.visit(state, request.halo, request.sent, bound, request.links)
         states.keep(tile, state)
         open_keys[tile] = visit.pending
         done[tile] = replace(visit.after(done.get(tile)), attempt=attempt)
@@ -165,7 +166,8 @@ def finish_shards(handle: Any, nodes: Sequence[Node], requests: Sequence[Request
         if not all(_find_strips(run.states.cache, request) for request in own):
             missing.append(node)
             continue
-        with get_backend(run.problem.backend).array_memory():
+        whole = run.context.quadtree.window(node)
+        with located(whole), get_backend(run.problem.backend).array_memory():
             sums.update(_finish_shard(run, node, own))
     return Written(dict(sums), missing)
 

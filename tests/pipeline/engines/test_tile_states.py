@@ -160,6 +160,17 @@ def test_a_run_whose_folder_is_gone_keeps_no_other_from_being_saved() -> None:
     assert saved == [(0, 1)]
 
 
+def test_a_state_waits_until_there_is_time_to_save_it() -> None:
+    cache, saved = StateCache(10**9), []
+    cache.save = lambda tile, state: saved.append(tile)
+    seconds = 10**8 * tile_states.SECONDS_A_BYTE / tile_states.SAVING
+    cache.put((0, 0), "large", 10**8, lambda tile, state: None)
+    cache.save_some({(0, 0): 1}, 0.4 * seconds, lambda tile: 1)
+    assert not saved
+    cache.save_some({(0, 0): 1}, 0.7 * seconds, lambda tile: 1)
+    assert saved == [(0, 0)]
+
+
 def test_a_worker_that_ends_saves_no_longer_than_it_may() -> None:
     cache, times = StateCache(1000), []
 

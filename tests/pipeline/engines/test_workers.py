@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import warnings
@@ -28,8 +29,10 @@ from watched_raster import (
 )
 
 import orograph as og
-from orograph.engines import executors
+from orograph.engines import executors, more_workers
 from orograph.engines.executors import executor
+from orograph.engines.frontier import driver
+from orograph.engines.frontier.worker import visit_tiles
 from orograph.execution import watch
 from orograph.execution import workers as execution_workers
 from orograph.execution.workers import ask_workers, check_workers, make_roll_call
@@ -280,6 +283,43 @@ def test_a_cluster_that_adapts_from_nothing_is_given_work(operation: str, tmp_pa
         cluster.adapt(minimum=0, maximum=2, interval="50ms")
         run = OPERATIONS[operation](out=tmp_path / "out", client=client, verb="submit")
         run.result(timeout=500)
+
+
+SEVERAL_WORKERS = Event()
+
+
+def visit_several_tiles_later(handle: Any, requests: Any, *arguments: Any) -> Any:
+    """Visit tiles; several at a time only once there are several workers."""
+    if len(requests) > 1:
+        SEVERAL_WORKERS.wait()
+    return visit_tiles(handle, requests, *arguments)
+
+
+def test_a_cluster_that_adapts_grows_during_a_distance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(more_workers, "SECONDS_TO_BE_SURE", 0.0)
+    monkeypatch.setattr(executors, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(executors, "PATIENCE", math.inf)  # nothing is sent again
+    monkeypatch.setattr(driver, "visit_tiles", visit_several_tiles_later)
+    friction = np.random.default_rng(4).random((96, 96)) + 1
+    SEVERAL_WORKERS.clear()
+    with in_process(0) as (cluster, client):
+        cluster.adapt(minimum=0, maximum=2, interval="50ms")
+        run = og.cost_distance.submit(
+            friction, [(48, 48)], out=tmp_path / "out", tile=8, shard=16, client=client
+        )
+        try:
+            wait_until(
+                lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 2,
+                lambda: run.status == "running",
+            )
+        finally:
+            SEVERAL_WORKERS.set()
+        run.result(timeout=500)
+        wait_until(lambda: not client.run_on_scheduler(keys_held))
+    alone = og.cost_distance(friction, [(48, 48)], tile=8)
+    xr.testing.assert_identical(run.result().load(), alone.load())
 
 
 @pytest.mark.parametrize(

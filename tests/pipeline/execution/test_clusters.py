@@ -8,6 +8,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ import psutil
 import pytest
 from distributed import LocalCluster
 from distributed.scheduler import TaskGroup
+from distributed.utils import LoopRunner
 
 import orograph as og
 from orograph.cli.main import main
@@ -90,6 +92,7 @@ def test_nothing_listens_beyond_this_machine(monkeypatch: pytest.MonkeyPatch) ->
     for gpu in (None, "no GPU"):
         asked.clear()
         monkeypatch.setattr(clusters, "missing_gpu", lambda found=gpu: found)
+        monkeypatch.setattr(clusters, "_gpu_threads", lambda n_workers: 4)
         monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
         monkeypatch.setattr("distributed.LocalCluster", Cluster)
         with pytest.raises(Started):
@@ -128,6 +131,16 @@ def test_a_cluster_listens_on_the_loopback_address() -> None:
     assert heard == {"127.0.0.1"}
 
 
+def test_a_closed_client_may_be_collected_where_dask_holds_its_lock() -> None:
+    client = og.cluster(n_workers=1, memory_limit="1GiB", dashboard_address=None)
+    client.close()
+    collected = threading.Thread(target=client.__del__, daemon=True)
+    with LoopRunner._lock:
+        collected.start()
+        collected.join(timeout=60)
+        assert not collected.is_alive()
+
+
 @pytest.mark.parametrize("also_the_next", [False, True])
 def test_a_worker_that_dask_gives_up_is_replaced(also_the_next: bool) -> None:
     """As one that is killed again while it starts."""
@@ -157,10 +170,14 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Cluster(LocalCluster):
         def __init__(self, CUDA_VISIBLE_DEVICES: object = None, **options: object) -> None:
-            raise ValueError("started")
+            raise ValueError(f"started with {options['threads_per_worker']} threads a worker")
 
     monkeypatch.setattr(clusters, "missing_gpu", lambda: None)
-    utils = SimpleNamespace(cuda_visible_devices=lambda first: "0,1")
+    utils = SimpleNamespace(
+        cuda_visible_devices=lambda first: "0,1",
+        get_n_gpus=lambda: 2,
+        get_device_total_memory=lambda: 24 * 2**30,
+    )
     monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
     monkeypatch.setitem(sys.modules, "dask_cuda.utils", utils)
 
@@ -177,6 +194,19 @@ def test_more_workers_than_gpus_are_refused(
         og.cluster(workers, **options)
     with pytest.raises(og.InputError, match="started"):
         og.cluster(most, **options)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(
+    ("workers", "cores", "threads"),
+    [(None, 2, 4), (None, 16, 8), (1, 11, 11), (1, 64, 12), (2, 64, 12)],
+)
+def test_threads_of_gpu_workers_follow_from_cores_and_memory(
+    workers: int | None, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "cores", lambda: cores)
+    with pytest.raises(og.InputError, match=f"started with {threads} threads"):
+        og.cluster(workers, dashboard_address=None)
 
 
 UNGUARDED = """
@@ -243,6 +273,7 @@ def test_no_cluster_of_gpus_is_made_of_such_a_script(
             raise AssertionError("started")
 
     monkeypatch.setattr(clusters, "missing_gpu", lambda: None)
+    monkeypatch.setattr(clusters, "_gpu_threads", lambda n_workers: 4)
     monkeypatch.setitem(sys.modules, "dask_cuda", SimpleNamespace(LocalCUDACluster=Cluster))
     script = tmp_path / "script.py"
     module = ModuleType("__main__")
@@ -254,3 +285,23 @@ def test_no_cluster_of_gpus_is_made_of_such_a_script(
     script.write_text(UNGUARDED + LOOKED_AT + "start()\n")
     with pytest.raises(AssertionError, match="started"):
         runpy.run_path(str(script))
+
+
+def test_a_cluster_works_without_bokeh(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What needs bokeh is not imported, and whoever asks for a dashboard learns how to get one."""
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    cells = np.arange(400.0).reshape(20, 20)
+    with og.cluster(n_workers=1, memory_limit=0, processes=False) as client:
+        assert client.dashboard_link is None
+        run = og.peaks.submit(cells, client=client, tile=8)
+        assert run.dashboard_link is None
+        assert run.result().sizes["peak"] == 1
+    with pytest.raises(og.InputError, match=r"dashboard_address: .*'orograph\[dashboard\]'"):
+        og.cluster(n_workers=1, dashboard_address=":0")
+    og.ingest(cells, tmp_path / "dem.zarr", tile=8)
+    assert (
+        main(["peaks", str(tmp_path / "dem.zarr"), str(tmp_path / "p.csv"), "--workers", "1"]) == 0
+    )
+    assert "dashboard: none, as it needs bokeh: pip install" in capsys.readouterr().err

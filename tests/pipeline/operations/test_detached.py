@@ -17,6 +17,7 @@ from watched_raster import Gate, WatchedRaster, mortal_cluster, wait_until
 
 import orograph as og
 from orograph.cli.main import main
+from orograph.operations import detached
 
 FRICTION = np.random.default_rng(5).uniform(1, 9, (60, 70))
 START = [(3, 3)]
@@ -84,6 +85,43 @@ def test_a_run_is_left_and_found_by_another_session(
         assert (report["operation"], report["status"]) == ("cost_distance", "finished")
         # and once more, by whoever comes
         assert og.attach(str(out), client=second).result().attrs["reached_cells"] == FRICTION.size
+
+
+def test_of_two_sessions_that_leave_a_run_at_once_one_is_told(
+    cluster: LocalCluster, friction: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have seen that there is no run before either begins one."""
+    out, read = tmp_path / "cost.zarr", detached._runs
+    begun: list[og.Run[Any]] = []
+    with (
+        Client(cluster, set_as_default=False) as one,
+        Client(cluster, set_as_default=False) as other,
+    ):
+
+        def leave(client: Client, direction: str) -> og.Run[Any]:
+            return og.cost_distance.submit(
+                friction, START, direction=direction, out=out, detach=True, client=client
+            )
+
+        def let_the_other_begin(client: Client) -> Any:
+            found = read(client)
+            if client is one and not begun:
+                monkeypatch.setattr(detached, "_runs", read)
+                begun.append(leave(other, "to"))
+            return found
+
+        monkeypatch.setattr(detached, "_runs", let_the_other_begin)
+        with pytest.raises(og.StoreExistsError, match=r"has begun already; orograph\.attach finds"):
+            leave(one, "from")
+        expected_to = og.cost_distance(FRICTION, START, direction="to")["cost"].values
+        np.testing.assert_array_equal(begun[0].result()["cost"].values, expected_to)
+        np.testing.assert_array_equal(og.attach(out, client=one).result()["cost"], expected_to)
+        assert [e["status"] for e in og.runs(one) if e["out"] == str(out)] == ["finished"]
+        # and one that comes after it is not refused for that
+        again = og.cost_distance.submit(
+            friction, START, out=out, detach=True, client=one, overwrite=True
+        )
+        np.testing.assert_array_equal(again.result()["cost"].values, expected())
 
 
 @pytest.mark.timeout(300)

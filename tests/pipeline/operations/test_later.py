@@ -98,6 +98,30 @@ def test_what_follows_is_lazy_too(begun: list[Any], tmp_path: Path) -> None:
     assert og.least_cost_path(later, end) == og.least_cost_path(expected, end)
 
 
+def test_pieces_come_from_a_temporary_store_that_goes(begun: list[Any], tmp_path: Path) -> None:
+    expected = OPERATIONS["cost"](RASTER)
+    with og.config.set(scratch=str(tmp_path)):
+        later = OPERATIONS["cost"](RASTER.chunk(7), verb="lazy")
+        part = later["cost"][3:9, 5:].compute()
+        assert np.array_equal(part, expected["cost"][3:9, 5:])
+        assert not list(tmp_path.iterdir())
+        far, near = dask.compute(later["cost"].max(), later["allocation"].min())
+        assert (far, near) == (expected["cost"].max(), expected["allocation"].min())
+        assert len(begun) == 3  # one to compare with, and one for each compute
+        kept = later.persist()
+        assert not list(tmp_path.iterdir())
+        for name in expected.data_vars:
+            assert np.array_equal(kept[name], expected[name], equal_nan=True)
+        assert len(begun) == 4
+
+
+def test_processes_of_dask_compute_it(begun: list[Any]) -> None:
+    later = OPERATIONS["hops"](RASTER.chunk(7), verb="lazy")
+    expected = OPERATIONS["hops"](RASTER)
+    with dask.config.set(scheduler="processes", num_workers=1):
+        assert np.array_equal(later["hops"].compute(), expected["hops"])
+
+
 @pytest.mark.parametrize("name", [*OPERATIONS, "peaks", "depressions", "passes"])
 def test_with_out_it_is_written_later(name: str, begun: list[Any], tmp_path: Path) -> None:
     operations = {

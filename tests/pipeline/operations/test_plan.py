@@ -30,7 +30,7 @@ from orograph.graphs.dense_paths import blocked
 from orograph.index.costs import with_halo
 from orograph.index.distance_index import DistanceIndex
 from orograph.index.store import IndexStore
-from orograph.operations.plan import open_grid
+from orograph.operations.plan import CLIENT_BYTES, open_grid
 from orograph.tiles.grid.quadtree import Quadtree
 from orograph.tiles.store.create import Layout
 from orograph.tiles.store.sink import ArraySink, StoreSink
@@ -44,7 +44,7 @@ OPERATIONS: list[Any] = [
     og.fill_depressions, og.flood_level, og.pass_elevation, og.peaks, og.depressions,
     og.breach_depressions, og.flow_direction, og.flow_accumulation, og.watersheds,
     og.flow_distance, og.height_above_drainage, og.upstream_length, og.streams, og.polygonize,
-    og.isochrones,
+    og.isochrones, og.region_network,
     og.DistanceIndex.build,
 ]  # fmt: skip
 
@@ -256,7 +256,7 @@ def test_a_plan_counts_the_tasks_that_a_run_has(workers: int) -> None:
 def test_a_scheduler_of_its_own_process_is_planned() -> None:
     small, large = (og.minimum_spanning_forest.plan(og.RasterSpec((2**n,) * 2)) for n in (12, 20))
     assert small.memory_scheduler == 110 * 2**20 + small.tasks * 20_000
-    assert large.memory_scheduler == 110 * 2**20 + large.memory_client - 285 * 2**20
+    assert large.memory_scheduler == 110 * 2**20 + large.memory_client - CLIENT_BYTES
     assert "more for a scheduler of its own process" in str(large)
     assert og.minimum_spanning_forest.plan(og.RasterSpec((99, 99)), workers=0).memory_scheduler == 0
 
@@ -493,7 +493,7 @@ import orograph as og
 from numba.core import event
 from scipy import sparse
 from orograph.kernels.vectors.exponential import exponential
-from orograph.kernels.relax.models import MODELS
+from orograph.kernels.relax.models import NAMED
 
 cells = np.random.default_rng(0).integers(0, 3, (90, 90)).astype(np.float32)
 roads = og.read_graph(sparse.random_array((20, 20), density=0.2, rng=1), directed=True)
@@ -503,7 +503,7 @@ with event.install_recorder("numba:compile") as compiled:
     for operation in operations:
         if operation.estimates[0] and operation is not og.all_pairs:
             operation.plan(cells)
-    for cost in MODELS:
+    for cost in NAMED:
         og.DistanceIndex.build.plan(cells, cost=cost, cell_size=1)
         if operation.estimates[1]:
             operation.plan(roads)

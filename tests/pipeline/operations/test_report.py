@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,17 @@ import pytest
 from distributed import Client, LocalCluster, span
 
 import orograph as og
+from orograph.execution.run import Progress, Run
 from orograph.flow.directions import Directions
 
 ASKED = {
     "operation", "inputs", "parameters", "shape", "tile", "shard", "out", "workers", "backend",
-    "versions",
+    "versions", "bytes",
 }  # fmt: skip
-STATE = {"begun", "resumed", "status", "seconds", "tasks", "waiting", "statistics", "error", "next"}
+STATE = {
+    "begun", "resumed", "status", "seconds", "tasks", "waiting", "statistics", "phases", "memory",
+    "error", "next",
+}  # fmt: skip
 
 
 def left_in(folder: Path) -> dict[str, Any]:
@@ -40,6 +46,14 @@ def test_a_finished_run_reports_what_it_did(stored: bool, tmp_path: Path) -> Non
     assert report["out"] == (str(tmp_path / "cost.zarr") if stored else None)
     assert report["tasks"]["done"] == report["tasks"]["total"] > 0
     assert report["error"] is report["next"] is None
+    assert {"checks", "cost-distance", "cost-distance: last shards"} <= report["phases"].keys()
+    assert sum(report["phases"].values()) <= report["seconds"] + 0.01  # each is rounded
+    assert report["memory"]["client"] > 2**20
+    assert report["memory"]["planned"]["client"] > 2**20
+    if stored:
+        files = (tmp_path / "cost.zarr").rglob("*")
+        size = sum(path.stat().st_size for path in files if path.is_file())
+        assert report["bytes"] == pytest.approx(size, abs=100)  # publishing edits the metadata
     assert report["seconds"] > 0
     assert report["versions"]["orograph"] == og.__version__
     assert report["statistics"] == run.statistics() != {}
@@ -62,7 +76,9 @@ def test_a_run_that_failed_leaves_its_report_until_it_is_resumed(
         with pytest.raises(ZeroDivisionError):
             run.result()
     left = left_in(tmp_path)
-    assert left["error"] == {"type": "ZeroDivisionError", "message": "in a tile"}
+    assert left["error"]["type"] == "ZeroDivisionError"
+    assert left["error"]["message"] == "in a tile"
+    assert left["error"]["where"].startswith("in rows 0 to 19 and columns 0 to 19")
     assert left["status"] == run.report()["status"] == "failed"
     assert "resume=True" in left["next"]
     assert left["parameters"]["method"] == "d8"
@@ -91,3 +107,42 @@ def test_tasks_on_a_cluster_belong_to_a_span_of_the_operation(tmp_path: Path) ->
         spans = cluster.scheduler.extensions["spans"].spans.values()
         found = {each.name for each in spans if each.groups}
     assert found == {("mine", "orograph.fill_depressions"), ("mine", "orograph.hop_distance")}
+
+
+def test_the_report_of_a_run_on_a_cluster_names_the_worker_that_failed(tmp_path: Path) -> None:
+    friction = np.ones((40, 40))
+    friction[25, 30] = -1.0
+    og.ingest(friction, tmp_path / "friction.zarr", tile=8, shard=8)
+    with (
+        LocalCluster(
+            n_workers=1, processes=False, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        run = og.cost_distance.submit(
+            tmp_path / "friction.zarr", [(4, 4)], out=tmp_path / "cost.zarr", client=client
+        )
+        with pytest.raises(og.InputError) as raised:
+            run.result()
+        (address,) = client.scheduler_info(n_workers=-1)["workers"]
+        report = run.report()
+    assert report["error"]["where"] == (
+        f"in rows 24 to 31 and columns 24 to 31, on the worker {address}"
+    )
+    assert report["error"]["where"] in raised.value.__notes__
+    assert report["memory"]["planned"]["worker"] > 2**20
+
+
+def test_progress_tells_the_phase_the_rate_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([0.0, 0.0, 10.0, 20.0, 30.0])
+    run = Run(lambda: None, lambda: None, Event(), None)
+    run.result()
+    latest = iter([Progress(2, 10), Progress(6, 10)])
+    monkeypatch.setattr(run, "_ended", Event())
+    monkeypatch.setattr(run, "_now", lambda: next(latest))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    run._record.begin("front")
+    assert str(run.progress()) == "front: 2 of 10 tasks"
+    assert str(run.progress()) == "front: 6 of 10 tasks, 0.4 a second, about 10 s left"

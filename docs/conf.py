@@ -83,7 +83,10 @@ html_theme_options = {
 html_sidebars = {"index": [], "api": []}
 
 # The order of the parts. Not in index.md, which is plain Markdown for code hosts too.
-PARTS = ("guides/index", "gallery/index", "api", "how", "performance", "glossary", "project")
+PARTS = (
+    *("install", "guides/index", "gallery/index", "api", "how", "performance", "glossary"),
+    "project",
+)
 
 
 def add_parts(app: Sphinx, page: str, source: list[str]) -> None:

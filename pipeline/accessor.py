@@ -54,7 +54,9 @@ class RasterAccessor(_Accessor):
     the grid.
     """
 
-    _functions = ("forest_lines", "ingest", "plot", "to_geotiff")
+    _functions = (
+        "convert_units", "explore", "forest_lines", "ingest", "plot", "to_file", "to_geotiff",
+    )  # fmt: skip
     _of_rasters = True
 
     def rasterize(self, layer: Any, **options: Any) -> xr.DataArray:
@@ -69,5 +71,6 @@ class ResultAccessor(_Accessor):
     """Methods of results, such as ``result.orograph.least_cost_path(points)``."""
 
     _functions = (
-        "component_table", "corridor", "forest_lines", "least_cost_path", "plot", "to_geotiff",
+        "component_table", "convert_units", "corridor", "explore", "forest_lines",
+        "least_cost_path", "plot", "to_file", "to_geodataframe", "to_geotiff",
     )  # fmt: skip

@@ -101,12 +101,19 @@ def _outputs(folder: Path) -> list[Any]:
         *(folder / ("x" * 245), folder / ("ü" * 120), folder / "none" / "a.zarr"),
         *("s3://bucket/a.zarr", "file://", "nonsense://a", folder / "file" / "a.zarr"),
         *(folder / "file", folder / "folder"),
-        *(folder / "peaks.geojson", folder / "x.GPKG", folder / "m.csv", folder / "a.1" / "x.nc"),
-        *(folder / "a.zarr.zip", f"file://{folder}/x.parquet"),
+        *(folder / "peaks.shp", folder / "x.KML", folder / "m.xlsx", folder / "a.1" / "x.grib"),
+        *(folder / "a.zarr.zip", f"file://{folder}/x.feather"),
     ]
 
 
 OUT = Kind(_outputs, errors=("InputError", "StoreExistsError"))
+LAYER_OUT = Kind(
+    lambda folder: [
+        folder / "stores.zarr",
+        *(out for out in _outputs(folder) if getattr(out, "suffix", "") != ".shp"),
+    ],
+    errors=("InputError", "StoreExistsError"),
+)
 
 
 def _new_files(folder: Path) -> list[Any]:
@@ -119,6 +126,10 @@ def _new_files(folder: Path) -> list[Any]:
 
 
 FILE = Kind(_new_files, errors=("InputError", "StoreExistsError"))
+RESULT_FILE = Kind(
+    lambda folder: [value for value in _new_files(folder) if value != folder / "a.nc"],
+    errors=("InputError", "StoreExistsError"),
+)
 
 
 def _stores(folder: Path) -> list[Any]:
@@ -163,6 +174,14 @@ OPTIONAL_RASTER = Kind(
     lambda folder: [value for value in _rasters(folder) if value is not None], shows=False
 )
 
+BARRIERS = Kind(
+    lambda folder: [
+        *[value for value in _rasters(folder) if value is not None],
+        *(np.ones((4, 3)), xr.DataArray(np.ones((2, 2))), folder / "none.gpkg"),
+    ],
+    shows=False,
+)
+
 
 def _points(folder: Path) -> list[Any]:
     """Return what is no point of a grid of 3 x 4 cells."""
@@ -193,6 +212,15 @@ OPTIONAL_POINTS_OR_RASTER = Kind(
 SNAP = kind(None, -1, 1.5, 1.0, NAN, INF, "1", "", "yes", HUGE, -HUGE, [1], np.float64(1))
 NODATA = number(optional=True)
 CLIENT = kind("tcp://127.0.0.1:8786", "", 5, True, NAN, [], optional=True, shows=False)
+STORAGE_OPTIONS = Kind(
+    lambda folder: [
+        *(5, 1.5, True, NAN, "region=x", [("region", "x")], ["region"], Thing(), print, 1j),
+        *({"regoin": "x"}, {1: "x"}, {"region": 5}, {"region": ""}, {"region": None}),
+        *({"skip_signature": "maybe"}, {"skip_signature": 1.5}, {"bucket": "other"}),
+        *({"conditional_put": "disabled"}, {"secret_access_key": b"x"}, {"x": 1}),
+    ],
+    shows=False,
+)
 
 
 def brief(value: Any) -> str:

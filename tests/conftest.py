@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
 from importlib import import_module
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from cuda_on_cpu.emulator import ORDERS, Emulator, find_compiler
 from distributed.utils import get_mp_context
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from object_server import CREDENTIALS, S3Server, forget_connections
 from programs import IMPORTED
 from watched_raster import Gate
 
 from orograph.execution.settings import config
-from orograph.tiles import patience
+from orograph.tiles import object_storage, patience
+from orograph.tiles.system import lock_descriptor
 
 # Tests run the same everywhere: kernels on a GPU are what benchmarks/gpu.py compares.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -62,6 +64,39 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_cloud() -> Iterator[None]:
+    """Let object stores be away, and soon said to be, unless a test starts a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}.items():
+            patch.setenv(name, value)
+        patch.setattr(object_storage, "_RETRIES", {"max_retries": 0})
+        yield
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A server of S3 in this process."""
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Address of an empty bucket, for which the environment holds credentials."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    with forget_connections():
+        yield s3_server.make_bucket()
+
+
+@pytest.fixture
+def object_memory() -> Iterator[str]:
+    """Address in the empty ``memory://``."""
+    with forget_connections():
+        yield "memory://bucket"
+
+
+@pytest.fixture(scope="session", autouse=True)
 def tiles_of_their_own() -> Iterator[None]:
     """Let runs work on the tiles that they are given: joined ones would leave no borders to test.
 
@@ -83,6 +118,9 @@ def forked_workers() -> Iterator[None]:
 
     Sessions that tests start in processes of their own start workers as they do elsewhere.
     """
+    if "forkserver" not in get_all_start_methods():  # Windows
+        yield
+        return
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         # the first call sets a list of its own; the process starts with the first cluster
         get_mp_context().set_forkserver_preload(list(IMPORTED))
@@ -102,7 +140,7 @@ def kernels_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         path = folder / hashlib.sha256(name.encode()).hexdigest()
         # Numba's own lock first, as of a kernel within another: threads would wait for one another
         with global_compiler_lock, open(path, "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_descriptor(lock.fileno())
             return compile_here(dispatcher, signature)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -19,12 +19,13 @@ from typing import Any
 import bad_values as bad
 import numpy as np
 import pytest
+import rioxarray  # noqa: F401  (the .rio accessor)
 import xarray as xr
 from scipy import sparse
 from shapely import LineString, Point
 
 import orograph as og
-from orograph.operations.plan import _parameters
+from orograph.operations.plan import OF_PLANS, _parameters
 
 GRID = np.arange(1.0, 13).reshape(3, 4)
 POINT = [(0, 0)]
@@ -36,6 +37,9 @@ COST = xr.Dataset(
     },
     attrs={"cost_model": "friction", "connectivity": 8, "dtype": "float64"},
 )
+PLACED = xr.DataArray(
+    GRID, {"y": [2.0, 1.0, 0.0], "x": [0.0, 1.0, 2.0, 3.0]}, ("y", "x"), "grid"
+).rio.write_crs(4326)
 PATH = og.LeastCostPath(np.array([[0, 0]]), np.array([[0.0, 0.0]]), 0.0)
 
 EVERYWHERE = {
@@ -48,6 +52,7 @@ EVERYWHERE = {
     "detach": bad.kind(5, 1.5, bad.NAN, "", [], [True], ["driver"], {}, shows=False),
     "backend": bad.choice("gpu", "NUMBA", optional=True),
     "client": bad.CLIENT,
+    "storage_options": bad.STORAGE_OPTIONS,
     "nodata": bad.NODATA,
     "snap": bad.SNAP,
     "connectivity": bad.choice(5, 16.0, "8"),
@@ -57,10 +62,12 @@ EVERYWHERE = {
     "band": bad.integer(1, 1, optional=True),
     "variable": bad.kind(1.5, True, bad.NAN, optional=True),
     "all_touched": bad.FLAG,
+    "barriers": bad.BARRIERS,
     "label": bad.kind(5, 1.5, True, bad.NAN, "", "x", optional=True),
 }
 COST_MODEL = {
     "raster": bad.RASTER,
+    "barriers": bad.BARRIERS,
     "friction": bad.RASTER,
     "elevation": bad.RASTER,
     "cost": bad.choice("walking"),
@@ -79,8 +86,17 @@ COST_MODEL = {
     "cell_size": bad.number(0, -1, bad.NAN, bad.INF, (1, 0), (1, 2, 3), ("1", 2), optional=True),
     "dtype": bad.DTYPE,
 }
+SOURCE_COST = bad.kind(
+    *("rate", 1, 1.5, True, bad.NAN, [("rate", 1)], {"a": 1}, {1: 2}, {"rate": "1"}),
+    *({"rate": bad.NAN}, {"rate": -1}, {"rate": True}, {"rate": None}, {"rate": [[1]]}),
+    *({"multiplier": 0}, {"multiplier": 10**400}, {"multiplier": 1j}, {"maximum": bad.NAN}),
+    *({"maximum": {}}, {"maximum": {"a": 1}}, {"initial": 1}),
+    optional=True,
+    shows=False,
+)
 SOURCES = {
     "sources": bad.POINTS_OR_RASTER,
+    "outside": bad.choice("ignore", "refuse"),
     "target_values": bad.kind(
         *(1, 1.5, True, bad.NAN, "1", "", [], [bad.NAN], [bad.INF], ["1"], [None], [True], [1j]),
         *([[1]], [10**400], {1: 2}, (value for value in "12")),
@@ -149,6 +165,7 @@ def _plans() -> dict[str, Function]:
         "s": _POINTS_TO_COUNT,
         "t": _POINTS_TO_COUNT,
         "raster": bad.OPTIONAL_RASTER,
+        "source_cost": SOURCE_COST,
         **dict.fromkeys(("weights", "to", "elevation"), _OTHER_RASTER),
     }
     found = {}
@@ -172,7 +189,10 @@ def _plans() -> dict[str, Function]:
             if operation is og.DistanceIndex.build:
                 valid |= {"cost": "tobler", "friction": np.ones((3, 3))}
             estimate = {p.name for p in _parameters(name)} - {"grid", "graph", "threads"}
-            options = {"workers", *estimate} | ({first, "tile", "shard"} if of_raster else set())
+            if "source_cost" in estimate:
+                # these are looked at only where it names columns; see test_source_costs.py
+                estimate -= {"sources", "label"}
+            options = {"workers", *estimate} | ({first, *OF_PLANS} if of_raster else set())
             options &= {*inspect.signature(operation.plan).parameters}
             if operation is og.all_pairs:
                 own[first] = _GRAPH
@@ -225,16 +245,29 @@ _METHODS = {
         "links": _LINKS,
     },
     "DistanceIndex.open": {"store": bad.STORE},
-    "DistanceIndex.distance_matrix": {"points": bad.POINTS, "targets": bad.OPTIONAL_POINTS},
+    "DistanceIndex.distance_matrix": {
+        "points": bad.POINTS,
+        "targets": bad.OPTIONAL_POINTS,
+        "outside": SOURCES["outside"],
+    },
     "DistanceIndex.nearest": {
         "points": bad.POINTS,
         "targets": bad.OPTIONAL_POINTS,
         "k": bad.integer(1, 2),
+        "outside": SOURCES["outside"],
     },
-    "DistanceIndex.query": {"sources": bad.POINTS_OR_RASTER},
+    "DistanceIndex.query": {"sources": bad.POINTS_OR_RASTER, "outside": SOURCES["outside"]},
     "DistanceIndex.path": {"start": bad.POINTS, "end": bad.POINTS},
     "DistanceIndex.update": {
-        "friction": bad.RASTER,
+        # a number is for all cells of the window
+        "friction": bad.Kind(
+            lambda folder: [
+                value
+                for value in bad.RASTER.values(folder)
+                if isinstance(value, bool) or not isinstance(value, int | float)
+            ],
+            shows=False,
+        ),
         "elevation": bad.RASTER,
     },
     "DistanceIndex.update_links": {"links": _LINKS},
@@ -266,6 +299,7 @@ _VERTICES = bad.kind(
 _POINTS_TO_COUNT = bad.kind(
     *(1.5, True, bad.NAN, "x", "", [1.5], [True], [bad.NAN], 3, []), optional=True, shows=False
 )
+_NO_TABLE = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, COST, shows=False)
 _NO_LAYER = bad.kind(5, 1.5, True, bad.NAN, "x", "", [], GRID, shows=False)
 
 DISTANCE = {
@@ -274,8 +308,10 @@ DISTANCE = {
     "links": _LINKS,
     "direction": bad.choice("away"),
     "max_cost": bad.number(-1, bad.NAN),
+    "source_cost": SOURCE_COST,
     "initial_cost": bad.number(
-        *(-1, bad.NAN, bad.INF, {0: 1}, [-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]])
+        *(-1, bad.NAN, bad.INF, {9: 1}, {0: -1}, {"a": 1}, {0: None}),
+        *([-1], [bad.NAN], ["1"], [None], [True], [1j], [[1]]),
     ),
     "outputs": _outputs("cost"),
 }
@@ -317,6 +353,11 @@ FUNCTIONS = {
         {
             "a": bad.kind("x", 5, GRID, xr.Dataset(), shows=False),
             "b": bad.kind("x", 5, GRID, xr.Dataset(), shows=False),
+            "pairs": bad.kind(
+                "x", 5, [], [(0, 0)], [(0, 2)], [0], [(0, 1, 0)], optional=True, shows=False
+            ),
+            "normalize": bad.FLAG,
+            "threshold": bad.number(-1, bad.NAN, optional=True),
         },
     ),
     "cost_distance": Function(
@@ -449,7 +490,7 @@ FUNCTIONS = {
     "polygonize": Function(
         og.polygonize,
         {"labels": np.eye(3, dtype=int)},
-        {"labels": bad.RASTER, "parts": bad.FLAG},
+        {"labels": bad.RASTER, "parts": bad.FLAG, "out": bad.LAYER_OUT},
     ),
     "isochrones": Function(
         og.isochrones,
@@ -458,7 +499,24 @@ FUNCTIONS = {
             "cost": bad.RASTER,
             "levels": bad.kind([], [2, 1], [1, 1], [bad.NAN], ["1"], range(300), shows=False),
             "polygons": bad.FLAG,
+            "unit": bad.choice("h", "hours", optional=True),
             "parts": bad.FLAG,
+            "out": bad.LAYER_OUT,
+        },
+    ),
+    "region_network": Function(
+        og.region_network,
+        {"friction": GRID, "regions": POINT},
+        {
+            "friction": bad.RASTER,
+            "regions": bad.POINTS_OR_RASTER,
+            "connections": bad.choice("tree"),
+            "out": bad.LAYER_OUT,
+            "cost": bad.choice("tobler"),
+            "max_cost": DISTANCE["max_cost"],
+            "cell_size": COST_MODEL["cell_size"],
+            "target_values": SOURCES["target_values"],
+            "dtype": bad.DTYPE,
         },
     ),
     "streams": Function(
@@ -520,6 +578,7 @@ FUNCTIONS = {
                 shows=False,
             ),
             "points": bad.POINTS,
+            "outside": SOURCES["outside"],
         },
     ),
     "minimum_spanning_forest": Function(
@@ -567,6 +626,17 @@ FUNCTIONS = {
             "path": bad.FILE,
         },
     ),
+    "to_file": Function(
+        og.to_file,
+        {"result": GRID, "path": "a.tif"},
+        {"result": bad.RASTER, "path": bad.RESULT_FILE},
+    ),
+    "convert_units": Function(
+        og.convert_units,
+        {"result": xr.DataArray(GRID, dims=("y", "x"), attrs={"units": "s"}), "unit": "h"},
+        {"result": _NO_TABLE, "unit": bad.choice("km", "hours", "d")},
+    ),
+    "to_geodataframe": Function(og.to_geodataframe, {}, {"result": _NO_TABLE}),
     "verify": Function(og.verify, {}, {"path": bad.STORE}),
     "rasterize": Function(
         og.rasterize,
@@ -626,7 +696,22 @@ FUNCTIONS = {
         {"result": GRID},
         {
             "result": bad.RASTER,
+            "sources": bad.OPTIONAL_POINTS,
+            "basemap": bad.OPTIONAL_RASTER,
             "ax": bad.kind(5, "x", True, GRID, optional=True, shows=False),
+            "most": bad.integer(1, 2**16),
+        },
+    ),
+    "explore": Function(
+        og.explore,
+        {"result": PLACED},
+        {
+            "result": bad.RASTER,
+            "sources": bad.OPTIONAL_POINTS,
+            "basemap": bad.OPTIONAL_RASTER,
+            "m": bad.kind(5, "x", True, GRID, optional=True, shows=False),
+            "tiles": bad.kind(5, True, "", 1.5, optional=True),
+            "opacity": bad.kind(-1, 1.5, bad.NAN, "x", None, [1], True),
             "most": bad.integer(1, 2**16),
         },
     ),
@@ -643,6 +728,48 @@ FUNCTIONS = {
             ),
             "dtype": bad.kind(
                 *("x", "", 5, True, bad.NAN, "complex128", np.dtype("O"), "f8,("), optional=True
+            ),
+        },
+    ),
+    "TerrainCost": Function(
+        og.TerrainCost,
+        {
+            "surface": GRID,
+            "vertical_factor": "linear",
+            "horizontal_raster": GRID,
+            "horizontal_factor": "linear",
+        },
+        {
+            "surface": bad.RASTER,
+            "elevation": bad.OPTIONAL_RASTER,
+            "vertical_factor": bad.kind(
+                *(5, 1.5, True, bad.NAN, "", "steep", [1, 2], [(0, 1)], [(1, 1), (0, 1)], {0: 1}),
+                *({0: 1, 9: -1}, {0: 1, 9: bad.NAN}, {0: 1, 99: 1}, {0: 1, "x": 2}, {0: 1, 9: "x"}),
+                optional=True,
+                shows=False,
+            ),
+            "horizontal_raster": bad.OPTIONAL_RASTER,
+            "horizontal_factor": bad.kind(
+                *(5, 1.5, True, bad.NAN, "", "steep", [1, 2], [(0, 1)], [(1, 1), (0, 1)], {0: 1}),
+                *({0: 1, 9: -1}, {0: 1, 9: bad.NAN}, {0: 1, 199: 1}, {0: 1, "x": 2}, {-1: 1, 0: 1}),
+                optional=True,
+                shows=False,
+            ),
+            "horizontal_coefficients": bad.kind(
+                *("slope", 1, 1.5, True, bad.NAN, [("slope", 1)], {"pace": 1}, {1: 2}),
+                *({"slope": "1"}, {"slope": bad.NAN}, {"slope": None}, {"slope": -1}),
+                *({"cut_angle": 0}, {"cut_angle": True}, {"zero_factor": -1}, {"slope": [1]}),
+                optional=True,
+                shows=False,
+                junk=False,
+            ),
+            "vertical_coefficients": bad.kind(
+                *("slope", 1, 1.5, True, bad.NAN, [("slope", 1)], {"pace": 1}, {1: 2}),
+                *({"slope": "1"}, {"slope": bad.NAN}, {"slope": None}, {"slope": 1}),
+                *({"low_cut": 91}, {"high_cut": -90}, {"low_cut": True}, {"slope": [1]}),
+                optional=True,
+                shows=False,
+                junk=False,
             ),
         },
     ),

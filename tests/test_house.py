@@ -103,6 +103,26 @@ def test_wheel_holds_the_tree_and_nothing_else(wheel: Path) -> None:
     assert different == []
 
 
+def test_the_page_of_the_wheel_leads_to_files_of_its_version(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = archive.read(name).decode()
+    assert "Description-Content-Type: text/markdown\n" in metadata
+    page = metadata.split("\n\n", 1)[1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository, tag = project["urls"]["Repository"], f"v{project['version']}"
+    raw = repository.replace("//github.com/", "//raw.githubusercontent.com/")
+    link = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
+    expected = []
+    for picture, target in link.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        if not target.startswith(("https://", "#")):
+            assert (ROOT / target).exists()
+            target = f"{raw if picture else f'{repository}/blob'}/{tag}/{target}"
+        expected.append((picture, target))
+    assert link.findall(page) == expected
+    assert any(picture for picture, _ in expected)
+
+
 def test_commands_of_the_wheel_exist_in_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -506,7 +526,7 @@ def test_every_cuda_file_stands_beside_its_numba_counterpart_and_launcher() -> N
         texts = [(path.parent / n).read_text(encoding="utf-8") for n in launchers]
         assert any(f'"{path.parent.name}/{path.name}"' in text for text in texts), path.name
         counterparts = {"tile.py", "elimination.py", "product.py", "spread.py", "union_find.py"}
-        counterparts |= {"basins.py", "accumulate.py"}
+        counterparts |= {"basins.py", "accumulate.py", "march.py"}
         # or a module elsewhere that bears the folder's name
         elsewhere = any((ROOT / "kernels").glob(f"*/{path.parent.name}.py"))
         assert counterparts & names or elsewhere, path.name

@@ -406,7 +406,20 @@ def test_each_operation_on_rasters_is_a_method() -> None:
     taken = {name for name, operation in public_operations().items() if operation.takes_raster}
     others = {"all_pairs", "shortest_paths"}
     assert taken == public_operations().keys() - others
-    assert taken | {"forest_lines", "ingest", "plot", "rasterize", "to_geotiff"} == methods
+    assert (
+        taken
+        | {
+            "convert_units",
+            "explore",
+            "forest_lines",
+            "ingest",
+            "plot",
+            "rasterize",
+            "to_file",
+            "to_geotiff",
+        }
+        == methods
+    )
     assert not taken & set(dir(heights().to_dataset(name="z").orograph))
     with pytest.raises(AttributeError, match=r"no 'all_pairs' here; it has .*walking_time"):
         heights().orograph.all_pairs  # noqa: B018

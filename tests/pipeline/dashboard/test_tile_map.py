@@ -131,14 +131,14 @@ def test_the_page_shows_the_runs_of_a_cluster(tmp_path: Path) -> None:
         assert sorted(drawn) == ["cost-distance", "forest"]
 
 
-@pytest.mark.parametrize("address", [None, "127.0.0.1:0"])
-def test_a_cluster_without_bokeh_has_no_page(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("options", [{"dashboard_address": None}, {}], ids=["off", "no bokeh"])
+def test_a_cluster_without_a_dashboard_has_no_page(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from orograph.execution import clusters
 
-    if address is not None:
-        monkeypatch.setattr(clusters, "find_spec", lambda name: None)
-    with og.cluster(n_workers=1, dashboard_address=address, memory_limit="1GiB") as client:
+    if not options:
+        monkeypatch.setattr(clusters, "has_dashboard", lambda: False)
+    with og.cluster(n_workers=1, **options, memory_limit="1GiB") as client:
         names = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.plugins))
         assert TileMap.name not in names

@@ -159,6 +159,9 @@ class SlowAndQuick:
     def everywhere(self, function: Any, *arguments: Any) -> None:
         function(*arguments)
 
+    def tell(self, topic: str, message: Any) -> None:
+        """Send nothing: there is no scheduler."""
+
 
 @pytest.mark.parametrize("shard", [8, 16])
 def test_an_idle_worker_is_given_tiles_that_a_busy_one_has_read(

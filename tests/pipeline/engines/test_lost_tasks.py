@@ -111,6 +111,9 @@ class MortalWorkers:
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         function(*arguments)
 
+    def tell(self, topic: str, message: Callable[[], Any]) -> None:
+        """Send nothing: there is no scheduler."""
+
 
 def as_sent(argument: Any) -> Any:
     """A copy, as over a network, of what a task changes: an attempt leaves nothing to the next."""

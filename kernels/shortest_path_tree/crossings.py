@@ -28,11 +28,12 @@ from orograph.kernels.label.union_find import unite
 from orograph.kernels.relax.models import DIAGONAL, EAST_WEST, NORTH_SOUTH, TWO_COLUMNS, TWO_ROWS
 from orograph.kernels.relax.row_costs import weigh_edges
 from orograph.kernels.relax.tile import TileState
-from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY
+from orograph.kernels.vectors.lanes import STEP_DX, STEP_DY, lanes
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
 
+CHUNK = 64  # cells of a row, of which many are often of one zone
 # of an edge to the west, and of those to the rows before: a row of the length table
 _KIND = np.array(
     [EAST_WEST, NORTH_SOUTH, DIAGONAL, DIAGONAL, TWO_COLUMNS, TWO_COLUMNS, TWO_ROWS, TWO_ROWS]
@@ -79,13 +80,20 @@ def _grown(array):
 
 
 @compiled
-def _crosses(labels, y, dy, dx, reach, unassigned):
-    """Return whether any edge of a kind to a row of cells joins two labels."""
-    found = False
-    for x in range(reach, labels.shape[1] - reach):
-        v, u = labels[y, x], labels[y - dy, x + dx]
-        found |= (v != u) & (v != unassigned) & (u != unassigned)
-    return found
+def _candidates(v, u, unassigned, places):
+    """Put the places where two rows have different labels into ``places``; return how many."""
+    count = 0
+    for start in range(0, v.size, CHUNK):
+        end = min(start + CHUNK, v.size)
+        differs = False
+        for x in range(start, end):
+            differs |= v[x] != u[x]
+        if differs:
+            for x in range(start, end):
+                places[count] = x
+                crosses = (v[x] != u[x]) & (v[x] != unassigned) & (u[x] != unassigned)
+                count += 1 if crosses else 0
+    return count
 
 
 @compiled
@@ -94,10 +102,11 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
     height, stride = dist.shape
     reach = rules.reach
     count = stride - 2 * reach
-    f, z = friction.reshape(-1), elevation.reshape(-1)
+    f, z, d, zone = friction.ravel(), elevation.ravel(), dist.ravel(), labels.ravel()
     step = np.empty(count, dist.dtype)
-    mean = np.empty(count)
+    scratch = np.empty(3 * count)
     length = np.empty(count, dist.dtype)
+    places = np.empty(count + 1, np.int64)
     slots = np.full(64, np.int64(-1))
     pairs = np.empty((32, 2), np.int64)
     cells = np.empty((32, 2), np.int64)
@@ -108,28 +117,28 @@ def _find(dist, labels, friction, elevation, rules, unassigned, first, width):
             # to the cell itself (v) from one to the west, or in a row before (u)
             dy = STEP_DY[edge - 1] if edge else 0
             dx = STEP_DX[edge - 1] if edge else -1
-            if not _crosses(labels, y, dy, dx, reach, unassigned):
+            v = y * stride + reach
+            u = v - dy * stride + dx
+            crossed = _candidates(lanes(zone, v, count), lanes(zone, u, count), unassigned, places)
+            if crossed == 0:
                 continue
             length[:] = rules.factors[_KIND[edge], y]
-            at = y * stride + reach
             weigh_edges(
-                *(step, step, f, at, z, at, dist.size + at, dist.size),
-                *(stride, dy, dx, length, mean, rules),
+                *(step, step, f, v, z, v, d.size + v, d.size),
+                *(stride, dy, dx, length, scratch, rules),
             )
-            for x in range(reach, stride - reach):
-                one, other = labels[y, x], labels[y - dy, x + dx]
-                if one == other or unassigned in (one, other):
-                    continue
-                if not step[x - reach] < rules.unreached:
+            for x in places[:crossed]:
+                if not step[x] < rules.unreached:
                     continue  # a knight's move past a barrier
-                here = first + (y - reach) * width + x - reach
+                one, other = zone[v + x], zone[u + x]
+                here = first + (y - reach) * width + x
                 there = here - dy * width + dx
-                start, end = dist[y, x], dist[y - dy, x + dx]
+                start, end = d[v + x], d[u + x]
                 if other < one:
                     one, other = other, one
                     here, there = there, here
                     start, end = end, start
-                total = (start + step[x - reach]) + end
+                total = (start + step[x]) + end
                 slot = _slot_of(slots, pairs, one, other)
                 entry = slots[slot]
                 if entry < 0:

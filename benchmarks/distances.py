@@ -25,7 +25,7 @@ Calls = tuple[Callable[[], Any], Callable[[], Any]]
 REGIONS = (10, 100, 1000)
 TOBLER_TABLE = {
     degrees: 3.6 / (6 * np.exp(-3.5 * abs(np.tan(np.radians(degrees)) + 0.05)))
-    for degrees in range(-85, 86, 5)
+    for degrees in range(-80, 81, 5)
 }
 
 
@@ -54,7 +54,7 @@ def networks(side: int) -> dict[str, Calls]:
 def slopes(side: int) -> dict[str, Calls]:
     """Return a table of factors beside Tobler's function, on terrain and on noise."""
     calls: dict[str, Calls] = {}
-    for terrain, relief in ((fractal, side / 4), (noise, 10)):
+    for terrain, relief in ((fractal, side / 4), (noise, 4)):
         heights = terrain(side)
         heights = (heights - heights.min()) / np.ptp(heights) * relief
         cost = og.TerrainCost(surface=heights, vertical_factor=TOBLER_TABLE)

@@ -60,5 +60,7 @@ def emit_call(
             function = context.get_function(kind, signature)
             for library in function.libs:
                 context.active_code_library.add_linking_library(library)
-            builder.store(function(builder, arguments(own)), found)
+            cost = function(builder, arguments(own))
+            if signature.return_type is not types.none:
+                builder.store(cost, found)
     return builder.load(found)

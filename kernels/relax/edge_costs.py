@@ -31,6 +31,8 @@ from orograph.kernels.vectors.lanes import LANES, Rows
 _ROWS = list(enumerate(MODELS.values()))
 VECTORS = sum(1 << number for number, row in _ROWS if row.vectors is not None)
 """Bit by number: which models have a form in vectors."""
+BY_ROW = sum(1 << number for number, row in _ROWS if row.row is not None)
+"""Bit by number: which models have a form for a row of steps."""
 
 
 @intrinsic
@@ -115,6 +117,22 @@ def _emit_lanes(builder: Any, rows: list[Rows], start: Any, emit: Any, count: in
             if u.size < means.size:
                 cost = builder.fptrunc(cost, ir.VectorType(u.type.element, width))
             out.store(cost, start, lane)
+
+
+@intrinsic
+def weigh_row(typingctx, model, out, sign, u, v, length, friction, p, factor, scratch):
+    """Weigh one direction of a row's edges by a model of `BY_ROW`, by its number."""
+    given = out, types.float64, u, v, length, friction, p, factor, scratch
+    # the costs of integers are not computed by formulas
+    real = isinstance(out.dtype, types.Float)
+    rows = [(number, row.row, given) for number, row in _ROWS if real and row.row is not None]
+    calls = typed_calls(typingctx, rows)
+
+    def codegen(context, builder, signature, args):
+        emit_call(context, builder, args[0], calls, lambda _: args[1:])
+        return context.get_dummy_value()
+
+    return types.void(model, *given), codegen
 
 
 @compiled(error_model="numpy")

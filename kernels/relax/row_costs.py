@@ -8,7 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from orograph.kernels.compiled import compiled
-from orograph.kernels.relax.edge_costs import VECTORS, weigh_in_vectors, weigh_slopes
+from orograph.kernels.relax.edge_costs import (
+    BY_ROW,
+    VECTORS,
+    weigh_in_vectors,
+    weigh_row,
+    weigh_slopes,
+)
 from orograph.kernels.relax.models import ABSOLUTE_DIFFERENCE, FRICTION
 from orograph.kernels.vectors.lanes import (
     BACKWARD,
@@ -100,15 +106,15 @@ def _weigh_difference(out, u, v, integer, barrier):
 
 @compiled(error_model="numpy")
 def weigh_edges(
-    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, mean, rules
+    ahead, back, f, at_f, z, at_z, at_further, plane, stride, dy, dx, length, scratch, rules
 ):
     """Weigh the edges between cells in a row and those ``dy`` rows before it, ``dx`` lanes on.
 
     ``ahead``: what the steps to the row cost, ``back``: those from it, the same array where it is
     symmetric. ``f``, ``z``: flat rasters with rows of ``stride``, in which the cells are from
     ``at_f`` and ``at_z`` on. Further rasters are in ``z`` as well: the cells of the first one are
-    from ``at_further`` on, those of each other ``plane`` behind. ``mean``: scratch, float64. All
-    that is for a cell has one length.
+    from ``at_further`` on, those of each other ``plane`` behind. ``scratch``: float64, three for
+    a cell. All else that is for a cell has one length.
     """
     count = ahead.size
     step = dx - dy * stride
@@ -132,6 +138,7 @@ def weigh_edges(
         else:
             _weigh_friction(ahead, fu, fv, length, rules.integer, rules.barrier)
         return
+    mean = scratch[:count]
     if not rules.has_friction:
         mean[:] = 1.0
     elif far:
@@ -140,6 +147,13 @@ def weigh_edges(
     else:
         for x in range(count):
             mean[x] = np.float64(fu[x] + fv[x]) * 0.5
+    if BY_ROW >> rules.model & 1:
+        one, two = scratch[count : 2 * count], scratch[2 * count : 3 * count]
+        model, p = rules.model, rules.coefficients
+        weigh_row(model, ahead, 1.0, zu, zv, length, mean, p, one, two)
+        if not rules.symmetric:
+            weigh_row(model, back, -1.0, zu, zv, length, mean, p, one, two)
+        return
     done = 0
     if VECTORS >> rules.model & 1:
         while done + LANES <= count:
@@ -160,7 +174,7 @@ def weigh_edges(
 
 
 @compiled
-def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
+def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
     """Weigh the first ``steps`` edges of some lanes of a row."""
     count = high - low
     f = at(FRICTION_PLANE + (1 if transposed else 0), row) + low
@@ -180,7 +194,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, mean, steps, rules):
         dy, dx = STEP_DY[k], STEP_DX[k]
         weigh_edges(
             *(out, other, ws, f, ws, z, further, 2 * PLANE, STRIDE, dy, dx),
-            *(length, mean[:count], rules),
+            *(length, scratch, rules),
         )
 
 
@@ -192,7 +206,7 @@ def is_quick(rules):
 
 
 @compiled
-def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
+def weigh_rows(ws, transposed, row, count, ready, place, scratch, rules):
     """Weigh the edges of a row; the rows that are ready now, as a mask.
 
     The block has ``count`` rows; ``place`` is which row of the padded rasters its row 0 is, its
@@ -204,9 +218,11 @@ def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
         if not (transposed or rules.uniform):
             fill_lengths(ws, transposed, top + row, rules)
         west, east = np.int64(0), np.int64(LANES)
-        _weigh_lanes(ws, transposed, row, west, east, place[2], mean, np.int64(rules.steps), rules)
+        _weigh_lanes(
+            ws, transposed, row, west, east, place[2], scratch, np.int64(rules.steps), rules
+        )
         if row >= count and not transposed:
-            _weigh_corners(ws, row, place[2], mean, rules)
+            _weigh_corners(ws, row, place[2], scratch, rules)
         return ready | (np.int64(1) << (row + HALO))
     first = row & ~7
     last = min(first + 8, count + rules.reach)
@@ -225,21 +241,21 @@ def weigh_rows(ws, transposed, row, count, ready, place, mean, rules):
             else:
                 weigh_differences(ws, out, at(z, row - 1) + STEP_DX[k], at(z, row), out)
         if row >= count and not transposed:
-            _weigh_corners(ws, row, np.int64(0), mean, rules)
+            _weigh_corners(ws, row, np.int64(0), scratch, rules)
     return ready | (((np.int64(1) << (last - first)) - 1) << (first + HALO))
 
 
 @compiled
-def _weigh_corners(ws, row, kept, mean, rules):
+def _weigh_corners(ws, row, kept, scratch, rules):
     """Weigh the edges of a row below the block to what lies beyond its ends."""
     # constants for LLVM, and none for Numba: see sweeps.py
     west, east = np.int64(0), np.int64(LANES)
-    _weigh_lanes(ws, NO, row, -rules.reach, west, kept, mean, rules.steps, rules)
-    _weigh_lanes(ws, NO, row, east, east + rules.reach, kept, mean, rules.steps, rules)
+    _weigh_lanes(ws, NO, row, -rules.reach, west, kept, scratch, rules.steps, rules)
+    _weigh_lanes(ws, NO, row, east, east + rules.reach, kept, scratch, rules.steps, rules)
 
 
 @compiled
-def weigh_block(ws, top, height, width, kept, mean, rules):
+def weigh_block(ws, top, height, width, kept, scratch, rules):
     """Weigh all edges of a block, for rules that are not quick.
 
     ``top``: which row of the padded rasters is its row 0. ``kept``: by how many planes its weights
@@ -250,9 +266,9 @@ def weigh_block(ws, top, height, width, kept, mean, rules):
     for row in range(height + rules.reach):
         if not rules.uniform:
             fill_lengths(ws, NO, top + row, rules)
-        _weigh_lanes(ws, NO, row, west, east, kept, mean, rules.steps, rules)
+        _weigh_lanes(ws, NO, row, west, east, kept, scratch, rules.steps, rules)
         if row >= height:
-            _weigh_corners(ws, row, kept, mean, rules)
+            _weigh_corners(ws, row, kept, scratch, rules)
         if rules.reach == 2 and width < LANES:
             _bar_beyond(ws, row, height, width, kept, rules)
     if rules.steps == 3:
@@ -260,7 +276,7 @@ def weigh_block(ws, top, height, width, kept, mean, rules):
     for row in range(width + rules.reach):
         copied = rules.steps == 3 and 0 < row < width
         steps = np.int64(1) if copied else np.int64(rules.steps)
-        _weigh_lanes(ws, YES, row, west, east, kept, mean, steps, rules)
+        _weigh_lanes(ws, YES, row, west, east, kept, scratch, steps, rules)
 
 
 @compiled

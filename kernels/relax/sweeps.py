@@ -80,7 +80,7 @@ def make_workspace(like: Array, rules: Rules) -> tuple[Array, Array, Array]:
         size = (FURTHER_PLANES + 2 * FURTHER[rules.model]) * PLANE + STRIDE
     # weights off the ends of a row are read, not made: they must be no less than 0
     ws = _lay_out(np.zeros(size + 64, like.dtype), rules)
-    return ws, np.empty(LANES), np.full(kept, -1)
+    return ws, np.empty(3 * LANES), np.full(kept, -1)
 
 
 @compiled
@@ -193,7 +193,7 @@ def _store(ws, dist, top, left, width, changed, reach, limit, unreached):
 
 
 @compiled
-def _sweep(ws, transposed, forward, dirty, count, ready, mean, rules, place):
+def _sweep(ws, transposed, forward, dirty, count, ready, scratch, rules, place):
     """Carry values from the dirty rows across the block.
 
     Returns the rows lowered (as a mask, bit HALO is row 0), the lanes lowered, the rows whose
@@ -216,7 +216,7 @@ def _sweep(ws, transposed, forward, dirty, count, ready, mean, rules, place):
         if forward:
             row = lowest_bit(pending) - HALO
             if not (ready >> (row + HALO)) & 1:
-                ready = weigh_rows(ws, transposed, row, count, ready, place, mean, rules)
+                ready = weigh_rows(ws, transposed, row, count, ready, place, scratch, rules)
             lowered = lower_forward(
                 ws,
                 rules.steps,
@@ -229,7 +229,7 @@ def _sweep(ws, transposed, forward, dirty, count, ready, mean, rules, place):
             row = highest_bit(pending) - HALO
             for q in range(1, rules.reach + 1):
                 if not (ready >> (row + q + HALO)) & 1:
-                    ready = weigh_rows(ws, transposed, row + q, count, ready, place, mean, rules)
+                    ready = weigh_rows(ws, transposed, row + q, count, ready, place, scratch, rules)
             lowered = lower_backward(
                 ws,
                 rules.steps,
@@ -326,7 +326,7 @@ def _probe_side(ws, transposed, forward, count, kept, rules):
 
 
 @compiled
-def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, place, tally):
+def _sweep_both_ways(ws, transposed, ahead, back, count, ready, scratch, rules, place, tally):
     """Carry values forward from the dirty rows ``ahead``, then backward from ``back`` and these.
 
     Returns the rows and the lanes lowered, the rows whose weights are ready, and the dirty rows
@@ -337,13 +337,13 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
     again = np.int64(0)
     if ahead:
         rows, lanes, ready, work = _sweep(
-            ws, transposed, YES, ahead, count, ready, mean, rules, place
+            ws, transposed, YES, ahead, count, ready, scratch, rules, place
         )
         back |= rows
         tally[2] += work
     if back:
         again, more, ready, work = _sweep(
-            ws, transposed, NO, back, count, ready, mean, rules, place
+            ws, transposed, NO, back, count, ready, scratch, rules, place
         )
         rows |= again
         lanes |= more
@@ -352,7 +352,7 @@ def _sweep_both_ways(ws, transposed, ahead, back, count, ready, mean, rules, pla
 
 
 @compiled(single_call=True)
-def _sweep_block(ws, mean, top, height, width, kept, weighed, fresh, rules, tally):
+def _sweep_block(ws, scratch, top, height, width, kept, weighed, fresh, rules, tally):
     """Sweep a block to its fixpoint; which of its rows and columns were lowered or are fresh."""
     place = (top + rules.reach, width, kept)
     one = np.int64(1)
@@ -373,7 +373,7 @@ def _sweep_block(ws, mean, top, height, width, kept, weighed, fresh, rules, tall
     while down | up | rightward | leftward:
         tally[1] += 1
         rows, columns, ready, down = _sweep_both_ways(
-            ws, NO, down, up, height, ready, mean, rules, place, tally
+            ws, NO, down, up, height, ready, scratch, rules, place, tally
         )
         up = np.int64(0)
         if rows:
@@ -384,7 +384,7 @@ def _sweep_block(ws, mean, top, height, width, kept, weighed, fresh, rules, tall
             rightward |= columns
             leftward |= columns
         columns, rows, ready_transposed, rightward = _sweep_both_ways(
-            ws, YES, rightward, leftward, width, ready_transposed, mean, rules, place, tally
+            ws, YES, rightward, leftward, width, ready_transposed, scratch, rules, place, tally
         )
         leftward = np.int64(0)
         if columns:
@@ -429,7 +429,7 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
 
     Returns which of the block's own rows and lanes changed, as masks.
     """
-    ws, mean, weighed = borrowed(workspace)
+    ws, scratch, weighed = borrowed(workspace)
     rules = borrowed(rules)
     dist, friction, elevation = borrowed(rasters)
     top, left, height, width = box
@@ -460,9 +460,9 @@ def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
         if not rules.uniform:
             fill_lengths(ws, YES, top + reach, rules)
         if whole:
-            weigh_block(ws, top + reach, height, width, place * WEIGHT_PLANES, mean, rules)
+            weigh_block(ws, top + reach, height, width, place * WEIGHT_PLANES, scratch, rules)
     kept = place * WEIGHT_PLANES
-    swept = _sweep_block(ws, mean, top, height, width, kept, whole, fresh, rules, tally)
+    swept = _sweep_block(ws, scratch, top, height, width, kept, whole, fresh, rules, tally)
     settled, found, rows, columns = _store(
         ws, dist, top + reach, left + reach, width, swept[0], reach, rules.limit, rules.unreached
     )

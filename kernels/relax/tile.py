@@ -87,7 +87,7 @@ def _wake(dist, friction, elevation, keys, block, rules, sides, lower):
 
 
 @compiled(error_model="numpy")
-def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
+def _lower_line(dist, friction, elevation, length, scratch, rules, ahead, back):
     """Lower the cells of a line from its first to its last, and back; all with the halo."""
     rules = borrowed(rules)
     reach = rules.reach
@@ -96,7 +96,7 @@ def _lower_line(dist, friction, elevation, length, mean, rules, ahead, back):
     there, here = (back, ahead) if rules.reverse else (ahead, back)
     weigh_edges(
         *(there, here, friction, 1, elevation, 1, dist.size + 1, dist.size),
-        *(dist.size, 0, -1, length, mean, rules),
+        *(dist.size, 0, -1, length, scratch, rules),
     )
     for i in range(reach - 1, count - reach):
         value = dist[i] + ahead[i]
@@ -426,7 +426,7 @@ def _relax_line(state: TileState) -> RelaxStats:
         elevation = np.concatenate([elevation, *(raster[line] for raster in state.further)])
     ahead = np.empty(count, dist.dtype)
     back = ahead if rules.symmetric else np.empty_like(ahead)
-    _lower_line(dist, friction, elevation, length, np.empty(count), rules, ahead, back)
+    _lower_line(dist, friction, elevation, length, np.empty(3 * count), rules, ahead, back)
     state.dist[line] = dist
     lowered = dist < before
     settled = int(np.count_nonzero(lowered))

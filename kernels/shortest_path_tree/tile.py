@@ -73,7 +73,7 @@ def _mark(dist, friction, elevation, rules, steps):
     f = friction.reshape(-1)
     z = elevation.reshape(-1)
     costs = np.empty((2, width), dist.dtype)
-    mean = np.empty(width)
+    scratch = np.empty(3 * width)
     length = np.empty(width, dist.dtype)
     if FURTHER[rules.model]:
         further = rules.coefficients[-FURTHER[rules.model] * dist.size :]
@@ -93,7 +93,7 @@ def _mark(dist, friction, elevation, rules, steps):
             at = y * width + left
             weigh_edges(
                 *(there, here, f, at, z, at, dist.size + at, dist.size),
-                *(width, dy, dx, length[:count], mean[:count], rules),
+                *(width, dy, dx, length[:count], scratch, rules),
             )
             v = dist[y, left : left + count]
             u = dist[y - dy, left + dx : left + dx + count]

@@ -2,24 +2,25 @@
 #pragma once
 
 __device__ __forceinline__ double degrees_of(double slope) {
-  const double eighths[9] = {0.0, 7.125016348901798, 14.036243467926479, 20.556045219583467,
-                             26.56505117707799, 32.005383208083494, 36.86989764584402,
-                             41.18592516570965, 45.0};
   double size = slope < 0.0 ? -slope : slope;
-  if (!(size >= 0.0)) return slope;
-  bool steep = size > 1.0;
-  double tangent = steep ? 1.0 / size : size;
-  int k = int(tangent * 8.0 + 0.5);
-  double nearest = k * 0.125;
-  double r = (tangent - nearest) / (1.0 + tangent * nearest);
+  bool steep = size > 2.414213562373095;
+  bool middle = size > 0.41421356237309503 && !steep;
+  double over = steep ? -1.0 : (middle ? size - 1.0 : size);
+  double under = steep ? size : (middle ? size + 1.0 : 1.0);
+  double base = steep ? 90.0 : (middle ? 45.0 : 0.0);
+  double r = over / under;
   double z = r * r;
-  double series = 1.0 / 11.0 - z * (1.0 / 13.0);
-  series = 1.0 / 9.0 - z * series;
-  series = 1.0 / 7.0 - z * series;
-  series = 1.0 / 5.0 - z * series;
-  series = 1.0 / 3.0 - z * series;
-  double angle = eighths[k] + (r - r * (z * series)) * 57.29577951308232;
-  if (steep) angle = 90.0 - angle;
+  double series = -0.01917688711906226 * z + 0.03923165829558719;
+  series = series * z - 0.0508544973794026;
+  series = series * z + 0.0585814891280221;
+  series = series * z - 0.06664511447381948;
+  series = series * z + 0.07692183190826087;
+  series = series * z - 0.09090904578123903;
+  series = series * z + 0.11111111015256361;
+  series = series * z - 0.14285714284666542;
+  series = series * z + 0.1999999999999552;
+  series = series * z - 0.3333333333333333;
+  double angle = base + (r + r * (z * series)) * 57.29577951308232;
   return slope < 0.0 ? -angle : angle;
 }
 

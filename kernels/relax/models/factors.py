@@ -16,13 +16,15 @@ angles, then its values. Kinds:
 A horizontal factor is a function of the angle between a step and a direction, 0 to 180 degrees, of
 the kinds 1 and 2, or 6: the value of the last row whose angle is not greater.
 
-Angles come from additions, multiplications and divisions alone, since no two mathematics libraries
-agree on the last bit: within 1e-15 of the arctangent, and exact at 0, 45 and 90 degrees.
+Angles come from additions, multiplications and a division, since no two mathematics libraries agree
+on the last bit: within 1e-15 of the arctangent, and exact at 0, 45 and 90 degrees. The slope is
+brought to within tan(22.5 degrees) of 0 by arctan s = 45 degrees + arctan((s - 1) / (s + 1)), or
+90 degrees - arctan(1 / s); the polynomial interpolates (arctan(r) / r - 1) / r**2 at Chebyshev
+nodes. Nothing branches on the slope, so that LLVM makes vectors of the loops over a row of steps.
 """
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -33,29 +35,29 @@ from orograph.kernels.vectors.exponential import exponential
 CONSTANT, TABLE, INVERSE, SECANT, TOBLER, IRMISCHER_CLARKE, STEPS = range(7)
 ANGLES = 4  # where they begin in p
 
-_EIGHTHS = np.array([math.degrees(math.atan(k / 8)) for k in range(9)])  # as in factors.cuh
-
 
 @compiled(error_model="numpy")
 def degrees_of(slope):
     """Return the angle of a slope in degrees."""
     size = abs(slope)
-    if not size >= 0.0:
-        return slope
-    steep = size > 1.0
-    tangent = 1.0 / size if steep else size
-    k = int(tangent * 8.0 + 0.5)
-    nearest = k * 0.125
-    r = (tangent - nearest) / (1.0 + tangent * nearest)
+    steep = size > 2.414213562373095
+    middle = (size > 0.41421356237309503) & (not steep)
+    over = -1.0 if steep else (size - 1.0 if middle else size)
+    under = size if steep else (size + 1.0 if middle else 1.0)
+    base = 90.0 if steep else (45.0 if middle else 0.0)
+    r = over / under
     z = r * r
-    series = 1.0 / 11.0 - z * (1.0 / 13.0)
-    series = 1.0 / 9.0 - z * series
-    series = 1.0 / 7.0 - z * series
-    series = 1.0 / 5.0 - z * series
-    series = 1.0 / 3.0 - z * series
-    angle = _EIGHTHS[k] + (r - r * (z * series)) * 57.29577951308232
-    if steep:
-        angle = 90.0 - angle
+    series = -0.01917688711906226 * z + 0.03923165829558719
+    series = series * z - 0.0508544973794026
+    series = series * z + 0.0585814891280221
+    series = series * z - 0.06664511447381948
+    series = series * z + 0.07692183190826087
+    series = series * z - 0.09090904578123903
+    series = series * z + 0.11111111015256361
+    series = series * z - 0.14285714284666542
+    series = series * z + 0.1999999999999552
+    series = series * z - 0.3333333333333333
+    angle = base + (r + r * (z * series)) * 57.29577951308232
     return -angle if slope < 0.0 else angle
 
 
@@ -86,6 +88,48 @@ def slope_factor(slope, p):
     if kind == TABLE:
         return found
     return 1.0 / found if found > 0.0 else np.nan
+
+
+@compiled(error_model="numpy")
+def slope_factors(slopes, p, scratch):
+    """Put the factors of a row of slopes in their place: the bits of `slope_factor`.
+
+    ``scratch``: float64, as many as there are slopes.
+    """
+    kind = int(p[0])
+    count = slopes.size
+    if kind == CONSTANT:
+        slopes[:] = 1.0
+        return
+    if kind != TABLE and kind != INVERSE:
+        for x in range(count):
+            slopes[x] = slope_factor(slopes[x], p)
+        return
+    rows = int(p[3])
+    low = scratch.view(np.int64)
+    for x in range(count):
+        slopes[x] = degrees_of(slopes[x])
+        low[x] = ANGLES
+    size = rows - 1
+    while size > 1:
+        half = size // 2
+        for x in range(count):
+            probe = low[x] + half
+            low[x] = probe if p[np.uint64(probe)] <= slopes[x] else low[x]
+        size -= half
+    first = p[ANGLES]
+    last = p[ANGLES + rows - 1]
+    for x in range(count):
+        angle = slopes[x]
+        k = np.uint64(low[x])
+        value = np.uint64(low[x] + rows)
+        one = np.uint64(1)
+        share = (angle - p[k]) / (p[k + one] - p[k])
+        found = p[value] + share * (p[value + one] - p[value])
+        slopes[x] = found if (angle >= first) & (angle <= last) else np.nan
+    if kind == INVERSE:
+        for x in range(count):
+            slopes[x] = 1.0 / slopes[x] if slopes[x] > 0.0 else np.nan
 
 
 @compiled(error_model="numpy")

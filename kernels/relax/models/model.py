@@ -47,6 +47,13 @@ class Model:
     """
     vectors: Callable[..., Any] | None = None
     """Emits the formula as LLVM vector code; without it costs are computed one by one."""
+    row: Callable[..., None] | None = None
+    """Compiled: the formula for a row of steps at once, where loops over it are quicker.
+
+    Of ``(out, sign, u, v, length, friction, p, *scratch)``: rows of costs to set, heights before
+    and at the cells, lengths and means, and two of float64 to work in. The rise is ``sign * (v -
+    u)``, in float64.
+    """
 
     def __post_init__(self) -> None:
         """Refuse rows that kernels could not work with."""
@@ -54,6 +61,8 @@ class Model:
             raise ValueError(f"needs: {self.needs}; a model with a formula needs elevation")
         if self.vectors is not None and (self.further or self.table):
             raise ValueError("vectors: a model of further rasters or a table has none")
+        if self.row is not None and self.further:
+            raise ValueError("row: a model of further rasters has none")
 
     @property
     def takes(self) -> tuple[str, ...]:

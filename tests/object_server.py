@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from threading import Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
-
 from orograph.tiles import object_storage
+
+if TYPE_CHECKING:
+    from werkzeug.serving import WSGIRequestHandler
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -30,6 +30,10 @@ class S3Server:
     """A server on a free port of this computer, which runs in a context."""
 
     def __init__(self) -> None:
+        # here, since tests that need no server run where there is no moto
+        from moto.server import DomainDispatcherApplication, create_backend_app
+        from werkzeug.serving import make_server
+
         self._application = DomainDispatcherApplication(create_backend_app)
         self._turn = Lock()
         self._buckets = count()
@@ -42,7 +46,7 @@ class S3Server:
         self.access_key_id: str | None = None
         """The only one whose requests are allowed; by default all are."""
         self._server = make_server(
-            "127.0.0.1", 0, self._answer, threaded=True, request_handler=_Silent
+            "127.0.0.1", 0, self._answer, threaded=True, request_handler=_silent_handler()
         )
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.environment = {**CREDENTIALS, "AWS_ENDPOINT_URL": self.url}
@@ -87,11 +91,16 @@ def _signer(environ: dict[str, Any]) -> str:
     return stated.partition("Credential=")[2].partition("/")[0]
 
 
-class _Silent(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"
+def _silent_handler() -> type[WSGIRequestHandler]:
+    from werkzeug.serving import WSGIRequestHandler
 
-    def log(self, *_: Any) -> None:
-        """Print nothing."""
+    class Silent(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log(self, *_: Any) -> None:
+            """Print nothing."""
+
+    return Silent
 
 
 @contextmanager

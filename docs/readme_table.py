@@ -25,7 +25,7 @@ ROWS = [
     ("the same on one H200", "gpu_runs", "forest, terrain"),
     ("cost distance, independent friction, one core", "cost_run", "random"),
     ("cost distance, slopes of terrain, one core", "cost_run", "slopes"),
-    ("table of distances from an index, first and again", "larger", "table of "),
+    ("table of distances from an index, first and repeated", "larger", "table of "),
     ("memory of a forest of 14 GB, two workers", "memory", "forest, 59520"),
 ]
 

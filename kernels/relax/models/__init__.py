@@ -230,7 +230,7 @@ def friction_unit(model: str, dtype: np.dtype[Any], connectivity: int) -> int:
 def model_table() -> str:
     """Return the table of cost models, in Markdown, as docs/cost_models.md shows it."""
     lines = [
-        "| cost | a step costs | rasters | both ways alike | int64 | coefficients |",
+        "| cost | a step costs | rasters | symmetric | int64 | coefficients |",
         "|---|---|---|---|---|---|",
     ]
     for name, row in MODELS.items():

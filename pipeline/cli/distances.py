@@ -28,19 +28,21 @@ def add_distances(commands: Any) -> None:
         "least_cost_path", aliases=["path"], help="least-cost paths back to their sources"
     )
     path.add_argument("result", help="store of cost_distance or walking_time")
-    add_points(path, "where a path begins; give it again for more")
+    add_points(path, "where a path begins; repeat for more")
     path.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")
     add_outside(path)
-    path.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
+    path.add_argument(
+        "--all-touched", action="store_true", help="include all cells that areas touch"
+    )
     path.add_argument("--out", help=f"{VECTOR_FILE} (a line for each cell)")
     path.add_argument("--overwrite", action="store_true")
     path.set_defaults(command=_path)
 
     corridor = commands.add_parser(
-        "corridor", help="least cost of a way between two sets of sources through each cell"
+        "corridor", help="least cost of a path between two sets of sources through each cell"
     )
     corridor.add_argument("first", help="store of cost_distance or walking_time")
-    corridor.add_argument("second", help="that of the other sources")
+    corridor.add_argument("second", help="store of the other sources")
     corridor.add_argument("out", help=RASTER_FILE)
     corridor.add_argument(
         "--and", dest="further", action="append", metavar="STORE", help="store of one more result"
@@ -48,7 +50,7 @@ def add_distances(commands: Any) -> None:
     corridor.add_argument(
         "--normalize", action="store_true", help="subtract the least cost of each pair"
     )
-    corridor.add_argument("--threshold", type=float, help="leave out cells of a greater value")
+    corridor.add_argument("--threshold", type=float, help="leave out cells with a greater value")
     corridor.add_argument("--overwrite", action="store_true")
     corridor.set_defaults(command=_corridor)
 

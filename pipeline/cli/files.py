@@ -38,7 +38,7 @@ def add_files(commands: Any) -> None:
         "to_file", help="write a stored result to a file, in the format of its extension"
     )
     write.add_argument("result", help="store of rasters or of a table, or raster file")
-    write.add_argument("out", help=".tif, .nc; of tables .gpkg, .geojson, .fgb, .parquet, .csv")
+    write.add_argument("out", help=".tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv")
     write.add_argument("--variable", help="name of the raster, if there are several")
     write.add_argument("--overwrite", action="store_true")
     write.set_defaults(command=_write)
@@ -48,14 +48,16 @@ def add_files(commands: Any) -> None:
     burn.add_argument("like", help="store or raster file of the grid")
     burn.add_argument("out", help=RASTER_FILE)
     burn.add_argument("--label", metavar="COLUMN", help="labels (default: numbers from 0)")
-    burn.add_argument("--all-touched", action="store_true", help="take all cells that areas touch")
+    burn.add_argument(
+        "--all-touched", action="store_true", help="include all cells that areas touch"
+    )
     burn.add_argument("--overwrite", action="store_true")
     burn.set_defaults(command=_rasterize)
 
     _add_roads(commands)
 
     lines = commands.add_parser("forest_lines", help="edges of a forest as lines in a vector file")
-    lines.add_argument("forest", help="store that 'orograph minimum_spanning_forest' has written")
+    lines.add_argument("forest", help="store of 'orograph minimum_spanning_forest'")
     lines.add_argument("out", help=VECTOR_FILE)
     lines.add_argument(
         "--window", type=int, nargs=4, metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"), default=None
@@ -64,22 +66,26 @@ def add_files(commands: Any) -> None:
     lines.set_defaults(command=_lines)
 
     network = commands.add_parser("stream_lines", help="links of streams as lines in a vector file")
-    network.add_argument("streams", help="store that 'orograph streams' has written")
+    network.add_argument("streams", help="store of 'orograph streams'")
     network.add_argument("out", help=VECTOR_FILE)
     network.add_argument("--overwrite", action="store_true")
     network.set_defaults(command=_stream_lines)
 
     ready = commands.add_parser(
-        "compile", help="compile kernels beforehand, such as when an image is built"
+        "compile", help="compile kernels in advance, such as for a container image"
     )
     ready.add_argument("operations", nargs="*", metavar="operation", help=", ".join(OPERATIONS))
-    ready.add_argument("--dtype", nargs="+", default=["float32"], choices=DTYPES, help="of rasters")
+    ready.add_argument(
+        "--dtype", nargs="+", default=["float32"], choices=DTYPES, help="dtypes of rasters"
+    )
     ready.add_argument("--cost", nargs="+", default=["friction"], choices=NAMED)
     ready.set_defaults(command=_compile)
 
 
 def _add_roads(commands: Any) -> None:
-    roads = commands.add_parser("roads", help="put roads into a store, as links of distances")
+    roads = commands.add_parser(
+        "roads", help="convert roads to links between cells, and store them"
+    )
     roads.add_argument("lines", help="vector file of lines, or .osm, .osm.pbf")
     roads.add_argument("like", help="store or raster file of the friction or the elevation")
     roads.add_argument("out", help="Zarr group to write")
@@ -94,7 +100,7 @@ def _add_roads(commands: Any) -> None:
         "--access", metavar="WHERE", help="everywhere, ends, junctions, or a column (default: tags)"
     )
     roads.add_argument("--cost", default="time", choices=ROAD_COSTS)
-    roads.add_argument("--unit", default="s", choices=tuple(UNITS), help="of times")
+    roads.add_argument("--unit", default="s", choices=tuple(UNITS), help="unit of times")
     roads.set_defaults(command=_roads)
 
 

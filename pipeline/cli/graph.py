@@ -20,12 +20,12 @@ def add_graph(commands: Any, run: Callable[..., Any]) -> None:
     graph = commands.add_parser("graph", help="graphs other than grids")
     kinds = graph.add_subparsers(required=True, metavar="what")
 
-    read = kinds.add_parser("read", help="put a graph into a store")
+    read = kinds.add_parser("read", help="convert a graph to a store")
     read.add_argument("source", help=".gr or .mtx (plain, .gz, .xz), .parquet, or a store")
     read.add_argument("store", help="Zarr group to write")
     read.add_argument("--coordinates", help="DIMACS file of coordinates (.co)")
     read.add_argument("--parts", type=int, default=None)
-    read.add_argument("--takeover", action="store_true", help="take the place of another writer")
+    read.add_argument("--takeover", action="store_true", help="take over from another writer")
     _add_direction(read)
     read.set_defaults(command=_read)
 
@@ -60,7 +60,7 @@ def _add_direction(parser: argparse.ArgumentParser) -> None:
 def _extend(ids: str, parser: argparse.ArgumentParser) -> None:
     _add_direction(parser)
     if ids:
-        text = "id of a vertex; give it again for more"
+        text = "id of a vertex; repeat for more"
         parser.add_argument("--source", action="append", required=ids == "needed", help=text)
 
 

@@ -17,7 +17,7 @@ from orograph.results.files import check_raster_target
 
 def add_index(commands: Any, run: Callable[..., Any]) -> None:
     """Add the command ``index``; ``run`` is called to build an index."""
-    index = commands.add_parser("index", help="a distance index: made once, asked many times")
+    index = commands.add_parser("index", help="a distance index: built once, queried many times")
     kinds = index.add_subparsers(required=True, metavar="what")
     Command(
         og.DistanceIndex.build,
@@ -40,7 +40,7 @@ def add_index(commands: Any, run: Callable[..., Any]) -> None:
         type=int,
         nargs=4,
         metavar=("ROW", "COLUMN", "ROWS", "COLUMNS"),
-        help="the cells that are wanted (default: all)",
+        help="window of cells to return (default: all)",
     )
     query.set_defaults(command=_query)
 
@@ -48,7 +48,7 @@ def add_index(commands: Any, run: Callable[..., Any]) -> None:
     matrix.add_argument("store", help="an index")
     add_points(matrix)
     matrix.add_argument(
-        "--targets", metavar="FILE", help="vector file: where to (default: the points themselves)"
+        "--targets", metavar="FILE", help="vector file of targets (default: the points themselves)"
     )
     add_outside(matrix)
     matrix.add_argument("--label", metavar="COLUMN", help="names of the points of a vector file")

@@ -105,22 +105,22 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--workers", type=int, default=2)
     demo.set_defaults(command=_demo)
 
-    ingest = commands.add_parser("ingest", help="put a raster file into a z-order store")
+    ingest = commands.add_parser("ingest", help="convert a raster file to a z-order store")
     ingest.add_argument("source", help="GeoTIFF, ASCII grid, NetCDF, ...")
     ingest.add_argument("store", help="Zarr store to write")
-    ingest.add_argument("--tile", type=int, default=None, help="cells a side of a tile")
-    ingest.add_argument("--shard", type=int, default=None, help="cells a side of a shard")
+    ingest.add_argument("--tile", type=int, default=None, help="side of a tile in cells")
+    ingest.add_argument("--shard", type=int, default=None, help="side of a shard in cells")
     ingest.add_argument("--nodata", type=float, default=None)
     ingest.add_argument("--band", type=int, default=None)
     ingest.add_argument("--overwrite", action="store_true")
-    ingest.add_argument("--takeover", action="store_true", help="take the place of another writer")
+    ingest.add_argument("--takeover", action="store_true", help="take over from another writer")
     ingest.set_defaults(command=_ingest)
 
-    info = commands.add_parser("info", help="what a store holds")
+    info = commands.add_parser("info", help="describe the contents of a store")
     info.add_argument("store")
     info.set_defaults(command=_info)
 
-    verify = commands.add_parser("verify", help="compare all that stores hold with its checksums")
+    verify = commands.add_parser("verify", help="verify the checksums of all data in stores")
     verify.add_argument("store", nargs="+")
     verify.set_defaults(command=_verify)
 

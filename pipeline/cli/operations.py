@@ -18,7 +18,7 @@ from orograph.cli.points import read_points
 
 Namespace = argparse.Namespace
 NUMBERS = {"int": int, "float": float}
-OUT = "Zarr store to write, or a file: .tif, .nc; of tables .gpkg, .geojson, .fgb, .parquet, .csv"
+OUT = "Zarr store to write, or a file: .tif, .nc; for tables .gpkg, .geojson, .fgb, .parquet, .csv"
 FLAGS = {
     "sources": ("--sources", "--point", "--source"),
     "s": ("--from-file", "--from"),
@@ -111,9 +111,9 @@ class Command:
                 self._add_option(parser, parameter, documented)
         if "client" in self.operation.options and self.only is None:
             workers = parser.add_mutually_exclusive_group()
-            usual = "threads, one a core"
+            usual = "one thread for each core"
             if self.cluster:
-                usual += ", up to 8192 x 8192 cells, else a worker a core or GPU"
+                usual += " up to 8192 x 8192 cells, else one worker for each core or GPU"
             workers.add_argument("--workers", type=int, help=f"default: {usual}")
             workers.add_argument("--scheduler", help="address of a running Dask scheduler")
         self.extend(parser)
@@ -174,7 +174,7 @@ def add_option(
         of_file, *of_point = FLAGS.get(parameter.name, (flag, flag.removesuffix("s")))
         dest, what = parameter.name, "raster or vector file"
         if "raster" not in kind:
-            dest, what = f"{dest}_file", "vector file, or a line each: x and y"
+            dest, what = f"{dest}_file", "vector file, or text file with x and y in each line"
         where.add_argument(of_file, dest=dest, metavar="FILE", help=f"{what}; {text}")
         where.add_argument(
             *of_point,
@@ -183,14 +183,14 @@ def add_option(
             nargs=2,
             action="append",
             metavar=("X", "Y"),
-            help="a point; give it again for more",
+            help="a point; repeat for more",
         )
     elif annotation == "bool | int":
         parser.add_argument(flag, type=int, metavar="CELLS", help=text)
     elif annotation.startswith("bool"):
         on = parameter.default is not True
         switch = flag if on else f"--no-{flag[2:]}"
-        text = text if on else f"not: {text}"
+        text = text if on else f"switch off: {text}"
         parser.add_argument(switch, dest=parameter.name, action="store_const", const=on, help=text)
     elif needed and annotation == "Sequence[float]":
         parser.add_argument(parameter.name, type=float, nargs="+", help=text)

@@ -146,7 +146,7 @@ def add_storage_option(parser: argparse.ArgumentParser) -> None:
         STORAGE_OPTION,
         action="append",
         metavar="KEY=VALUE",
-        help="of addresses in object stores, such as region=eu-central-1; give it again for more",
+        help="option of object stores, such as region=eu-central-1; repeat for more",
     )
 
 

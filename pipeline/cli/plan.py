@@ -32,28 +32,37 @@ def add_plan(commands: Any) -> None:
     plan.add_argument(
         "--cells", choices=CELLS, default="float32", help="dtype of the cells of --shape"
     )
-    plan.add_argument("--dtype", default=None, help="of the result, as of the command")
+    plan.add_argument("--dtype", default=None, help="dtype of the result, as for the command")
     plan.add_argument("--tile", type=int, default=None)
     plan.add_argument("--shard", type=int, default=None)
-    plan.add_argument("--workers", type=int, default=2, help="0: threads, and no cluster")
-    plan.add_argument("--outputs", nargs="+", help="as of the command; default: the first")
+    plan.add_argument("--workers", type=int, default=2, help="0: threads without a cluster")
+    plan.add_argument("--outputs", nargs="+", help="as for the command; default: the first")
     components = plan.add_argument_group("connected_components")
-    components.add_argument("--components", type=int, help="how many there will be")
-    components.add_argument("--min-size", type=int, help="cells of the smallest kept")
+    components.add_argument("--components", type=int, help="expected number of components")
+    components.add_argument(
+        "--min-size", type=int, help="size of the smallest component kept, in cells"
+    )
     terrain = plan.add_argument_group("depressions, floods, passes, peaks and flow")
-    terrain.add_argument("--pits", type=int, help="cells without a lower neighbour")
+    terrain.add_argument(
+        "--pits", type=int, help="expected number of cells without a lower neighbour"
+    )
     distances = plan.add_argument_group("cost_distance, walking_time, hop_distance, flow_direction")
-    distances.add_argument("--model", choices=SLOPES, help="of walking_time")
-    distances.add_argument("--memory-limit", help='what a worker may use, such as "4 GiB"')
+    distances.add_argument("--model", choices=SLOPES, help="model of walking_time")
+    distances.add_argument("--memory-limit", help='memory of a worker, such as "4 GiB"')
     index = plan.add_argument_group("index")
     index.add_argument("--friction", help="store or raster file, for --cost of slopes")
-    index.add_argument("--cost", choices=NAMED, help="of cost_distance too")
+    index.add_argument("--cost", choices=NAMED, help="cost, also for cost_distance")
     index.add_argument("--connectivity", type=int, choices=(4, 8))
-    index.add_argument("--block", type=int, help="cells a side of a block")
-    index.add_argument("--levels", type=int, help="how often blocks are merged")
+    index.add_argument("--block", type=int, help="side of a block in cells")
+    index.add_argument("--levels", type=int, help="number of times that blocks are merged")
     index.add_argument("--cell-size", type=float)
     index.add_argument("--nodata", type=float)
-    index.add_argument("--sparsify", action="store_const", const=True, help="leave out sums")
+    index.add_argument(
+        "--sparsify",
+        action="store_const",
+        const=True,
+        help="leave out entries that are sums of others",
+    )
     plan.set_defaults(command=_plan)
 
 

@@ -20,7 +20,9 @@ def add_points(parser: argparse.ArgumentParser, help_text: str = "") -> None:
     where.add_argument(
         "--point", type=float, nargs=2, action="append", metavar=("X", "Y"), help=help_text
     )
-    where.add_argument("--points", metavar="FILE", help="vector file, or a line each: x and y")
+    where.add_argument(
+        "--points", metavar="FILE", help="vector file, or text file with x and y in each line"
+    )
     parser.add_argument("--snap", action="store_true", help="move points to a valid cell nearby")
 
 
@@ -30,7 +32,7 @@ def add_outside(parser: argparse.ArgumentParser) -> None:
         "--outside",
         choices=OUTSIDE,
         default="error",
-        help="refuse what lies outside the raster, or leave it out",
+        help="refuse points outside the raster, or skip them",
     )
 
 

@@ -17,8 +17,8 @@ def add_terrain(parser: argparse.ArgumentParser) -> None:
     """Add the options of a `TerrainCost` to a parser."""
     group = parser.add_argument_group("lengths along the ground, factors of slope")
     file, name = "FILE", "NAME=NUMBER"
-    group.add_argument("--surface", metavar=file, help="heights along which lengths are measured")
-    group.add_argument("--elevation", metavar=file, help="heights from which slopes are")
+    group.add_argument("--surface", metavar=file, help="heights for measuring lengths")
+    group.add_argument("--elevation", metavar=file, help="heights for computing slopes")
     group.add_argument("--vertical-factor", metavar="NAME", help="factor of slope, or its table")
     group.add_argument(
         "--vertical-coefficients", nargs="+", type=pair_of, metavar=name, help=COEFFICIENTS
@@ -27,7 +27,9 @@ def add_terrain(parser: argparse.ArgumentParser) -> None:
         "--horizontal-raster", metavar=file, help="direction in each cell, such as of the wind"
     )
     group.add_argument(
-        "--horizontal-factor", metavar="NAME", help="factor of the angle to it, or its table"
+        "--horizontal-factor",
+        metavar="NAME",
+        help="factor of the angle to that direction, or its table",
     )
     group.add_argument(
         "--horizontal-coefficients", nargs="+", type=pair_of, metavar=name, help=HORIZONTAL

@@ -60,35 +60,37 @@ def shortest_paths(
     Parameters
     ----------
     graph : Graph
-        As `read_graph` returns it.
+        Graph, as returned by `read_graph`.
     sources : id or list of ids
-        Vertices, as the source of the graph calls them.
+        Vertices, by the ids of the graph's source.
     method : {"auto", "dijkstra", "delta-stepping", "bellman-ford"}
-        The result does not depend on it. The first two take no negative weights; ``"auto"`` takes
-        ``"delta-stepping"`` where there are none and no GPU.
+        Algorithm; the result does not depend on it. ``"dijkstra"`` and ``"delta-stepping"`` do not
+        accept negative weights. ``"auto"`` chooses ``"delta-stepping"`` if there are none and no
+        GPU.
     strategy : {"active", "output", "input"}, optional
-        How ``"bellman-ford"`` goes over the edges: those that leave vertices lowered in the last
-        round (by default), a vertex at a time, or an edge at a time.
+        How ``"bellman-ford"`` visits the edges: those of vertices lowered in the last round
+        (``"active"``, the default), a vertex at a time (``"output"``), or an edge at a time
+        (``"input"``).
     max_cost : float
-        Vertices farther away stay unreached.
+        Vertices with a greater cost stay unreached.
     predecessors : bool
-        Return the vertex before the last on each path too.
+        Also return the previous vertex on each path.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``cost`` (source, vertex): float64, infinity where there is no path; int64 for integer
-        weights, -1 (``_FillValue``) where there is none. If a weight is negative, -1 may be a cost:
-        then 2**60 is the ``_FillValue``. ``predecessor`` (source, vertex), int64: the place of the
-        vertex along ``vertex``, -9999 (``_FillValue``) where there is none.
+        ``cost`` (source, vertex): float64, infinity if there is no path; for integer weights int64,
+        -1 (``_FillValue``) if there is none. If a weight is negative, -1 may be a cost, and
+        ``_FillValue`` is 2**60. ``predecessor`` (source, vertex), int64: the position of the
+        previous vertex along ``vertex``, -9999 (``_FillValue``) if there is none.
 
     Raises
     ------
     InputError
-        If an argument cannot be used, weights are negative and the method takes none, or costs
-        may pass what their type holds; the edge is named.
+        If an argument cannot be used, if weights are negative and the method does not accept them,
+        or if costs may exceed the range of their dtype; the error names the edge.
     NegativeCycle
         If a cycle of negative length can be reached; the error names it.
     StoreExistsError, BackendError
@@ -96,14 +98,14 @@ def shortest_paths(
 
     Notes
     -----
-    Costs are the least over all paths of the sums rounded from edge to edge, so they have the same
-    bits by every method. Of several predecessors the one counts that is fewest edges away from the
-    source, then the first in the order of the graph's source.
+    A cost is the minimum over all paths of the sum of weights, rounded from edge to edge, so it has
+    the same bits with every method. Among several predecessors, the one with the fewest edges to
+    the source is chosen, then the first in the order of the graph's source.
 
-    A graph in several parts is worked on by delta-stepping over parts, by threads or the workers
-    of ``client``: each holds as many parts as fit into half of its memory, and this process one
-    cost a vertex and source at the end; ``"dijkstra"`` is then the method within a part.
-    ``"bellman-ford"``, and predecessors, hold all arcs here.
+    A graph in several parts is processed by delta-stepping over parts, in threads or on the workers
+    of ``client``. Each of them holds as many parts as fit into half of its memory, and this process
+    holds one cost for each vertex and source at the end. ``"dijkstra"`` is then the method within a
+    part. ``"bellman-ford"`` and predecessors hold all arcs in this process.
 
     References
     ----------
@@ -163,12 +165,13 @@ STAGES = {"dijkstra": "dijkstra", "delta-stepping": "near_far", "bellman-ford": 
 
 
 def choose_method(graph: Graph, method: str, spec: RunSpec) -> str:
-    """Return the method to use for ``"auto"``, else the given one, checked against weights.
+    """Return the method to use for ``"auto"``, or the given method, checked against the weights.
 
     Raises
     ------
     InputError
-        If it takes no negative weights and there are some, or costs may pass what their type holds.
+        If there are negative weights that the method does not accept, or costs may exceed their
+        dtype.
     """
     least, greatest = graph.weight_range
     if method == "auto" and least < 0:

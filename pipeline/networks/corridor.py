@@ -1,4 +1,4 @@
-"""Compute corridors: how much a path between two sources through each cell costs."""
+"""Compute corridors: the cost of a path between two sources through each cell."""
 
 from __future__ import annotations
 
@@ -29,36 +29,38 @@ def corridor(
 ) -> xr.DataArray:
     """Return the least cost of a path between two sets of sources through each cell.
 
-    Or between any two of several sets, such as patches of habitat.
+    With several sets, such as patches of habitat, the least cost over all pairs of them.
 
     Parameters
     ----------
     a, b : Dataset
-        Results of `cost_distance`, or both of `walking_time`, from the two, on one grid and with
-        one cost model. Of walking times one is ``"from"`` the sources where ways begin, the other
-        ``"to"`` those where they end. Or ``a`` is a list of two or more results, and there is no
-        ``b``.
+        Results of `cost_distance`, or both of `walking_time`, from the two sets of sources, on one
+        grid and with one cost model. For walking times, one result must be ``"from"`` the sources
+        where paths begin, and the other ``"to"`` the sources where they end. Alternatively, ``a``
+        is a list of two or more results, and ``b`` is omitted.
     pairs : sequence of (int, int), optional
-        Which of several results are connected, by their places in the list, from 0; by default
-        each with each.
+        Which of several results are connected, by their positions in the list, from 0; by default
+        all pairs.
     normalize : bool
-        Subtract the least cost of each pair of results, so that it is 0 along its least-cost path
-        and elsewhere what a path through the cell costs more, as Linkage Mapper does. Else the
-        pair whose path costs least hides the others.
+        Subtract the least cost of each pair of results, as Linkage Mapper does. The value is then 0
+        along the least-cost path of a pair, and elsewhere the extra cost of a path through the
+        cell. Without it, the pair with the cheapest path hides the others.
     threshold : float, optional
-        Leave out cells of a greater value.
+        Leave out cells with a greater value.
 
     Returns
     -------
     xarray.DataArray
-        The sum of the two costs, shape (y, x), of several pairs the least: least along the
-        least-cost path, NaN (integers: -1) where either has not reached. Lazy if they are.
+        The sum of the two costs, shape (y, x); with several pairs, the minimum over the pairs. It
+        is least along the least-cost path, and NaN (integers: -1) where either result is unreached.
+        Lazy if the results are.
 
     Raises
     ------
     InputError
-        If their grids, cost models, coefficients, connectivities or cell sizes differ, or one
-        counts in integers and the other not, or both go the same way where ways matter.
+        If the results differ in grid, cost model, coefficients, connectivity or cell size, if only
+        one of them has integer costs, or if both have the same direction where the direction
+        matters.
 
     References
     ----------
@@ -116,7 +118,7 @@ def corridor(
 
 
 def _results_of(a: Any, b: Any) -> list[xr.Dataset]:
-    """Return the results that two arguments name, or a list of them."""
+    """Return the results given as two arguments or as a list."""
     import xarray as xr
 
     if b is None and isinstance(a, Sequence) and not isinstance(a, str | bytes):
@@ -173,7 +175,7 @@ def _check_pair(a: xr.Dataset, b: xr.Dataset) -> None:
 
 
 def _sum_of(first: xr.DataArray, second: xr.DataArray, nothing: Any) -> xr.DataArray:
-    """Return the sum of two rasters of costs, ``nothing`` where either has not reached."""
+    """Return the sum of two cost rasters, ``nothing`` where either is unreached."""
     # the data alone, as coordinates may differ in the last bit
     one, other = first.data, second.data
     reached = first.copy(data=(one >= 0) & (other >= 0))
@@ -184,7 +186,7 @@ def _sum_of(first: xr.DataArray, second: xr.DataArray, nothing: Any) -> xr.DataA
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute value as a scalar or a list, whatever type the file gave it."""
+    """Return an attribute value as a scalar or a list, independent of its type in the file."""
     values = np.ravel(value).tolist()
     return values[0] if len(values) == 1 else values
 

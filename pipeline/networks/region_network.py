@@ -44,32 +44,36 @@ def region_network(
     variable: str | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
-    """Return the cheapest network of links between regions, or the links between neighbours.
+    """Return the cheapest network of links between regions, or the links between neighbouring
+    regions.
 
-    All links come from one run of `cost_distance`, however many regions there are.
+    All links come from a single run of `cost_distance`, however many regions there are.
 
     Parameters
     ----------
     friction : raster
         As for `cost_distance`.
     regions : raster, points or vector layer
-        What is to be connected, such as habitat cores, by its labels: as the sources of
-        `cost_distance`. A path within a region costs nothing.
+        Regions to connect, such as habitat cores, identified by their labels; given like the
+        sources of `cost_distance`. A path within a region costs nothing.
     connections : {"mst", "neighbors"}
-        ``"mst"``: the minimum spanning tree of the least-cost distances between all regions; one
-        for each group of regions that paths join. ``"neighbors"``: a link between each two regions
-        whose zones touch, the zone of a region being the cells that are nearest to it.
+        The cheapest network (``"mst"``), or all links between neighbours (``"neighbors"``).
+        ``"mst"`` returns the minimum spanning tree of the least-cost distances between all regions;
+        if paths do not connect all of them, one tree for each connected group. ``"neighbors"``
+        returns a link for every two regions whose zones touch; the zone of a region consists of the
+        cells nearest to it.
     cost : {"friction", "absolute_difference"}
-        As for `cost_distance`.
+        Cost of a step, as for `cost_distance`: mean friction times length, or height difference.
     connectivity : {8, 4, 16}
         As for `cost_distance`.
     max_cost : float
-        Links that cost more are left out; exact. Cells farther than half of it are not visited.
+        Links with a greater cost are left out; exact. Cells farther than half of it are not
+        visited.
     cell_size, target_values, label, all_touched
         As for `cost_distance`.
     snap : bool or int
-        Move points that lie on nodata to the nearest valid cell: True within 10 cells, or a number
-        of cells.
+        Move points on nodata to the nearest valid cell: True within 10 cells, or within a number of
+        cells.
     dtype : {"float64", "float32", "int64"}
         As for `cost_distance`.
     nodata, band, variable
@@ -80,11 +84,11 @@ def region_network(
     Returns
     -------
     VectorLayer
-        A line for each link, through the centres of its cells, from one region to another, in the
-        CRS of the raster and the order of the labels. Columns: ``from`` and ``to``, the labels,
-        the smaller one first; ``cost``; ``length``, in units of the CRS, in metres if that is
+        One line for each link, through the centres of its cells, from one region to another, in the
+        CRS of the raster and in the order of the labels. Columns: ``from`` and ``to``, the labels,
+        the smaller one first; ``cost``; ``length``, in units of the CRS, in metres if the CRS is
         geographic, in cells without coordinates; ``from_row``, ``from_col``, ``to_row`` and
-        ``to_col``: the two cells at which the link crosses from one zone to the other.
+        ``to_col``: the two cells where the link crosses from one zone to the other.
 
     Raises
     ------
@@ -99,20 +103,20 @@ def region_network(
 
     Notes
     -----
-    After one cost distance with allocation, the least path that crosses from the zone of one region
-    to that of another costs the distance of one cell, the step, and the distance of the other. The
-    minimum spanning tree of these is one of the distances between all pairs of regions (Mehlhorn).
-    With ``"neighbors"`` a link is the least of those that keep to the two zones; a path between the
-    two regions through a third zone may cost less.
+    After one cost distance with allocation, the cheapest path that crosses from one zone to another
+    costs the distance of one cell, plus the step, plus the distance of the other cell. The minimum
+    spanning tree of these links is also one of the distances between all pairs of regions
+    (Mehlhorn). With ``"neighbors"``, a link is the cheapest path that stays within the two zones; a
+    path through a third zone may cost less.
 
-    The cost is summed from the cell of the smaller label. Of crossings that cost the same the one
-    counts whose cell in the zone of the smaller label comes first, row by row, then whose other
-    cell does; of links that cost the same the one with the smaller labels. The result has the same
-    bits for every tile size, number of workers and backend.
+    The cost is summed from the cell of the smaller label. Among crossings with equal cost, the one
+    whose cell in the zone of the smaller label comes first, row by row, is chosen, then the one
+    whose other cell does. Among links with equal cost, the one with the smaller labels is chosen.
+    The result has the same bits for every tile size, number of workers and backend.
 
-    Regions that ground of no cost joins, or points in one cell, are linked at cost 0, and their
-    zones count as one, that of the smaller label. A region whose cells are all nodata has no link.
-    The table and the lines are in memory.
+    Regions connected by ground of zero cost, or points in one cell, are linked at cost 0. Their
+    zones count as one zone, that of the smaller label. A region whose cells are all nodata does not
+    have a link. The table and the lines are in memory.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The function `explore`, which puts any result on a map that can be moved and zoomed."""
+"""The function `explore`, which shows any result on an interactive map."""
 
 from __future__ import annotations
 
@@ -42,40 +42,41 @@ def explore(
     opacity: float = 0.7,
     most: int = 1000,
 ) -> Map:
-    """Put a result on a map that can be moved and zoomed, in a notebook or as a web page.
+    """Show a result on an interactive map, in a notebook or as a web page.
 
-    A raster is reprojected to Web Mercator and becomes a picture within the page, so that the map
-    needs no server. Layers, paths and tables become shapes, which say their columns on hovering.
+    A raster is reprojected to Web Mercator and embedded in the page as a picture, so that the map
+    does not need a server. Layers, paths and tables become shapes that show their columns on
+    hovering.
 
     Parameters
     ----------
     result : Dataset, DataArray, path, LeastCostPath, VectorLayer, or anything that is one
-        What is drawn, as by `plot`. It needs a CRS.
+        Result to draw, as for `plot`. It needs a CRS.
     variable : str, optional
-        Which raster of a Dataset; by default that which the operation is named for.
+        Raster of a Dataset to draw; by default the one that the operation is named for.
     sources : sequence of (x, y), or vector layer, optional
-        What to mark as sources; by default those that `plot` marks.
+        Sources to mark; by default those that `plot` marks.
     basemap : DataArray, array or path, optional
-        Elevation, whose hillshade is drawn over the result's colours.
+        Elevation whose hillshade is drawn over the colours of the result.
     m : folium.Map, optional
         The map to draw on; by default a new one.
     tiles : str, optional
-        Name or address of the tiles under the result, as `folium.Map` takes it; None for none. They
-        are loaded by the browser, the only part that needs a network besides folium's scripts.
+        Name or address of the map tiles below the result, as for `folium.Map`; None omits them. The
+        browser loads them; apart from folium's scripts, only they need a network.
     opacity : float
         Opacity of rasters, from 0 to 1.
     most : int
-        Pixels of the longer side of a picture.
+        Number of pixels along the longer side of a picture.
 
     Returns
     -------
     folium.Map
-        Notebooks show it; its method ``save`` writes a page.
+        The map. Notebooks display it, and its method ``save`` writes a page.
 
     Raises
     ------
     InputError
-        If it is nothing that can be drawn, or has no CRS.
+        If the argument cannot be drawn, or does not have a CRS.
     OrographError
         If folium or matplotlib is not installed.
 
@@ -214,7 +215,7 @@ def _shapes(layer: VectorLayer, name: str, colour: str, fills: Any = None) -> Fe
 
 
 def _points(places: Array, name: str, colour: str) -> FeatureGroup:
-    """Return circles at places in degrees; those without a place are left out."""
+    """Return circles at points in degrees; points without coordinates are left out."""
     import folium
 
     features = [
@@ -239,7 +240,7 @@ def _points(places: Array, name: str, colour: str) -> FeatureGroup:
 
 
 def _add_colorbar(m: Map, drawing: Drawing) -> None:
-    """Add the colour bar of values, at which each colour stands where its norm puts it."""
+    """Add a colour bar that places each colour according to the norm of the values."""
     from branca.colormap import LinearColormap
 
     scale: Any = drawing.scale

@@ -63,45 +63,49 @@ def plot(
     Parameters
     ----------
     result : Dataset, DataArray, path, LeastCostPath, VectorLayer, or anything that is one
-        What an operation has returned, or the path of its store: costs and hops by colour, with
-        their sources where these are points; depths, lengths and accumulations on a scale that
-        shows small ones too; components, allocations and watersheds in colours that differ between
-        neighbours; directions by the compass; forests as lines where there are at most 2**18 cells,
-        else by the number of edges of a cell; paths and layers as lines, points and areas.
-        Peaks, passes and depressions as points, with key cols, paths and spill cells.
+        Result of an operation, or the path of its store. It is drawn according to its kind:
+
+        - costs and hops by colour, with their sources if these are points;
+        - depths, lengths and accumulations on a scale that also shows small values;
+        - components, allocations and watersheds in colours that differ between neighbours;
+        - directions by the compass;
+        - forests as lines if there are at most 2**18 cells, else by the number of edges of a cell;
+        - paths and layers as lines, points and areas;
+        - peaks, passes and depressions as points, with key cols, paths and spill cells.
     variable : str, optional
-        Which raster of a Dataset; by default that which the operation is named for.
+        Raster of a Dataset to draw; by default the one that the operation is named for.
     sources : sequence of (x, y), or vector layer, optional
-        Points, lines or areas to mark as sources, as they were given to the operation. By default
-        those are marked that the result tells: at most 256 cells of which the direction back, the
-        hops or the cost are 0, a cost only where it is not 0 beside it too. They are looked for in
-        rasters of up to 2**24 cells.
+        Points, lines or areas to mark as sources, in the form given to the operation. By default
+        the sources that the result shows are marked: at most 256 cells whose back direction, hops
+        or cost is 0, the cost only if it is not 0 next to it too. They are searched for in rasters
+        of up to 2**24 cells.
     basemap : DataArray, array or path, optional
-        Elevation, whose hillshade is drawn under the result.
+        Elevation whose hillshade is drawn below the result.
     ax : matplotlib.axes.Axes, optional
-        Where to draw; by default a figure of its own. Whatever is drawn over another result is
-        reprojected to its CRS, and its extent is kept. What others have drawn there is taken to
-        have the CRS of this result.
+        Axes to draw on; by default those of a new figure. A result drawn over another is
+        reprojected to its CRS, and the extent is kept. Anything else already drawn there is assumed
+        to have the CRS of this result.
     most : int
-        Pixels of the longer side: of larger rasters every k-th cell of every k-th row is drawn.
+        Greatest number of pixels along the longer side: of larger rasters only every k-th cell of
+        every k-th row is drawn.
 
     Returns
     -------
     matplotlib.axes.Axes
-        Its ``figure`` can be saved.
+        The axes; its ``figure`` can be saved.
 
     Raises
     ------
     InputError
-        If it is nothing that can be drawn, or cannot be reprojected to the CRS of the axes.
+        If the argument cannot be drawn, or cannot be reprojected to the CRS of the axes.
     OrographError
         If matplotlib is not installed.
 
     Notes
     -----
     Colours of classes differ by at least 15 in CIEDE2000, also for people with deuteranopia or
-    protanopia. Of more than twelve labels some have the same colour, but none that are neighbours.
-    A pixel of a reprojected raster shows the cell in which its centre lies.
+    protanopia. With more than twelve labels some share a colour, but neighbours never do. A pixel
+    of a reprojected raster shows the cell in which its centre lies.
 
     Examples
     --------
@@ -176,7 +180,7 @@ class Result(NamedTuple):
 
 
 def read_result(result: Any, variable: str | None, sources: Any) -> Result:
-    """Read a result and its sources, the arguments of `plot`."""
+    """Read a result and its sources from the arguments of `plot`."""
     if isinstance(result, LeastCostPath):
         result = LeastCostPaths([result])
     table = read_table(result)
@@ -230,10 +234,10 @@ def move_points(points: Array, crs: Any, target: Any) -> Array:
 
 
 def units_of(result: Any, raster: Raster) -> str | None:
-    """Return the units of a raster, or None if unknown or no longer true.
+    """Return the units of a raster; None if they are unknown or no longer apply.
 
-    Those that an operation has stated are not the units of what was computed of its result
-    (``cost / 3600``): xarray keeps attributes in arithmetic, but no encoding.
+    The units that an operation has stated do not apply to values computed from its result
+    (``cost / 3600``): xarray keeps attributes in arithmetic, but drops the encoding.
     """
     units = raster.attrs.get("units")
     array = result[raster.name] if hasattr(result, "data_vars") else result

@@ -1,4 +1,4 @@
-"""The operation `isochrones`: bands of equal cost as polygons, or lines between them."""
+"""The operation `isochrones`: bands of equal cost as polygons, or the lines between them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def isochrones(
     nodata: float | int | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
-    """Return the bands between levels of cost as polygons, or the lines of equal cost, at any size.
+    """Return the bands between cost levels of a raster of any size as polygons, or the lines of
+    equal cost.
 
     Parameters
     ----------
@@ -54,17 +55,17 @@ def isochrones(
     levels : sequence of float
         Increasing costs, in the units of the raster or in ``unit``, at most 254.
     polygons : bool
-        Bands: the first has all costs below the first level, each other those from one level to
-        below the next. Otherwise lines, one for each level.
+        Return bands: the first contains all costs below the first level, each other band those from
+        one level up to, but not including, the next. Otherwise return lines, one for each level.
     parts : bool
-        A row for each polygon or line. By default a row for each band or level, with all of its
-        polygons or lines together.
+        Return one row for each polygon or line. By default one row for each band or level, with all
+        of its polygons or lines.
     unit : {"s", "min", "h", "m", "km"}, optional
-        The unit of levels, and of the columns of the result, in place of that of the raster, which
-        must say its own: walking times in seconds have levels in hours with ``unit="h"``.
+        Unit of the levels and of the columns of the result, in place of that of the raster, whose
+        own unit must be known: for walking times in seconds, ``unit="h"`` takes levels in hours.
     nodata : float or int, optional
-        The value of cells that are not reached, in place of what the raster itself says. NaN and
-        infinite cells are not reached either.
+        Value of unreached cells, in place of the raster's own nodata value. NaN and infinite cells
+        count as unreached too.
     **options
         Options of the run, see `RunOptions`.
 
@@ -73,8 +74,8 @@ def isochrones(
     VectorLayer
         Multipolygons in the CRS of the raster, with the columns ``lower`` and ``upper``; ``lower``
         of the first band is 0, or -inf if its level is not positive. Or multilines with the column
-        ``level``. Bands and levels without any have no row. Without coordinates cells are squares
-        about their row and column.
+        ``level``. Empty bands and levels do not have a row. Without coordinates, cells are unit
+        squares centred on their row and column.
 
     Raises
     ------
@@ -87,13 +88,13 @@ def isochrones(
 
     Notes
     -----
-    Costs are those at the centres of cells, and are interpolated linearly between them (marching
-    squares); a cell whose cost equals a level counts as just above it. Bands extend to the edges of
-    cells beside cells that are not reached and at the edge of the raster, so that their areas add
-    up to those of all cells reached, and areas of a band agree with counts of its cells but for
-    parts of cells. Neighbouring bands share their lines exactly. Polygons are valid: their outer
-    rings run counterclockwise, holes clockwise. Any tiling gives the same coordinates. The raster
-    is read tile by tile; lines and polygons are in memory.
+    Costs apply at the centres of cells and are interpolated linearly between them (marching
+    squares); a cell whose cost equals a level counts as just above it. Next to unreached cells and
+    at the edge of the raster, bands extend to the sides of cells. So their areas add up to the area
+    of all reached cells, and the area of a band agrees with the count of its cells except for
+    partial cells. Neighbouring bands share their lines exactly. Polygons are valid: outer rings run
+    counterclockwise, holes clockwise. Any tiling gives the same coordinates. The raster is read
+    tile by tile; lines and polygons are in memory.
 
     References
     ----------
@@ -218,7 +219,7 @@ def lines_of(
 
 
 def _mended(areas: Any) -> Any:
-    """Return a valid multipolygon of what has an area, its outer rings counterclockwise."""
+    """Return a valid multipolygon of the parts that have an area, outer rings counterclockwise."""
     import shapely
 
     valid = shapely.make_valid(areas, method="structure", keep_collapsed=False)
@@ -229,7 +230,7 @@ def _mended(areas: Any) -> Any:
 def _with_holes(
     rings: Array, areas: Reals, bands: npt.NDArray[np.int64]
 ) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Return rings as polygons with holes, which have areas below 0, and the band of each."""
+    """Return rings as polygons with holes (rings of negative area), and the band of each."""
     import shapely
 
     outer, holes = np.flatnonzero(areas > 0), np.flatnonzero(areas < 0)
@@ -249,14 +250,14 @@ def _with_holes(
 
 
 def _next_in_ring(ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return for each vertex of rings the one after it."""
+    """Return the next vertex of each vertex in its ring."""
     after = np.arange(1, (ends[-1] if ends.size else 0) + 1)
     after[ends - 1] = ends - np.diff(ends, prepend=0)
     return after
 
 
 def _without_straight_corners(rings: Chains) -> Chains:
-    """Leave out corners of the outline at which rings go straight on."""
+    """Remove corners of the outline where rings go straight on."""
     after = _next_in_ring(rings.ends)
     before = np.empty_like(after)
     before[after] = np.arange(after.size)

@@ -33,17 +33,18 @@ def polygonize(
     nodata: float | int | None = None,
     **options: Unpack[LayerOptions],
 ) -> Job[VectorLayer]:
-    """Return the areas of equal labels as polygons along the sides of cells, at any size.
+    """Return the areas of equal labels in a raster of any size as polygons along the sides of
+    cells.
 
     Parameters
     ----------
     labels : raster
-        Whole numbers, shape (y, x), such as watersheds, components or an allocation.
+        Integer labels, shape (y, x), such as watersheds, components or an allocation.
     parts : bool
-        A row for each area that is connected by the sides of its cells, as a polygon. By default a
-        row for each label, as a multipolygon of all its areas.
+        Return one row, a polygon, for each area that is connected by the sides of its cells. By
+        default one row, a multipolygon, for each label.
     nodata : float or int, optional
-        The value of cells without a label, in place of what the raster itself says.
+        Nodata value of the labels, in place of the raster's own.
     **options
         Options of the run, see `RunOptions`.
 
@@ -51,13 +52,13 @@ def polygonize(
     -------
     VectorLayer
         Polygons in the CRS of the labels with the column ``label``, in the order of the labels;
-        of parts as a scan meets their first cells. Without coordinates cells are squares about
-        their row and column.
+        parts are in the order in which a scan meets their first cells. Without coordinates, cells
+        are unit squares centred on their row and column.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or labels are not whole numbers.
+        If an argument is invalid, or labels are not integers.
     OrographError
         If Shapely is not installed.
     BackendError
@@ -65,8 +66,8 @@ def polygonize(
 
     Notes
     -----
-    Polygons are valid, and neighbours share their corners exactly: they leave no gaps and do not
-    overlap. Outer rings run counterclockwise, holes clockwise. Cells that touch at a corner alone
+    Polygons are valid, and neighbours share their corners exactly, so there are no gaps and no
+    overlaps. Outer rings run counterclockwise, holes clockwise. Cells that only touch at a corner
     belong to different areas. Any tiling gives the same polygons. The raster is read tile by tile;
     the polygons are in memory.
 
@@ -103,7 +104,7 @@ def polygonize(
 
 
 def areas_of(rings: Rings, place: Georeference, shape: tuple[int, int], parts: bool) -> VectorLayer:
-    """Return rings as a layer of polygons, or of a multipolygon for each label."""
+    """Return rings as a layer of polygons, or of one multipolygon for each label."""
     import shapely
 
     x, y, mirrored = edges_of_cells("labels", place, shape)

@@ -1,4 +1,4 @@
-"""The function `roads`: lines as links between the cells of a raster."""
+"""The function `roads`, which converts lines to links between the cells of a raster."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Rules(NamedTuple):
-    """Rules of each line: cost of a unit of length, open directions, access."""
+    """Rules of each line: cost per unit of length, open directions, access."""
 
     pace: npt.NDArray[np.float64]
     direction: npt.NDArray[np.int8]
@@ -70,77 +70,84 @@ def roads(
     unit: str = "s",
     store: str | Path | None = None,
 ) -> Graph:
-    """Return roads as a graph between the cells of a raster, the ``links`` of distances.
+    """Return roads as a graph between the cells of a raster, for use as ``links`` of distances.
 
     Parameters
     ----------
     lines : vector layer of lines
-        A GeoDataFrame, a GeoSeries, shapely geometries, anything with ``__geo_interface__``, or the
-        path of a vector file; or of an extract of OpenStreetMap (``.osm``, ``.osm.pbf``), of which
-        the ways with a tag ``highway`` are read. Brought to the CRS of the raster.
+        Roads: a GeoDataFrame, a GeoSeries, shapely geometries, any object with
+        ``__geo_interface__``, the path of a vector file, or the path of an extract of OpenStreetMap
+        (``.osm``, ``.osm.pbf``), from which the ways with a tag ``highway`` are read. They are
+        transformed to the CRS of the raster.
     like : raster
-        The friction or the elevation over which distances are computed. One gets on and off roads
-        in its valid cells alone.
+        Friction or elevation on which distances are computed. Travellers can enter and leave roads
+        only in its valid cells.
     speed : float, str or mapping, optional
-        Speed in km/h: of all lines, or the name of a column; or a mapping from the classes of the
-        column ``highway`` to speeds, in which None leaves lines out. By default the classes for
-        cars have the speeds of OSRM's car profile, see Notes, and other lines are left out.
-        Needed only where ``cost`` is ``"time"``.
+        Speed in km/h: one number, the name of a column, or a mapping from the classes of the column
+        ``highway`` to speeds, in which None leaves lines out. By default the classes for cars have
+        the speeds of OSRM's car profile, see Notes, and other lines are left out. Only needed if
+        ``cost`` is ``"time"``.
     oneway : bool or str, optional
-        Whether lines lead one way, that of their points, or the name of a column with the values of
-        OpenStreetMap: yes, no, -1, reversible (taken as both ways). By default the column
-        ``oneway``, if there is one; without a value in it roundabouts (``junction``) and motorways
-        lead one way.
+        Whether lines are one-way, in the order of their points, or the name of a column with the
+        values of OpenStreetMap: yes, no, -1, reversible (taken as both directions). By default the
+        column ``oneway``, if there is one; where it has no value, roundabouts (``junction``) and
+        motorways are one-way.
     access : {"everywhere", "ends", "junctions"} or str, optional
-        Where one gets on and off a line: in every cell that it passes; or at its two ends and where
-        it shares a point with a line that has access everywhere; or there alone, and where it ends
-        without any other line. Or the name of a column of these words. By default ``"junctions"``
-        for bridges, tunnels and motorways by their tags ``bridge``, ``tunnel`` and ``highway``,
-        ``"everywhere"`` for the rest.
+        Where travellers can enter and leave a line, or the name of a column of these words.
+
+        - ``"everywhere"``: in every cell that it passes.
+        - ``"ends"``: at its two ends, and where it shares a point with a line that has access
+          everywhere.
+        - ``"junctions"``: only where it shares a point with a line that has access everywhere, and
+          where it ends without any other line.
+
+        By default ``"junctions"`` for bridges, tunnels and motorways by their tags ``bridge``,
+        ``tunnel`` and ``highway``, and ``"everywhere"`` for all other lines.
     cost : {"time", "length"}
-        What the weights are: travel times, or lengths in the unit in which steps are measured:
-        metres on geographic rasters, else units of the CRS.
+        Meaning of the weights: travel times, or lengths. Lengths are in the unit in which steps are
+        measured: metres on geographic rasters, else units of the CRS.
     unit : {"s", "min", "h"}
-        Unit of travel times. `walking_time` counts seconds; of `cost_distance` it must be that of
-        the friction, times by length.
+        Unit of travel times. `walking_time` needs seconds; `cost_distance` needs the time unit of
+        the friction, which is a time per length.
     store : path, optional
-        Zarr group to write; the graph is then opened from there when it is needed.
+        Zarr group to write; the graph is then read from there when needed.
 
     Returns
     -------
     Graph
-        Undirected if no line leads one way, else directed. Vertices are where one gets on and off,
-        with their coordinates in the CRS of the raster; weights are float64.
+        Undirected if no line is one-way, else directed. Vertices are the places of access, with
+        their coordinates in the CRS of the raster; weights are float64.
 
     Raises
     ------
     InputError
-        If an argument is invalid, a line has no speed, the layer has no CRS where the raster has
-        one, or no line passes a valid cell of the raster.
+        If an argument is invalid, a line does not have a speed, the raster has a CRS but the layer
+        does not, or no line passes a valid cell of the raster.
     StoreExistsError
-        If something is at ``store``.
+        If something already exists at ``store``.
 
     Notes
     -----
     Lines are connected where they share a point, at ends or in between. Lines that cross without a
-    common point are not connected, other than through a cell in which one gets off one and on the
-    other: getting on and off costs nothing, and within a cell all roads with access are near.
+    shared point are only connected through cells in which travellers can leave one and enter the
+    other. Entering and leaving costs nothing, and all roads with access in the same cell count as
+    adjacent.
 
-    In each cell connected roads have one vertex: the middle of a road that passes alone, else the
-    shared point or end of a line at which most pieces meet, of several the one nearest to the mean
-    of all and of the points at the border. Edges cost what the
-    way along the road costs from vertex to vertex. So the cost of following a road is that of its
-    whole length; where roads meet, and at both ends of a way, it is exact up to the size of a cell.
-    One-way roads lead one way from cell to cell; within a cell directions do not count.
+    In each cell, connected roads have one vertex. If a single road passes, it is the middle of that
+    road. Otherwise it is the shared point or line end where most pieces meet; among several, the
+    one nearest to the mean of all of them and of the points at the border. The cost of an edge is
+    the cost along the road from vertex to vertex. So following a road costs what its whole length
+    costs. Where roads meet, and at both ends of a ride, the cost is accurate to the size of a cell.
+    One-way roads are one-way from cell to cell; within a cell directions do not matter.
 
-    Parts outside the raster are left out; lines with access at ends or junctions are left out
-    between the two points where they may be left, if they leave the raster in between. In nodata
-    cells roads go on, and one gets neither on nor off.
+    Parts outside the raster are left out. If a line with access at ends or junctions leaves the
+    raster between two points of access, the part between these points is left out. Roads continue
+    through nodata cells, but travellers cannot enter or leave them there.
 
-    Lengths are planar, on geographic rasters geodesic on WGS 84. Speeds by class, km/h: motorway
-    90, trunk 85, primary 65, secondary 55, tertiary 40, unclassified and residential 25,
-    living_street 10, service 15; links of motorways 45, of trunks 40, primaries 30, secondaries 25,
-    tertiaries 20.
+    Lengths are planar, or geodesic on WGS 84 on geographic rasters. Speeds by class in km/h:
+    motorway 90, trunk 85, primary 65, secondary 55, tertiary 40, unclassified and residential 25,
+    living_street 10, service 15; links of motorways 45, of trunks 40, of primaries 30, of
+    secondaries 25, of tertiaries 20.
 
     References
     ----------
@@ -182,7 +189,7 @@ def roads(
 
 
 def _without(layer: VectorLayer, kept: Mask) -> VectorLayer:
-    """Return a layer of the lines that are kept."""
+    """Return a layer with only the lines that are kept."""
     if kept.all():
         return layer
     columns = {name: np.asarray(values)[kept] for name, values in layer.columns.items()}
@@ -240,7 +247,7 @@ def _graph(lines: Lines, rules: Rules, raster: Raster) -> Graph:
 
 
 def _nodes_with_access(lines: Lines, access: Array) -> Mask:
-    """Return the nodes at which one may leave a line without access in between."""
+    """Return the nodes where lines without access in between can be left."""
     point = np.flatnonzero(lines.node >= 0)
     node = lines.node[point]
     line = np.searchsorted(lines.first, point, side="right") - 1
@@ -263,8 +270,8 @@ def _stretches(
 ) -> tuple[Arcs, Integers]:
     """Return the arcs of stretches without access in between, and their nodes.
 
-    The nodes are further vertices, numbered on from those of cells; arcs of length 0 or more join
-    them to the vertices of the roads that they share with others.
+    The nodes are additional vertices, numbered after those of cells. Arcs of length 0 or more join
+    them to the vertices of roads that they share with other lines.
     """
     count = vertices.cell.size
     nodes, number = np.unique(np.append(stretches.start, stretches.end), return_inverse=True)

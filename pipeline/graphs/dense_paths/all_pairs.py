@@ -73,74 +73,76 @@ def all_pairs(
     tile: int | None = None,
     **options: Unpack[GraphOptions],
 ) -> Job[xr.Dataset]:
-    """Return the length of a shortest path from each vertex of a graph to each other.
+    """Return the length of a shortest path from each vertex of a graph to every other vertex.
 
     Parameters
     ----------
     graph : array, sparse array, DataFrame, path, Graph or networkx graph
-        Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray,
-        a pandas DataFrame, the path of a Zarr array, or a SciPy sparse array; or a graph, as
-        `read_graph` returns or takes it. In a dense one
-        infinity, NaN and ``no_edge`` mean that there is no edge; in a sparse one what is not
-        stored is not an edge, and a stored 0 is an edge of length 0. Lengths may be negative. Of
-        parallel edges the shortest counts.
+        Lengths of the edges, from row to column: a square NumPy, Dask or Zarr array or DataArray, a
+        pandas DataFrame, the path of a Zarr array, or a SciPy sparse array. Or a graph, in any form
+        that `read_graph` accepts or returns. In a dense array, infinity, NaN and ``no_edge`` mean
+        that there is no edge. In a sparse array, entries that are not stored are not edges, and a
+        stored 0 is an edge of length 0. Lengths may be negative. Of parallel edges the shortest
+        counts.
     predecessors : bool
-        Return the vertex before the last on each path too.
+        Also return the previous vertex on each path.
     method : {"auto", "floyd-warshall", "squaring", "dijkstra"}
-        ``floyd-warshall`` and ``squaring`` (repeated min-plus products) work on tiles of the
-        matrix and take about n**3 and n**3 log2(n) steps; ``dijkstra`` runs SciPy's algorithm from
-        each vertex and takes no negative lengths. ``auto`` takes ``dijkstra`` for a graph in which
-        fewer than about one edge in a thousand is there, else ``floyd-warshall``.
+        Algorithm; ``auto`` chooses ``dijkstra`` for a graph with fewer than about one in a thousand
+        of all possible edges, else ``floyd-warshall``. ``floyd-warshall`` and ``squaring``
+        (repeated min-plus products) work on tiles of the matrix and take about n**3 and n**3
+        log2(n) steps. ``dijkstra`` runs SciPy's algorithm from each vertex and does not accept
+        negative lengths.
     dtype : {"float64", "float32", "int64"}
-        In which lengths are added and returned. ``float32`` takes no negative ones.
+        Dtype in which lengths are added and returned. ``float32`` does not accept negative lengths.
     no_edge : float
-        A value of the matrix that means that there is no edge: 0, as in networkx and SciPy.
-        ``no_edge=np.inf`` makes zeros off the diagonal edges of length 0.
+        Value of the matrix that means that there is no edge; 0 by default, as in networkx and
+        SciPy. With ``no_edge=np.inf``, zeros off the diagonal are edges of length 0.
     sources : ids, optional
-        Return the rows of these vertices alone, from each of which one search goes out
+        Return only the rows of these vertices, with one search from each of them
         (`shortest_paths`); in memory or written to ``out``.
     negative_cycles : {"raise", "mask"}
-        Refuse a graph with a cycle of negative length, or give the pairs that such a cycle lies
-        between, on a walk from one to the other, the distance -infinity (-2**60 in integers); for
-        results in memory.
+        Refuse a graph with a cycle of negative length, or set the distance of a pair to -infinity
+        (-2**60 for integers) if a walk from one vertex to the other can pass through such a cycle;
+        only for results in memory.
     tile : int, optional
-        Rows and columns of a tile, at most 8192; by default an eighth of the matrix, 128 to 1024
-        (with ``dijkstra`` 256). A task holds three tiles; with ``dijkstra``, and to write
-        predecessors, as many rows as a tile has.
+        Side of a tile in rows and columns, at most 8192; by default an eighth of the matrix, from
+        128 to 1024 (with ``dijkstra`` up to 256). A task holds three tiles; with ``dijkstra``, and
+        to write predecessors, it holds as many rows as a tile has.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``distance`` (source, target): infinity, or -1 (``_FillValue``) in integers, where there
-        is no path. If a length is negative, -1 may be a distance: then 2**60 is the ``_FillValue``.
-        ``predecessor``, int32: -9999 where there is none, as in SciPy. Attributes:
-        ``method``, ``tile``, ``vertices`` and ``edges``. Labels of a data frame's rows and ids of a
-        graph's vertices are the coordinates ``source`` and ``target`` of a result in memory.
+        ``distance`` (source, target): infinity, or -1 (``_FillValue``) for integers, if there is no
+        path. If a length is negative, -1 may be a distance, and ``_FillValue`` is 2**60.
+        ``predecessor``, int32: -9999 if there is none, as in SciPy. Attributes: ``method``,
+        ``tile``, ``vertices`` and ``edges``. For a result in memory, the labels of a data frame's
+        rows or the ids of a graph's vertices are the coordinates ``source`` and ``target``.
 
     Raises
     ------
     InputError
-        If the graph or an argument cannot be used, lengths of paths may pass what ``dtype`` holds,
-        or the table does not fit into memory and there is no ``out``.
+        If the graph or an argument cannot be used, if lengths of paths may exceed the range of
+        ``dtype``, or if the table does not fit into memory and there is no ``out``.
     NegativeCycle
-        If a cycle of negative length is there; the error names it.
+        If the graph has a cycle of negative length; the error names it.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    With ``out`` or ``client`` the tiles lie on disk, and the matrix may be larger than memory.
-    ``dijkstra`` has no CUDA kernel.
+    With ``out`` or ``client`` the tiles are on disk, and the matrix may be larger than memory.
+    ``dijkstra`` does not have a CUDA kernel.
 
-    The bits depend on the method and on ``tile`` (sums associate as its boundaries fall), not on
-    the number of workers or where tiles lie. Integers are the same whatever the tile; floats of
-    different tiles agree within rounding. In float64 a cycle counts as negative if its length is
-    below ``-n**2 * 2**-52`` times the greatest length: less may be rounding.
+    The bits depend on the method and on ``tile`` (its boundaries determine the order of additions),
+    but not on the number of workers or where tiles are kept. Integers do not depend on the tile
+    either; floats with different tiles agree within rounding. In float64 a cycle counts as negative
+    if its length is below ``-n**2 * 2**-52`` times the greatest length, because smaller values may
+    be rounding errors.
 
-    Any of several shortest paths may be the one that predecessors tell. They come to the source
-    always, even round cycles of length 0.
+    If there are several shortest paths, predecessors may follow any of them. They always lead to
+    the source, even around cycles of length 0.
 
     References
     ----------
@@ -189,14 +191,14 @@ def all_pairs(
 def usual_tile(n: int, method: str) -> int:
     """Return the default tile side: an eighth of the matrix, 128 to 1024, in steps of 64.
 
-    A task of Dijkstra holds whole rows, so it gets 256 at most.
+    A task of Dijkstra's algorithm holds whole rows, so its tile is at most 256.
     """
     most = 256 if method == DIJKSTRA else 1024
     return max(128, min(most, -(-n // 512) * 64))
 
 
 def few_edges(edges: int, n: int) -> bool:
-    """Return whether a graph is so sparse that Dijkstra beats Floyd-Warshall."""
+    """Return whether a graph is sparse enough for Dijkstra to beat Floyd-Warshall."""
     return 1000 * (edges + n * math.log2(n + 1)) < n * n
 
 

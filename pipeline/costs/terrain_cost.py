@@ -18,39 +18,40 @@ HORIZONTAL = "horizontal_raster"
 class TerrainCost:
     """Cost of a step over terrain: mean friction, times true length, times factors.
 
-    For ``cost=`` of `cost_distance`. The true length is the square root of the horizontal length
-    squared plus the rise squared. Factors are of the slope, and of the angle between the step and a
-    direction, such as that of the wind.
+    Use it as ``cost=`` of `cost_distance`. The true length is the square root of the horizontal
+    length squared plus the rise squared. Factors depend on the slope, and on the angle between the
+    step and a direction, such as that of the wind.
 
     Parameters
     ----------
     surface : raster, optional
-        Heights along which lengths are measured, in the unit of the coordinates, of the shape of
-        friction. By default those of ``elevation``. One of the two is needed; with a
-        ``horizontal_raster`` the ground is level without.
+        Heights for measuring lengths, in the unit of the coordinates, with the shape of the
+        friction. By default those of ``elevation``. One of the two is required, except with a
+        ``horizontal_raster``, where the ground is level without them.
     elevation : raster, optional
-        Heights from which slopes are. By default those of ``surface``.
+        Heights for computing slopes. By default those of ``surface``.
     vertical_factor : str, mapping, sequence or path, optional
-        Factor of a step by its slope in degrees, positive uphill; by default 1. A name as in
-        ArcGIS: ``"binary"``, ``"linear"``, ``"symmetric_linear"``, ``"inverse_linear"``,
-        ``"symmetric_inverse_linear"``, ``"cos"``, ``"sec"``, ``"cos_sec"`` or ``"sec_cos"``; or
-        ``"tobler"`` or ``"irmischer_clarke"``, seconds a metre. Or a table of slopes and factors,
-        interpolated linearly: a mapping, pairs, or the path of a text file with two columns. Steps
-        beyond the ends of the table, or the cuts of a name, are impassable.
+        Factor of a step as a function of its slope in degrees, positive uphill; by default 1.
+        Either one of ArcGIS's functions by name: ``"binary"``, ``"linear"``,
+        ``"symmetric_linear"``, ``"inverse_linear"``, ``"symmetric_inverse_linear"``, ``"cos"``,
+        ``"sec"``, ``"cos_sec"`` or ``"sec_cos"``; or ``"tobler"`` or ``"irmischer_clarke"``, in
+        seconds per metre. Or a table of slopes and factors, interpolated linearly: a mapping,
+        pairs, or the path of a text file with two columns. Slopes beyond the ends of a table, or
+        beyond the cuts of a named function, are impassable.
     vertical_coefficients : mapping of str to float, optional
-        Of a named factor: ``zero_factor``, ``low_cut``, ``high_cut``, ``slope``, ``cos_power``,
-        ``sec_power``, as far as it has them. Those not given are as in ArcGIS.
+        Coefficients of a named factor: those of ``zero_factor``, ``low_cut``, ``high_cut``,
+        ``slope``, ``cos_power`` and ``sec_power`` that it has. Missing ones have ArcGIS's defaults.
     horizontal_raster : raster, optional
-        The direction in each cell, such as that in which the wind blows, in degrees clockwise from
-        the north; negative where there is none, so that the factor is 1.
+        Direction in each cell, such as that in which the wind blows, in degrees clockwise from
+        north; negative where there is none, so that the factor is 1.
     horizontal_factor : str, mapping, sequence or path, optional
-        Factor by the angle between the step and that direction, from 0 to 180 degrees; by default
-        ``"binary"``. A name as in ArcGIS: ``"binary"``, ``"forward"``, ``"linear"`` or
-        ``"inverse_linear"``; or a table, as of ``vertical_factor``. The friction of either end of
-        a step is multiplied by the factor there.
+        Factor as a function of the angle between the step and that direction, from 0 to 180
+        degrees; by default ``"binary"``. Either one of ArcGIS's functions by name: ``"binary"``,
+        ``"forward"``, ``"linear"`` or ``"inverse_linear"``; or a table, as for ``vertical_factor``.
+        The friction at each end of a step is multiplied by the factor there.
     horizontal_coefficients : mapping of str to float, optional
-        Of a named factor: ``zero_factor``, ``cut_angle``, ``slope``, ``side_value``, as far as it
-        has them. Those not given are as in ArcGIS.
+        Coefficients of a named factor: those of ``zero_factor``, ``cut_angle``, ``slope`` and
+        ``side_value`` that it has. Missing ones have ArcGIS's defaults.
 
     Raises
     ------
@@ -128,7 +129,7 @@ class TerrainCost:
 
     @property
     def model(self) -> str:
-        """Name of the cost model: with a direction, or by one raster of heights, or by two."""
+        """Name of the cost model: with directions, with one raster of heights, or with two."""
         if self.horizontal_raster is not None:
             return "terrain_horizontal"
         both = self.surface is not None and self.elevation is not None
@@ -136,7 +137,7 @@ class TerrainCost:
 
     @property
     def rasters(self) -> dict[str, Any]:
-        """The rasters that the model needs beside friction, by its names."""
+        """The rasters that the model needs in addition to friction, by name."""
         heights = self.surface if self.elevation is None else self.elevation
         if self.model == "terrain":
             return {"elevation": heights}

@@ -100,126 +100,148 @@ def cost_distance(
 ) -> Job[xr.Dataset]:
     """Return the least cost of a path to each cell from any of the sources.
 
-    Exact and unbounded: tiles tell one another what they know until none can improve another, and
-    that is checked at the end. There is no search radius and no cap on sweeps.
+    The result is exact and unbounded: tiles exchange their borders until none can improve another,
+    and this is verified at the end. There is no search radius and no cap on sweeps.
 
     Parameters
     ----------
     friction : raster
-        Cost of a unit of length in each cell, shape (y, x), not negative; nodata cells are
-        barriers, zero is allowed. With ``cost="absolute_difference"`` the elevation.
+        Cost per unit of length in each cell, shape (y, x), not negative; zero is allowed. Nodata
+        cells are barriers. With ``cost="absolute_difference"``, the elevation.
     sources : raster, points or vector layer
-        A raster of the same shape whose cells that are not 0 or nodata are sources, its values
-        their labels; or points in map coordinates, shape (n, 2), x and y; or a vector layer: a
-        GeoDataFrame, a GeoSeries, shapely geometries, anything with ``__geo_interface__``, or the
-        path of a vector file. A layer is brought to the CRS of the raster; a raster must be in it.
-        Geometries and points are labelled 0, 1, ... in their order. Lines take every cell that
-        they pass, areas those whose centre lies in them; of geometries that share a cell the
-        smaller label counts, and what of them lies on nodata is left out.
+        Where paths begin: a raster, points or a vector layer.
+
+        - A raster of the same shape, in the CRS of the friction. Cells that are not 0 or nodata are
+          sources, and their values are their labels.
+        - Points (x, y) in map coordinates, shape (n, 2).
+        - A vector layer: a GeoDataFrame, a GeoSeries, shapely geometries, any object with
+          ``__geo_interface__``, or the path of a vector file. It is transformed to the CRS of the
+          raster.
+
+        Geometries and points are labelled 0, 1, ... in their order. Lines include every cell that
+        they pass, areas the cells whose centres lie in them. Where geometries share a cell, the
+        smaller label wins. Parts of geometries on nodata are ignored.
     cost : {"friction", "absolute_difference", "eikonal"} or TerrainCost
-        ``"friction"``: mean friction of the two cells times the length of the step.
-        ``"absolute_difference"``: the difference of their heights, whatever the length.
-        ``"eikonal"``: paths lead across cells in any direction; see the notes. A
-        `TerrainCost` has lengths along the ground and factors of slope. For walking times see
-        `walking_time`.
+        Cost of a step: mean friction times length, the height difference, or the eikonal equation.
+
+        - ``"friction"``: mean friction of the two cells times the length of the step.
+        - ``"absolute_difference"``: the difference of their heights, whatever the length.
+        - ``"eikonal"``: paths cross cells in any direction; see the notes.
+        - A `TerrainCost` measures lengths along the ground and applies slope factors.
+
+        For walking times see `walking_time`.
     barriers : raster or vector layer, optional
-        Cells that no path may enter, but for links: those of a raster that are not 0 or nodata, or
-        all that the lines and areas of a layer touch, so that no path slips through.
+        Cells that no path may enter, except along links: the cells of a raster that are not 0 or
+        nodata, or all cells that the lines and areas of a layer touch, so that no path slips
+        through.
     links : Graph, optional
-        Roads, bridges, ferries: edges between cells, as `read_graph` returns them. A vertex lies in
-        the cell of its coordinates, in the CRS of the raster; in a graph without coordinates its id
-        is the number of the cell, row by row from 0. Weights are costs, not negative; edges lead
-        both ways unless the graph is directed.
+        Roads, bridges, ferries: edges between cells, as returned by `read_graph` or `roads`. A
+        vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
+        coordinates, its id is the number of the cell, counted row by row from 0. Weights are costs
+        and must not be negative. Edges can be used in both directions unless the graph is directed.
     direction : {"from", "to"}
-        With directed links: cost ``"from"`` the sources, or ``"to"`` them.
+        With directed links, or a cost that depends on direction: cost ``"from"`` the sources, or
+        ``"to"`` them.
     connectivity : {8, 4, 16}
-        4, 8 or 16 neighbours (16: knight's moves, as ``r.cost -k``; they cost the mean friction of
-        four cells, the two that they pass between too, and are barred by any of them).
+        Number of neighbours. 16 adds knight's moves, as ``r.cost -k`` does; such a step costs the
+        mean friction of four cells, its ends and the two that it passes between, and is blocked if
+        any of them is a barrier.
     max_cost : float
-        Cells farther away stay unreached; exact.
+        Cells with a greater cost stay unreached; exact.
     cell_size : float or (float, float), optional
-        Side of a cell, or (y, x) sides, in place of what the coordinates say; 1 counts in cells.
-        Degrees become metres along the WGS 84 ellipsoid, row by row.
+        Side of a cell, or its (y, x) sides, in place of those given by the coordinates; 1 measures
+        lengths in cells. By default degrees are converted to metres along the WGS 84 ellipsoid, row
+        by row.
     target_values : sequence of float, optional
-        Values of a raster of sources, or labels of lines and areas, that count; by default all,
-        of a raster all but 0.
+        Values of a raster of sources, or labels of lines and areas, to use as sources; by default
+        all of them (in a raster, all but 0).
     label : str, optional
-        Column of a vector layer that holds the labels of its geometries: whole numbers, or names,
-        which are numbered from 0 as they first occur and listed in the attribute ``source_names``.
+        Column of a vector layer that holds the labels of its geometries: integers, or names. Names
+        are numbered from 0 in order of first occurrence and listed in the attribute
+        ``source_names``.
     all_touched : bool
-        Take all cells that areas touch.
+        Include all cells that areas touch.
     initial_cost : float, sequence of float, or mapping of int to float
-        Cost at the sources: one number, one for each point, or a dict by label, in which those that
-        are left out start at 0.
+        Cost at the sources: one number, one number for each point, or a dict by label; labels
+        missing from the dict start at 0.
     source_cost : mapping of str to float, str, sequence or mapping, optional
-        How costs grow from each source, by ``"multiplier"``, above 0, ``"rate"``, 0 or more, and
-        ``"maximum"``: where its paths end, initial cost included. As of ``initial_cost`` each is
-        one number, one for each point, or a dict by label, or the name of a column of a vector
+        How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
+        ``"maximum"``, the cost at which its paths end, including the initial cost. Each is one
+        number, one number for each point, a dict by label, or the name of a column of a vector
         layer. See the notes.
     snap : bool or int
-        Move points, and ends of links, that lie on nodata to the nearest valid cell: True within 10
-        cells, or a number of cells.
+        Move points and ends of links that lie on nodata to the nearest valid cell: True within 10
+        cells, or within a number of cells.
     outside : {"error", "skip"}
-        ``"skip"``: leave out points and geometries that lie outside the raster, and count them in
-        the attribute ``sources_outside``. Labels are numbered as if they were there.
+        Refuse points and geometries outside the raster, or skip them. The attribute
+        ``sources_outside`` counts the skipped ones; the labels of the others do not change.
     dtype : {"float64", "float32", "int64"}
-        ``"float64"``, ``"float32"`` (steps are computed in it too) or ``"int64"``. Integers are
-        exact, so all that makes a cost must be whole: frictions multiples of 2 (of 4 with 16
-        neighbours), since a step costs the mean of so many cells; heights, weights of links,
-        ``initial_cost`` and, with ``"friction"``, the lengths of steps, so that ``cell_size=1`` and
-        4 neighbours are usual. Costs end at 2**60.
+        Dtype of the costs. With ``"float32"`` steps are also computed in float32. ``"int64"`` is
+        exact, so all parts of a cost must be integers: heights, weights of links, ``initial_cost``
+        and, with ``"friction"``, the lengths of steps, usually with ``cell_size=1`` and 4
+        neighbours. Frictions must be multiples of 2 (of 4 with 16 neighbours), because a step costs
+        the mean of two (four) cells. Integer costs are limited to 2**60.
     outputs : sequence of {"cost", "back_direction", "allocation"}
-        What the result holds; the cost is always there.
+        Variables of the result; the cost is always included.
     nodata : float or int, optional
-        The value of nodata cells, in place of what the raster itself says.
+        Nodata value, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster, if the source holds several: the number of its band, from 1, or its name.
+        Which raster to read if the source holds several: the number of its band, from 1, or its
+        name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction``, uint8: Esri's code
-        of the step back towards the source: 0 at sources, 1 east, then clockwise to 8; 9 to 16 for
-        knight's moves, clockwise from the one two columns east and one row south; 17 a link; 255
-        where unreached. With links ``back_link``, int64: the number of the edge along which code 17
-        leads, -1 elsewhere, and ``link_x`` and ``link_y`` (link, end): where each edge leads.
-        ``allocation``, int64: label of the nearest source, -1 (``_FillValue``) where
-        none is reached. Attributes: ``reached_cells``, ``unreached_cells`` (passable, but beyond
-        barriers or ``max_cost``), ``nodata_cells``; and what the costs are of: ``cost_model``,
-        ``direction``, ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``),
-        ``dtype``, and ``links``, how many directed steps along links there are.
+        Variables:
+
+        - ``cost`` (y, x): NaN (integers: -1) where unreached.
+        - ``back_direction`` (y, x), uint8: Esri's code of the step back towards the source: 0 at
+          sources, 1 east, then clockwise to 8; 9 to 16 for knight's moves, clockwise from the one
+          two columns east and one row south; 17 for a link; 255 where unreached.
+        - ``back_link`` (y, x), int64, with links: the number of the edge that code 17 uses, -1
+          elsewhere; ``link_x`` and ``link_y`` (link, end): where each edge leads.
+        - ``allocation`` (y, x), int64: label of the nearest source, -1 (``_FillValue``) where
+          unreached.
+
+        Attributes: ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or
+        beyond ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
+        ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``) and ``dtype``; and
+        ``links``, the number of directed steps along links.
 
     Raises
     ------
     InputError
         If an argument is invalid.
     RunError
-        If the cost of a cell that can be reached, by steps or links, is more than ``dtype`` holds.
+        If the cost of a reachable cell, by steps or links, exceeds the range of ``dtype``.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    ``cost="eikonal"`` solves the eikonal equation to first order, so that distances on even ground
-    are round, where those over 8 neighbours are octagons: at most 2.4 % too long beyond 50 cells,
-    and less farther away. It is computed in whole numbers, 2**-20 of a cell's side at a friction of
-    1, so that no order of work changes a bit; frictions are rounded to them and must be between
-    2**-19 and 2047, and cells squares. It has no neighbours, links, back directions or allocation;
-    `least_cost_path` goes down the costs.
+    ``cost="eikonal"`` solves the eikonal equation to first order, so that lines of equal distance
+    on uniform ground are round; with 8 neighbours they are octagons. Distances are at most 2.4 %
+    too long beyond 50 cells, and less farther away. They are computed in integers whose unit is
+    2**-20 of the side of a cell at a friction of 1, so that no order of work changes a bit.
+    Frictions are rounded to this unit and must be between 2**-19 and 2047, and cells must be
+    square. It cannot be combined with neighbours, links, back directions or allocation;
+    `least_cost_path` descends the costs instead.
 
-    With ``source_cost`` a cost a grows along a path by multiplier * (1 + rate * a) times what the
-    path costs without: a rate is interest, compounded continuously, so that it does not depend on
-    the size of cells. The result is the least of what each source has alone, and back directions
-    and allocation are those of the source that costs least. It takes a run for each distinct
-    multiplier, rate and maximum, at most 64; the attribute ``source_runs`` tells how many.
-    ``dtype="int64"`` takes a maximum alone, ``cost="eikonal"`` none of the three.
+    With ``source_cost``, the accumulated cost a of a path grows by multiplier * (1 + rate * a)
+    times its cost without ``source_cost``. A rate is compounded continuously, like interest, so it
+    does not depend on the size of cells. The result is the minimum over the results of each source
+    alone; back directions and allocation are those of the source with the least cost. This takes
+    one run for each distinct combination of multiplier, rate and maximum, at most 64; the attribute
+    ``source_runs`` is their number. ``dtype="int64"`` only supports a maximum, ``cost="eikonal"``
+    none of the three.
 
-    A cell's cost is the least left-to-right sum of step costs over all paths, rounded to ``dtype``
-    at each addition: the same bits for every tile size, number of workers and order of work. Of
-    sources equally near the smaller label serves; of its paths of equal cost one of fewest steps
-    is followed back, so that ``back_direction`` has no cycles, on flat ground of cost zero too.
+    The cost of a cell is the minimum over all paths of the sum of step costs, added from left to
+    right and rounded to ``dtype`` at each addition. It has the same bits for every tile size,
+    number of workers and order of work. Among sources at equal cost the smaller label wins. Among
+    paths of equal cost from that source, back directions follow one with the fewest steps, so
+    ``back_direction`` has no cycles, even on flat ground of zero cost.
 
     References
     ----------
@@ -317,9 +339,9 @@ def distance_job(
 ) -> RasterJob:
     """Check the arguments of a distance operation and return its job.
 
-    ``lacking`` is the argument for which a GPU lacks the model; empty if it lacks nothing. The
-    others are as of `cost_distance`; of the model ``direction`` takes the place of ``reverse``.
-    ``name`` is what the operation calls its sources.
+    ``lacking`` is the argument for which a GPU lacks the model; empty if the GPU supports it. The
+    other arguments are those of `cost_distance`, with ``direction`` in place of the model's
+    ``reverse``. ``name`` is what the operation calls its sources.
     """
     cost, first = model.name, surface.first
     reverse = check_choice("direction", direction, ("from", "to")) == "to"
@@ -387,7 +409,7 @@ def _solve_each(
     spec: RunSpec,
     origin: Origin,
 ) -> RasterJob:
-    """Return the job of a problem with sources of several strengths: a run for each of them."""
+    """Return the job of a problem whose sources differ in strength: one run for each strength."""
     # what tells winners of equal cost apart
     needed = wanted if set(wanted) == {"cost"} else tuple(dict.fromkeys((*wanted, "allocation")))
     jobs, growths = [], []
@@ -405,7 +427,7 @@ def _solve_each(
 def _grown(
     problem: Distance, strength: Strength, cells: Sources | None, targets: Targets
 ) -> tuple[Distance, Growth]:
-    """Return the problem of the sources of one strength, and how its costs accumulate."""
+    """Return the problem for the sources of one strength, and how its costs accumulate."""
     starts: Any = problem.initial
     if cells is not None:
         first = float(cells.costs.min())
@@ -436,10 +458,10 @@ def _solve(
     spec: RunSpec,
     notes: Mapping[str, Any],
 ) -> RasterJob:
-    """Return the job of a problem on named rasters, followed by allocation if that is wanted.
+    """Return the job of a problem on named rasters, followed by allocation if requested.
 
-    ``labels`` are those of the sources; None: any of their raster's values may be one. ``notes``
-    are attributes of the result.
+    ``labels`` are those of the sources; None means that any value of their raster may be one.
+    ``notes`` are attributes of the result.
     """
     rasters, links = tuple(named.values()), problem.links
     parameters: dict[str, Any] = {

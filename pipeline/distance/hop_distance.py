@@ -60,7 +60,7 @@ def hop_distance(
     Parameters
     ----------
     mask : raster or Graph
-        Which cells are passable: those that are not 0 or nodata; shape (y, x).
+        Passable cells: those that are not 0 or nodata; shape (y, x).
     sources : raster, points or vector layer
         As for `cost_distance`.
     barriers, target_values, label, all_touched, snap, outside
@@ -68,23 +68,24 @@ def hop_distance(
     connectivity : {8, 4}
         8 or 4 neighbours.
     max_hops : int, optional
-        Cells farther away stay unreached.
+        Cells at more steps stay unreached.
     predecessors : bool
-        Of graphs alone: return the vertex before the last on a shortest way too, the first in the
-        order of the source.
+        For graphs only: also return the previous vertex on a shortest path; among several, the
+        first in the order of the source.
     nodata : float or int, optional
-        The value of nodata cells of the mask, in place of what the raster itself says.
+        Nodata value of the mask, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster, if the source holds several: the number of its band, from 1, or its name.
+        Which raster to read if the source holds several: the number of its band, from 1, or its
+        name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 (``_FillValue``)
-        where unreached. Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``.
-        Of a `Graph` ``hops`` (vertex) and ``predecessor`` (vertex), places along ``vertex`` or
+        ``hops`` (y, x), int32 (int64 for grids of 2**31 cells and more), -1 (``_FillValue``) where
+        unreached. Attributes ``reached_cells``, ``unreached_cells``, ``impassable_cells``. For a
+        `Graph`: ``hops`` (vertex) and ``predecessor`` (vertex), positions along ``vertex`` or
         -9999; sources are ids of vertices.
 
     Raises

@@ -44,37 +44,37 @@ def least_cost_path(
     Parameters
     ----------
     result : Dataset or path
-        What `cost_distance` or `walking_time` has returned with ``"back_direction"`` among its
-        outputs, or with ``cost="eikonal"``, or the path of its store. Only the tiles that paths
-        cross are read.
+        Result of `cost_distance` or `walking_time` with ``"back_direction"`` among its outputs, or
+        with ``cost="eikonal"``; or the path of its store. Only the tiles that paths cross are read.
     points : points
-        In map coordinates, shape (n, 2), x and y, or a vector layer (a GeoDataFrame, geometries,
-        the path of a file), which is brought to the CRS of the result. From a line or an area leads
-        one path, from the cell of least cost that it covers, the first of equal ones row by row.
+        Points (x, y) in map coordinates, shape (n, 2), or a vector layer (a GeoDataFrame,
+        geometries, the path of a file), which is transformed to the CRS of the result. A line or an
+        area has one path, from the cell of least cost that it covers; among equal ones, the first
+        row by row.
     label : str, optional
-        Column of a vector layer that holds the names of its geometries, for `LeastCostPath.point`.
+        Column of a vector layer with the names of its geometries, for `LeastCostPath.point`.
     snap : bool or int
-        Move points that nothing has reached to the nearest cell that was: True within 10 cells,
-        or a number of cells.
+        Move points on unreached cells to the nearest reached cell: True within 10 cells, or within
+        a number of cells.
     outside : {"error", "skip"}
-        Refuse points, lines and areas outside the result, or leave them out: then
-        `LeastCostPaths.outside` counts them, and paths without names have the numbers of the
-        points as `LeastCostPath.point`.
+        Refuse points, lines and areas outside the result, or skip them. `LeastCostPaths.outside`
+        counts the skipped ones, and for paths without names `LeastCostPath.point` is the number of
+        the point.
     all_touched : bool
-        Take all cells that areas touch, not those alone whose centres lie within.
+        Include all cells that areas touch, not only those whose centres lie within.
 
     Returns
     -------
     LeastCostPaths
-        A list with a path for each point, which can be written to a file (`LeastCostPaths.to_file`)
-        and become a GeoDataFrame. If the result has the allocation, each path says to which source
-        it leads: `LeastCostPath.source`.
+        A list with one path for each point. It can be written to a file (`LeastCostPaths.to_file`)
+        and converted to a GeoDataFrame. If the result has an allocation, `LeastCostPath.source`
+        tells which source each path leads to.
 
     Raises
     ------
     InputError
-        If the result has no back directions, or points lie outside it or were not reached, or if
-        the result is a part of one and a path leaves it.
+        If the result has no back directions, if points lie outside it or are unreached, or if the
+        result is a part of a larger one and a path leaves it.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def least_cost_path(
 
 
 def _ends(places: Places) -> list[Any]:
-    """Return the names of the points of paths, or their numbers where some were left out."""
+    """Return the names of the points of paths, or their numbers if some were skipped."""
     if places.names is None and places.skipped is None:
         return [None] * len(places)
     return places.numbers.tolist() if places.names is None else list(places.names)
@@ -169,7 +169,7 @@ def _down(dataset: xr.Dataset, points: Any, given: dict[str, Any]) -> LeastCostP
 def _line(
     centres: npt.NDArray[np.float64], links: Mapping[int, npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
-    """Return the points of a path: ends of links where it goes along them, else cells' centres."""
+    """Return the points of a path: ends of links where it uses them, else centres of cells."""
     points: list[npt.NDArray[np.float64]] = []
     for i, centre in enumerate(centres):
         here = [links[i - 1][1]] if i - 1 in links else []
@@ -185,7 +185,7 @@ def path_mask(paths: Sequence[LeastCostPath], like: xr.Dataset | xr.DataArray) -
     Parameters
     ----------
     paths : sequence of LeastCostPath
-        What `least_cost_path` has returned.
+        Result of `least_cost_path`.
     like : Dataset or DataArray
         A raster or Dataset of the same grid.
 

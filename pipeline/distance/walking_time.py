@@ -51,8 +51,8 @@ def walking_time(
 ) -> Job[xr.Dataset]:
     """Return the least walking time to each cell from any of the sources.
 
-    Exact and unbounded, as `cost_distance`. A step's cost depends on its slope, so that uphill and
-    downhill differ.
+    The result is exact and unbounded, as for `cost_distance`. The cost of a step depends on its
+    slope, so uphill and downhill differ.
 
     Parameters
     ----------
@@ -61,22 +61,23 @@ def walking_time(
     sources : raster, points or vector layer
         As for `cost_distance`.
     friction : raster, optional
-        What walking costs more in each cell, shape (y, x), not negative; nodata cells are barriers.
-        ``"tobler"`` multiplies the time of a step by the mean friction of its two cells;
-        ``"walk"`` adds their mean times ``lambda`` times the length. Without it 1 and 0.
+        Additional cost of walking in each cell, shape (y, x), not negative; nodata cells are
+        barriers. ``"tobler"`` multiplies the time of a step by the mean friction of its two cells
+        (default 1); ``"walk"`` adds their mean times ``lambda`` times the length (default 0).
     model : str
-        ``"tobler"``: Tobler's hiking function. ``"walk"``: GRASS r.walk (Naismith, Langmuir). Both
-        give seconds, where elevation and lengths are metres.
+        Tobler's hiking function (``"tobler"``) or GRASS r.walk by Naismith and Langmuir
+        (``"walk"``). Both return seconds if elevation and lengths are in metres.
     rasters : mapping of str to raster, optional
-        Further rasters that a model of your own needs, by name, such as ``{"wind": wind}``; none
-        of the above needs any.
+        Further rasters, by name, for a model of your own, such as ``{"wind": wind}``; the models
+        above do not need any.
     coefficients : mapping of str to float, optional
-        Of ``"tobler"``: ``pace``, seconds a metre at best. Of ``"walk"``: ``a``, ``b``, ``c``,
-        ``d``, ``slope_factor``, ``lambda``, as in GRASS. Those not given have their usual values.
+        Coefficients of the model; missing ones have their usual values. For ``"tobler"``: ``pace``,
+        seconds per metre at best. For ``"walk"``: ``a``, ``b``, ``c``, ``d``, ``slope_factor``,
+        ``lambda``, as in GRASS.
     direction : {"from", "to"}
         Time ``"from"`` the sources, or ``"to"`` them.
     dtype : {"float64", "float32"}
-        Type of the times; each step is computed in float64 and rounded to it.
+        Dtype of the times; each step is computed in float64 and rounded to it.
     barriers, links, connectivity, max_cost, cell_size
         As for `cost_distance`.
     target_values, label, all_touched, initial_cost, source_cost, snap, outside
@@ -84,17 +85,18 @@ def walking_time(
     outputs : sequence of {"cost", "back_direction", "allocation"}
         As for `cost_distance`.
     nodata : float or int, optional
-        The value of elevation's nodata cells, in place of what the raster itself says.
+        Nodata value of the elevation, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster of elevation, if it holds several: the number of its band, from 1, or its name.
+        Which raster of the elevation to read if it holds several: the number of its band, from 1,
+        or its name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        As of `cost_distance`: ``cost`` (y, x) holds the times, in seconds. A further attribute is
-        ``coefficients``.
+        As for `cost_distance`; ``cost`` (y, x) holds the times in seconds. An additional attribute
+        is ``coefficients``.
 
     Raises
     ------

@@ -1,8 +1,7 @@
-"""The operation `st_connected`: whether cells are connected, and by which shortest paths.
+"""The operation `st_connected`: whether cells are connected, and along which shortest paths.
 
-A single pair is found by a bidirectional search (`orograph.reachability.tile`); of
-many pairs first those are sorted out whose ends lie in different components, in one pass over the
-raster.
+A single pair is searched by a bidirectional search (`orograph.reachability.tile`). For many pairs,
+one pass over the raster first excludes those whose ends lie in different components.
 """
 
 from __future__ import annotations
@@ -56,20 +55,20 @@ Cells = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """Result of `st_connected`; in a condition, whether a single pair is connected.
+    """Result of `st_connected`; its truth value tells whether a single pair is connected.
 
     Attributes
     ----------
     connected
-        For each pair whether there is a way, shape (n,), bool.
+        Whether each pair is connected, shape (n,), bool.
     hops
-        The least number of steps, int64, -1 where there is no way; None if it was not asked for.
+        Least number of steps of each pair, int64, -1 if not connected; None if not requested.
     paths
-        For each pair its way from ``s`` to ``t``, whose ``cost`` are the steps, or None where there
-        is no way; None instead of the list if it was not asked for.
+        Path of each pair from ``s`` to ``t``, whose ``cost`` is the number of steps, or None if not
+        connected; None instead of the list if not requested.
     tiles
-        How many tiles were searched for each pair, int64; 0 where its ends were known to lie in
-        different components, or in the same one and nothing else was asked.
+        Number of tiles searched for each pair, int64; 0 if its ends were known to lie in different
+        components, or in the same component and nothing else was requested.
 
     Examples
     --------
@@ -118,63 +117,66 @@ def st_connected(
     variable: str | None = None,
     **options: Unpack[SearchOptions],
 ) -> Job[Reach]:
-    """Return whether cells are connected, and the number of steps and cells of a shortest path.
+    """Return whether cells are connected, and a shortest path and its number of steps.
 
     Parameters
     ----------
     mask : raster or Graph
-        Which cells are passable: those that are not 0 or nodata; shape (y, x). What may be given
-        is as for `minimum_spanning_forest`.
+        Passable cells: those that are not 0 or nodata; shape (y, x). Accepts the same rasters as
+        `minimum_spanning_forest`.
     s, t : points or vector layer
-        From where and to where: a point (x, y) in map coordinates, or points, shape (n, 2), or a
-        vector layer, brought to the CRS of the mask. A line, an area or a multipoint is an end as
-        a whole: a way may begin or end at any passable cell of it, as burnt by `rasterize`. One
-        end may be paired with many.
+        Start and end, as points or a vector layer: a point (x, y) in map coordinates, or points,
+        shape (n, 2), or a vector layer, which is transformed to the CRS of the mask. A line, an
+        area or a multipoint counts as one end: a path may begin or end at any passable cell of it,
+        as burnt by `rasterize`. One end may be paired with many.
     connectivity : {8, 4}
         8 or 4 neighbours.
     hops : bool
-        Find the least number of steps too; without it all ends as soon as a way is known to be.
+        Also find the least number of steps; without it, the search stops as soon as the ends are
+        known to be connected.
     path : bool
-        Find a path of that length too; of no effect without ``hops``.
+        Also find a path of that length; ignored without ``hops``.
     snap : bool or int
-        Move points that are not on passable cells to the nearest one: True within 10 cells, or a
-        number of cells.
+        Move points that are not on passable cells to the nearest passable cell: True within 10
+        cells, or within a number of cells.
     nodata : float or int, optional
-        The value of nodata cells of the mask, in place of what the raster itself says.
+        Nodata value of the mask, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster, if the source holds several: the number of its band, from 1, or its name.
+        Which raster to read if the source holds several: the number of its band, from 1, or its
+        name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     Reach
-        ``connected``, ``hops``, ``paths`` and ``tiles``, an entry a pair. Of a `Graph` ``s`` and
-        ``t`` are ids of vertices, ``cells`` of a path are such ids, and ``tiles`` its parts.
+        ``connected``, ``hops``, ``paths`` and ``tiles``, with one entry for each pair. For a
+        `Graph`, ``s`` and ``t`` are ids of vertices, the ``cells`` of a path are such ids, and
+        ``tiles`` counts its parts.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or points lie outside the grid or
-        on cells that are not passable; the first of them are listed.
+        If an argument is invalid, or points lie outside the grid or on impassable cells; the first
+        of them are listed.
     BackendError
-        If the backend has no kernel for it.
+        If the backend has no kernel for this search.
 
     Notes
     -----
     The backend ``"auto"`` is the CPU here, and graphs are always searched on the CPU.
 
-    One pair is found by a bidirectional search, tile by tile, until what the two directions
-    know proves the least number of steps; only the tiles that they touch are read. If there is no
-    way, it is known when the smaller side is exhausted. Of more than one pair first the components
-    are found in which their ends lie, in one pass over the raster that writes nothing, and only
-    connected pairs are searched, each in one task. For many ends around one start `hop_distance`
-    does less work.
+    A single pair is searched by a bidirectional search, tile by tile, until the results of both
+    directions prove the least number of steps; only the tiles that they touch are read. If the ends
+    are not connected, the search ends when the smaller side is exhausted. For more than one pair,
+    one pass over the raster, which writes nothing, first finds the components of the ends. Then
+    only connected pairs are searched, each in one task. For many ends around one start,
+    `hop_distance` does less work.
 
-    Of the shortest ways it is always the same one, whatever the tiling and the number of workers:
-    that through the first cell, in row-major order, among those midway (``hops // 2`` steps from
-    ``s``); from it back to both ends each step leads to the first neighbour that is one step
-    nearer, east first, then clockwise.
+    Among the shortest paths the same one is always chosen, whatever the tiling and the number of
+    workers: the path through the first cell, in row-major order, of those midway (``hops // 2``
+    steps from ``s``). From that cell to both ends, each step goes to the first neighbour that is
+    one step nearer, east first, then clockwise.
 
     References
     ----------
@@ -355,7 +357,7 @@ def _ends(raster: Raster, s: Any, t: Any, snap: bool | int) -> EndSets:
 
 
 def _sets(mask: MaskRaster, given: Any, name: str, radius: int) -> list[Cells]:
-    """Return for each point or geometry the rows and columns of its cells."""
+    """Return the rows and columns of the cells of each point or geometry."""
     layer = read_layer(given, name)
     if layer is not None and not all(map(is_point, layer.geometry)):
         return _cells_of_geometries(mask, layer, name)

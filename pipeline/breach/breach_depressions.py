@@ -34,52 +34,51 @@ def breach_depressions(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the elevation with trenches dug from its pits to lower ground, at any size.
+    """Return an elevation raster of any size with trenches dug from its pits to lower ground.
 
-    A trench takes the way on which the least has to be dug: the least sum of the heights above the
-    pit. Where none is short and shallow enough, the depression stays as it is, and can be filled.
+    A trench follows the path that requires the least digging, measured as the sum of the heights
+    above the pit. If no path is short and shallow enough, the depression stays as it is; you can
+    then fill it.
 
     Parameters
     ----------
     elevation : raster
-        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`. Integers are at
-        most 2**53.
+        Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`. Integers must
+        not exceed 2**53.
     max_length : int
-        Cells, along a row or a column, from a pit to the farthest cells that its trench may reach;
-        from 1 to 1024.
+        Greatest distance from a pit to the cells of its trench, in rows or columns; from 1 to 1024.
     max_depth : float
-        Cells that are higher above the pit than this are not dug, in the units of the elevation.
+        Cells higher than this above the pit are not dug, in the units of the elevation.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``breached``, float64; NaN on nodata. Coordinates and CRS are the elevation's.
+        ``breached``, float64; NaN on nodata. Coordinates and CRS are those of the elevation.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or an integer is larger than float64 holds exactly.
+        If an argument is invalid, or an integer exceeds what float64 represents exactly.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    A pit is a cell without a lower neighbour, from which no way over cells of its height leads
-    within ``max_length`` to lower ground, out of the grid or into nodata, or to a cell that comes
-    before it by rows. Its trench ends at the first cell lower than the pit, or at the edge or
-    beside nodata, where water leaves. Of equal sums the fewest steps count, then the first end by
-    rows.
+    A pit is a cell without a lower neighbour from which no path over cells of its own height leads,
+    within ``max_length``, to lower ground, out of the grid, into nodata, or to a cell that comes
+    before it in row-major order. Its trench ends at the first cell lower than the pit, or at the
+    edge or next to nodata, where water leaves. Among equal sums, the fewest steps win, then the
+    first end in row-major order.
 
-    A trench falls evenly from the pit to its end, and from cell to cell by the least step of
-    float64 where it ends at the edge or beside nodata. Each is found on the elevation as it is, and
-    the result is the minimum of the elevation and of all trenches. So no order of pits matters, any
-    tiling gives the same bits, and no new pits come about. Each tile is read with
-    ``2 * max_length + 1`` cells around it.
+    The floor of a trench falls evenly from the pit to its end. Where it ends at the edge or next to
+    nodata, it falls from cell to cell by the smallest step of float64. Each trench is found on the
+    original elevation, and the result is the minimum of the elevation and all trenches. So the
+    order of pits does not matter, any tiling gives the same bits, and no new pits arise. Each tile
+    is read with ``2 * max_length + 1`` cells around it.
 
     References
     ----------
@@ -104,6 +103,6 @@ def breach_depressions(
 
 
 def check_limits(max_length: Any, max_depth: Any = math.inf) -> tuple[int, float]:
-    """Return the limits of trenches, checked."""
+    """Check the limits of trenches and return them."""
     length = check_integer("max_length", max_length, 1, LONGEST, "cells")
     return length, float(check_number("max_depth", max_depth, 0))

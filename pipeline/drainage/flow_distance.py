@@ -1,4 +1,4 @@
-"""Lengths of the ways of water to its end or to a stream, at any size."""
+"""Lengths of flow paths to their ends or to a stream, for rasters of any size."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class MergeState:
     lengths: Integers
 
     def beyond(self, leaving: Integers) -> Integers:
-        """Return the length of what leaves the children, given that of what leaves the node."""
+        """Return the length beyond the border of each child, given that beyond the border of the
+        node.
+        """
         junction = self.junction
         beyond = np.full(junction.exits.size, NONE)
         beyond[junction.border] = leaving
@@ -64,7 +66,7 @@ class MergeState:
 
 @dataclass(frozen=True)
 class FlowLengths:
-    """Lengths of the paths of water as a problem of the quadtree sweep."""
+    """Lengths of flow paths as a problem of the quadtree sweep."""
 
     encoding: str
     steps: StepLengths
@@ -120,7 +122,7 @@ class FlowLengths:
     def down(
         self, place: Place, saved: MergeState, message: Integers, children: Sequence[Place]
     ) -> list[Integers]:
-        """Return for each child the lengths of what leaves it at each of its border cells."""
+        """Return for each child the lengths of the paths beyond each of its border cells."""
         beyond = saved.beyond(message)
         return [beyond[member] for member in saved.junction.members]
 
@@ -130,7 +132,7 @@ class FlowLengths:
         return {"distance": self.steps.rounded(found).reshape(place.window.shape)}
 
     def _measure(self, place: Place, numbers: Codes, tile: Codes, beyond: Integers) -> Integers:
-        """Return the lengths of all paths, given those beyond each border cell; refuse circles."""
+        """Return the lengths of all paths, given those beyond each border cell; refuse cycles."""
         window = place.window
         lengths = self.steps.of_rows(window)
         found = np.empty(tile.size, np.int64)
@@ -154,20 +156,20 @@ def flow_distance(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return how far the water of each cell flows to its end or to a stream, at any size.
+    """Return the distance along the flow from each cell to a stream or to where the flow ends.
 
     Parameters
     ----------
     direction : raster
-        Directions of flow, as for `flow_accumulation`.
+        Flow directions, as for `flow_accumulation`.
     to : raster, optional
-        The cells of streams: those that are not 0 or nodata, such as where `flow_accumulation` is
-        large. By default water is followed to its last cell, where it leaves the grid, flows into
-        nodata or ends.
+        Raster whose cells are streams where they are not 0 or nodata, such as cells of large
+        `flow_accumulation`. By default water is followed to its last cell, where it leaves the
+        grid, flows into nodata or ends.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
@@ -176,26 +178,26 @@ def flow_distance(
     Returns
     -------
     xarray.Dataset
-        ``distance``, float64: the lengths of the steps from the cell to the last cell of its water,
-        or to the first stream cell that it reaches; 0 at these, NaN where water reaches no stream,
-        and on nodata. In the unit of the coordinates, such as metres; on geographic grids in
-        metres, along geodesics; without coordinates in cells. Coordinates and CRS are the
-        directions'.
+        ``distance``, float64: the length of the flow path from the cell to the last cell, or to the
+        first stream cell on it; 0 at these cells, NaN where water reaches no stream, and on nodata.
+        The unit is that of the coordinates, such as metres; on geographic grids metres along
+        geodesics; without coordinates cells. Coordinates and CRS are those of the directions.
 
     Raises
     ------
     InputError
-        If an argument is invalid, the coordinates do not tell the size of cells, a stream cell has
-        no direction, a code is not one of the encoding, or directions lead in a circle
-        without a stream.
+        If an argument is invalid, the coordinates do not determine the size of cells, a stream cell
+        has no direction, a code is not part of the encoding, or directions form a cycle without a
+        stream.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    The length of each step is rounded to a multiple of 2**-20, of a lower power of two where no
-    step is as long as 1, and of a higher one where the way through all cells would need it to be
-    an integer of 64 bits. Their sums are exact, so any tiling gives the same bits.
+    The length of each step is rounded to a multiple of 2**-20; to a multiple of a lower power of
+    two if all steps are shorter than 1; and to a multiple of a higher one if the path through all
+    cells would otherwise not fit into a 64-bit integer. Their sums are exact, so any tiling gives
+    the same bits.
 
     Examples
     --------

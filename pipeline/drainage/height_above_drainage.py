@@ -48,8 +48,9 @@ HEIGHT = Variable(
 class Drainage(Watersheds):
     """Heights above drainage as a problem of the quadtree sweep.
 
-    The label of a stream cell are the bits of its height: as a float, or as a uint64 in the order
-    of 64-bit integers. That of a cell which drains into no stream is NaN, or `NO_HEIGHT`.
+    The label of a stream cell holds the bits of its height: as a float, or as a uint64 in the order
+    of 64-bit integers. The label of a cell that does not drain into a stream is NaN, or
+    `NO_HEIGHT`.
     """
 
     elevation_nodata: float | int | None = None
@@ -113,7 +114,7 @@ class Drainage(Watersheds):
 
 
 def _subtract(heights: Array, others: Array) -> Array:
-    """Return heights of 64-bit integers less others, rounded once; NaN where one is missing."""
+    """Return the difference of 64-bit integer heights, rounded once; NaN where one is missing."""
     below = heights < others
     found = np.where(below, others - heights, heights - others).astype(np.float64)
     found[below] *= -1
@@ -131,38 +132,38 @@ def height_above_drainage(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return how high each cell lies above the stream into which it drains, at any size.
+    """Return the height of each cell above the stream it drains into, for rasters of any size.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     direction : raster
-        Directions of flow on the same grid, as for `flow_accumulation`.
+        Flow directions on the same grid, as for `flow_accumulation`.
     streams : raster
-        The cells of streams: those that are not 0 or nodata, such as where `flow_accumulation` is
-        large.
+        Raster whose cells are streams where they are not 0 or nodata, such as cells of large
+        `flow_accumulation`.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says.
+        Nodata value of the elevation, in place of the raster's own.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``height``, float64: the height of the cell less that of the first stream cell that its
-        water reaches; 0 on streams, NaN where water reaches none, and without a height. It may be
-        negative in depressions that the directions were filled for. Coordinates and CRS are the
-        directions'.
+        ``height``, float64: the height of the cell minus that of the first stream cell that its
+        water reaches; 0 on streams, NaN where water reaches no stream, and where there is no
+        height. It may be negative in depressions that were filled to compute the directions.
+        Coordinates and CRS are those of the directions.
 
     Raises
     ------
     InputError
-        If an argument is invalid, a stream cell has no direction, a code is not one of the
-        encoding, directions lead in a circle without a stream, or a height is the greatest
-        64-bit integer.
+        If an argument is invalid, a stream cell has no direction, a code is not part of the
+        encoding, directions form a cycle without a stream, or a height is the greatest 64-bit
+        integer.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 

@@ -40,24 +40,24 @@ def streams(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the network of streams: its links with their orders and lengths, at any size.
+    """Return the stream network of a raster of any size: its links with their orders and lengths.
 
-    Streams are the cells through which enough flows. They are cut into links at confluences.
+    Streams are the cells with enough accumulation. They are cut into links at confluences.
 
     Parameters
     ----------
     direction : raster
-        Directions of flow, as for `flow_accumulation`.
+        Flow directions, as for `flow_accumulation`.
     accumulation : raster
-        What flows through each cell, on the same grid, as `flow_accumulation` returns it.
+        Amount that flows through each cell, on the same grid, as returned by `flow_accumulation`.
     threshold : float
-        The least accumulation of a stream cell, more than 0, in the unit of the accumulation.
+        Least accumulation of a stream cell, more than 0, in the unit of the accumulation.
     elevation : raster, optional
         Heights on the same grid, for the drop of each link.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
@@ -66,35 +66,39 @@ def streams(
     Returns
     -------
     xarray.Dataset
-        Rasters, 0 away from streams: ``link``, int64, the number of the link, from 1, as a scan
-        meets the first cells of links; ``order``, uint8, its Strahler order.
+        Rasters, 0 away from streams: ``link``, int64, the number of the link; links are numbered
+        from 1 as a scan meets their first cells. ``order``, uint8, its Strahler order.
 
-        A table of links, of dimension ``links``: ``strahler``, ``shreve``, their orders;
-        ``length``, float64, in the unit of the coordinates, in metres on geographic grids, to the
-        first cell of the next link or to the last cell; ``downstream``, the next link, 0 where
-        there is none; ``upstream``, of the links that flow into it that with the greatest
-        accumulation, 0 at a head; and with an elevation ``drop``, float64, the height of the first
-        cell less that where its length ends.
+        A table along the dimension ``links``:
 
-        The cells of the links, from each one's first cell down, of dimension ``vertices``:
-        ``vertex_link``, ``vertex_y``, ``vertex_x``. `stream_lines` makes lines of them.
+        - ``strahler``, ``shreve``: the orders of the link;
+        - ``length``, float64: in the unit of the coordinates, or in metres on geographic grids, to
+          the first cell of the next link or to the last cell;
+        - ``downstream``: the next link, 0 if there is none;
+        - ``upstream``: the inflowing link with the greatest accumulation, 0 at a head;
+        - ``drop``, float64, if an elevation is given: the height of the first cell minus the height
+          where the length ends.
 
-        The attribute ``link_count`` is the number of links. Coordinates and CRS are the
-        directions'.
+        The cells of the links along the dimension ``vertices``, from the first cell of each link
+        downstream: ``vertex_link``, ``vertex_y``, ``vertex_x``. `stream_lines` converts them to
+        lines.
+
+        The attribute ``link_count`` is the number of links. Coordinates and CRS are those of the
+        directions.
 
     Raises
     ------
     InputError
-        If an argument is invalid, the coordinates do not tell the size of cells, a stream cell has
-        no direction, a code is not one of the encoding, or streams flow in a circle.
+        If an argument is invalid, the coordinates do not determine the size of cells, a stream cell
+        has no direction, a code is not part of the encoding, or streams form a cycle.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    A stream that comes to a cell without enough accumulation ends there. Where more than two links
-    of the highest order meet, the order rises by one. Any tiling gives the same result. The memory
-    of the client grows with the number of stream cells.
+    A stream that reaches a cell without enough accumulation ends there. Where two or more links of
+    the highest order meet, the order rises by one. Any tiling gives the same result. The memory of
+    the client grows with the number of stream cells.
 
     References
     ----------
@@ -142,20 +146,20 @@ def stream_lines(streams: xr.Dataset | str | os.PathLike[str]) -> VectorLayer:
     Parameters
     ----------
     streams : Dataset or path
-        What `streams` has returned, or the path of its store.
+        Result of `streams`, or the path of its store.
 
     Returns
     -------
     VectorLayer
-        A line for each link through the centres of its cells, downstream, to the first cell of the
-        next link, with the columns ``link``, ``strahler``, ``shreve``, ``length``, ``downstream``,
-        ``upstream`` and, if the network has it, ``drop``; in the CRS of the network. A link of one
-        cell that flows into no other has no line.
+        One line for each link, through the centres of its cells, downstream, to the first cell of
+        the next link. Columns are ``link``, ``strahler``, ``shreve``, ``length``, ``downstream``,
+        ``upstream`` and, if the network has it, ``drop``. The CRS is that of the network. A link of
+        a single cell that does not flow into another link has no line.
 
     Raises
     ------
     InputError
-        If it is not a stream network.
+        If the argument is not a stream network.
     OrographError
         If Shapely is not installed.
 

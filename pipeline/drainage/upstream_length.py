@@ -1,4 +1,4 @@
-"""The operation `upstream_length`: the longest way of water to each cell."""
+"""The operation `upstream_length`: the longest flow path to each cell."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Integers = npt.NDArray[np.int64]
 @stored("flow-longest")
 @dataclass(frozen=True)
 class LongestSummary:
-    """Summary of a node: its paths, their lengths, and the longest of its own that leave it."""
+    """Summary of a node: its paths, their lengths, and the longest of its paths that leave it."""
 
     through: Summary
     leaving: Integers
@@ -47,13 +47,15 @@ class LongestSummary:
 @stored("flow-longest-state")
 @dataclass(frozen=True)
 class LongestState:
-    """Paths between a node's children, and the longest that leave each of them."""
+    """Paths between a node's children, and the longest paths that leave each child."""
 
     through: MergeState
     leaving: Integers
 
     def join(self, entering: Integers) -> tuple[Integers, Integers]:
-        """Return the longest paths that leave and enter the children, given those into the node."""
+        """Return the longest paths that leave and enter the children, given those that enter the
+        node.
+        """
         junction, leaving = self.through.junction, self.leaving.copy()
         inside = np.zeros(junction.exits.size, np.int64)
         inside[junction.border] = entering
@@ -74,7 +76,7 @@ class UpstreamLengths:
 
     @property
     def _through(self) -> FlowLengths:
-        """The problem of the lengths of paths through tiles and nodes."""
+        """The problem of path lengths through tiles and nodes."""
         return FlowLengths(self.encoding, self.steps, None, self.backend)
 
     def prepare(self, numbers: Codes, others: Sequence[Array], window: Window) -> list[Array]:
@@ -156,16 +158,16 @@ def upstream_length(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the length of the longest way that water takes to each cell, at any size.
+    """Return the length of the longest flow path to each cell of a raster of any size.
 
     Parameters
     ----------
     direction : raster
-        Directions of flow, as for `flow_accumulation`.
+        Flow directions, as for `flow_accumulation`.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of what the coordinates say.
+        Side of a cell, or its (y, x) sides, in place of those given by the coordinates.
     nodata : float or int, optional
         As for `flow_accumulation`.
     **options
@@ -174,22 +176,22 @@ def upstream_length(
     Returns
     -------
     xarray.Dataset
-        ``length``, float64: the lengths of the steps of the longest path that ends in the cell; 0
-        where no water comes from elsewhere, NaN on nodata. In the unit of the coordinates, such as
-        metres; on geographic grids in metres, along geodesics; without coordinates in cells.
-        Coordinates and CRS are the directions'.
+        ``length``, float64: the length of the longest flow path that ends in the cell; 0 where no
+        water comes from elsewhere, NaN on nodata. The unit is that of the coordinates, such as
+        metres; on geographic grids metres along geodesics; without coordinates cells. Coordinates
+        and CRS are those of the directions.
 
     Raises
     ------
     InputError
-        If an argument is invalid, the coordinates do not tell the size of cells, a code is not one
-        of the encoding, or directions lead in a circle.
+        If an argument is invalid, the coordinates do not determine the size of cells, a code is not
+        part of the encoding, or directions form a cycle.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Lengths of steps are rounded as by `flow_distance`, and their sums are exact, so any tiling
+    Lengths of steps are rounded as in `flow_distance`, and their sums are exact, so any tiling
     gives the same bits.
 
     Examples

@@ -1,4 +1,4 @@
-"""The operation `watersheds`: the outlet into which each cell drains."""
+"""The operation `watersheds`: the outlet that each cell drains to."""
 
 from __future__ import annotations
 
@@ -48,18 +48,19 @@ def watersheds(
     Parameters
     ----------
     direction : raster
-        Directions of flow, as for `flow_accumulation`.
+        Flow directions, as for `flow_accumulation`.
     outlets : points or vector layer of points, optional
-        The outlets: points (x, y), or whatever has geometries. By default each cell where water
-        leaves the grid, flows into nodata or ends is one.
+        Outlets: points (x, y), or any object with point geometries. By default every cell where
+        water leaves the grid, flows into nodata or ends.
     label : str, optional
-        The column of the vector layer that holds the labels of the outlets; by default they are
-        their numbers, from 0.
+        Column of the vector layer with the labels of the outlets; by default they are numbered from
+        0.
     snap : bool or int
-        Move each outlet to the cell of the largest ``accumulation`` near: True within 10 rows and
-        columns, or a number of them. Of equal ones the nearest, and of these the first.
+        Move each outlet to the cell of the largest ``accumulation`` near it: True within 10 rows
+        and columns, or within a number of them. Among equal ones the nearest is chosen, and among
+        these the first.
     accumulation : raster, optional
-        As `flow_accumulation` returns it; for ``snap``.
+        Accumulation as returned by `flow_accumulation`; needed for ``snap``.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
         As for `flow_accumulation`.
     nodata : float or int, optional
@@ -70,24 +71,24 @@ def watersheds(
     Returns
     -------
     xarray.Dataset
-        ``watershed``, int64: the label of the outlet; -1 (``_FillValue``) where water passes none,
-        and on nodata. Without outlets watersheds are numbered from 1, in the row-major order of
-        the cells where water ends, and ``watershed_count`` is an attribute. With outlets there is a
-        table of them: ``label``; ``parent``, the label of the outlet that the water passes next, or
-        -1; ``outlet_x`` and ``outlet_y``.
+        ``watershed``, int64: the label of the outlet; -1 (``_FillValue``) where water passes no
+        outlet, and on nodata. Without ``outlets``, watersheds are numbered from 1, in the row-major
+        order of the cells where water ends, and ``watershed_count`` is an attribute. With
+        ``outlets`` there is also a table of them: ``label``; ``parent``, the label of the next
+        outlet that the water passes, or -1; ``outlet_x`` and ``outlet_y``.
 
     Raises
     ------
     InputError
-        If an argument is invalid, outlets lie outside the grid, on nodata or two on one cell, a
-        code is not one of the encoding, or directions lead in a circle without an outlet.
+        If an argument is invalid, an outlet lies outside the grid or on nodata, two outlets lie on
+        one cell, a code is not part of the encoding, or directions form a cycle without an outlet.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Outlets may lie above one another: each has the cells whose water does not pass another first.
-    Any tiling gives the same result.
+    Outlets may lie upstream of one another: the watershed of an outlet contains the cells whose
+    water does not pass another outlet first. Any tiling gives the same result.
 
     Examples
     --------

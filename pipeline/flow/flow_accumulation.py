@@ -46,60 +46,61 @@ def flow_accumulation(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return how many cells, or how much weight, drain through each cell, at any size.
+    """Return the number of cells, or the weight, that drains through each cell of a raster of any
+    size.
 
     Parameters
     ----------
     direction : raster
-        Directions of flow, shape (y, x), as `flow_direction` returns them, or of another program.
-        Heights, if ``method`` is given.
+        Flow directions, shape (y, x), from `flow_direction` or another program. Heights, if
+        ``method`` is given.
     method : {"d8", "dinf", "mfd"}, optional
-        How water flows over heights: to one neighbour, by the
-        directions of `flow_direction`; to the two beside the steepest descent over eight facets
-        (D-infinity); or to all lower ones, in proportion to the slopes (multiple flow directions).
-        By default the raster holds directions.
+        How water flows over heights; by default the raster holds directions. ``"d8"``: to one
+        neighbour, by the directions of `flow_direction`. ``"dinf"`` (D-infinity): to the two
+        neighbours on either side of the steepest descent over eight facets. ``"mfd"`` (multiple
+        flow directions): to all lower neighbours, in proportion to the slopes.
     weights : raster or "area", optional
-        What falls on each cell, 0 or more: a raster of the same grid, or the area of the cell. By
-        default each cell counts as 1.
+        Amount that falls on each cell, 0 or more: a raster of the same grid, or the area of the
+        cell. By default each cell counts as 1.
     depressions : {"fill", "breach", "keep"}, optional
-        What is done to depressions, as for `flow_direction`: "fill" by default. For heights only,
-        and so are all that follow to ``cell_size``, but for ``encoding``.
+        How to treat depressions, as for `flow_direction`: "fill" by default. Only for heights, like
+        all parameters that follow up to ``cell_size``, except ``encoding``.
     max_length, max_depth : optional
-        Of trenches, as for `breach_depressions`.
+        Limits of trenches, as for `breach_depressions`.
     flats : {"nearest", "gradient"}, optional
-        The way over a flat, as for `flow_direction`: "nearest" by default.
+        Flow across flats, as for `flow_direction`: "nearest" by default.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        The codes of the directions, see `flow_direction`. Not needed if that has made them.
+        Direction codes, see `flow_direction`. Not needed for directions made by `flow_direction`.
     cell_size : float or (float, float), optional
         As for `flow_direction`.
     nodata : float or int, optional
-        The value of cells without a direction or height, in place of what the raster itself says.
-        The nodata code of the encoding counts in any case.
+        Nodata value of the directions or heights, in place of the raster's own. The nodata code of
+        the encoding is always nodata.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``accumulation``, with the cell itself: int64, -1 on nodata, of cells and of whole weights;
-        float64, NaN on nodata, of areas, of other weights and where water splits. Areas are in m²
-        where the CRS says how long a unit is; on geographic grids they are those of WGS 84.
-        Coordinates and CRS are the raster's.
+        ``accumulation``, which includes the cell itself: int64, -1 on nodata, for cells and integer
+        weights; float64, NaN on nodata, for areas, for other weights and where water splits. Areas
+        are in m² if the CRS gives the length of a unit; on geographic grids they are those of WGS
+        84. Coordinates and CRS are those of the raster.
 
     Raises
     ------
     InputError
-        If an argument is invalid, a code is not one of the encoding, directions lead in a circle,
-        or a weight is negative, nodata or so large that sums could overflow.
+        If an argument is invalid, a code is not part of the encoding, directions form a cycle, or a
+        weight is negative, nodata or so large that sums could overflow.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Exact: weights that are not whole are rounded to multiples of 2**-62, added as integers, and
-    rounded once more at the end. Where water splits, the sum of a cell is added up once, in a fixed
-    order of its neighbours, when all that flow into it are known; over flats water goes as with
-    "d8". So any tiling gives the same bits.
+    Sums are exact: weights that are not integers are rounded to multiples of 2**-62, added as
+    integers, and rounded once more at the end. Where water splits, each cell is summed once, in a
+    fixed order of its neighbours, when everything that flows into it is known; across flats water
+    flows as with "d8". So any tiling gives the same bits.
 
     References
     ----------
@@ -176,9 +177,9 @@ def flow_accumulation(
 def _source_of_directions(
     raster: Raster, method: str | None, encoding: str | None, given: dict[str, Any]
 ) -> tuple[str, Routing | None]:
-    """Return the encoding of the directions, and how they are found on an elevation.
+    """Return the encoding of the directions, and how to derive them from an elevation.
 
-    ``given`` are the arguments that say more of the latter.
+    ``given`` holds the arguments that determine the latter.
     """
     if method is None:
         return encoding_of(raster, encoding), None

@@ -39,60 +39,59 @@ def flow_direction(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the direction in which the water of each cell flows, at any size.
+    """Return the flow direction of each cell of a raster of any size.
 
-    With D8 it flows to the neighbour of the steepest descent, with D-infinity down the steepest of
-    the eight triangles between a cell and its neighbours, at an angle. Where no neighbour is lower
-    it leaves the grid, or flows into nodata, if the cell lies beside one of these; in a flat it
-    flows towards a cell of the flat that drains.
+    With D8, water flows to the neighbour with the steepest descent. With D-infinity, it flows at an
+    angle, down the steepest of the eight triangles between a cell and its neighbours. If no
+    neighbour is lower, water leaves the grid or flows into nodata if the cell lies next to one of
+    these; in a flat it flows towards a cell of the flat that drains.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     method : {"d8", "dinf"}
-        Whether directions are one of eight steps, or angles (D-infinity).
+        One of eight steps (``"d8"``), or an angle (``"dinf"``, D-infinity).
     depressions : {"fill", "breach", "keep"}
         Fill depressions first, so that all water leaves the grid or flows into nodata; or dig
         trenches from pits as `breach_depressions` does, and fill what is left; or keep depressions,
-        so that water ends in pits too.
+        so that water can also end in pits.
     max_length : int, optional
-        Of trenches, in cells, as for `breach_depressions`: 64 by default.
+        Greatest length of trenches in cells, as for `breach_depressions`: 64 by default.
     max_depth : float, optional
-        Of trenches, as for `breach_depressions`: infinite by default.
+        Greatest depth of trenches, as for `breach_depressions`: infinite by default.
     flats : {"nearest", "gradient"}
-        The way over a flat: the fewest steps to a cell that drains; or away from higher ground and
-        towards a cell that drains, so that ways meet in its middle.
+        Flow across flats: by the fewest steps to a cell that drains; or away from higher ground and
+        towards a cell that drains, so that flow paths meet in the middle.
     encoding : {"taudem", "esri", "grass", "ldd"}, optional
-        The codes of the directions of D8, see Notes: "taudem" by default.
+        Codes of D8 directions, see Notes: "taudem" by default.
     cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of what the coordinates say. On geographic
-        grids steps have the lengths of geodesics.
+        Side of a cell, or its (y, x) sides, in place of those given by the coordinates. On
+        geographic grids steps have the lengths of geodesics.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``direction``: of D8 uint8 (int8 for "grass"), and the attribute ``sink_count``, the number
-        of cells where water ends within the grid; of D-infinity float32, angles in radians
+        ``direction``. For D8: uint8 (int8 for "grass"), with the attribute ``sink_count``, the
+        number of cells where water ends within the grid. For D-infinity: float32, angles in radians
         counterclockwise from east, -1 where water ends within the grid and NaN on nodata.
-        Coordinates and CRS are the elevation's.
+        Coordinates and CRS are those of the elevation.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or the coordinates do not tell the size of cells.
+        If an argument is invalid, or the coordinates do not determine the size of cells.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Codes of the directions, of cells whose water leaves the grid or flows into nodata, of pits and
-    of nodata:
+    Codes for directions, for cells whose water leaves the grid or flows into nodata, for pits and
+    for nodata:
 
     ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
     encoding  E    NE   N    NW   W    SW   S    SE   leaving                  pit  nodata
@@ -103,17 +102,18 @@ def flow_direction(
     ldd       6    9    8    7    4    1    2    3    5                        5    255
     ========  ===  ===  ===  ===  ===  ===  ===  ===  =======================  ===  ======
 
-    The slope is the drop times the reciprocal of the length, in float64. Of equal slopes, of steps
-    that leave the grid, and of neighbours in a flat that are as near to one that drains, the first
-    in the order E, NE, N, NW, W, SW, S, SE counts, and so it does of equals where flats have
-    gradients: there water flows to a cell that drains, or to the least of twice the steps to one
-    less the steps from the nearest cell below higher ground. No path is a circle. Any tiling gives
-    the same result. Each height is read twice, or once more for gradients; the filled surface is
-    kept in memory, or beside the result until that is finished, and so is the breached one.
+    The slope is the drop times the reciprocal of the length, in float64. Ties are broken in the
+    order E, NE, N, NW, W, SW, S, SE: between equal slopes, between steps that leave the grid, and
+    between neighbours in a flat that are equally near to a cell that drains. The same order breaks
+    ties where flats have gradients: there water flows to a cell that drains, or to the neighbour
+    with the smallest gradient, which is twice the number of steps to a cell that drains minus the
+    number of steps from the nearest cell below higher ground. No path is a cycle. Any tiling gives
+    the same result. Each height is read twice, or three times with gradients. The filled surface is
+    kept in memory, or next to the result until that is finished, and so is the breached surface.
 
     The angles of D-infinity are those by which `flow_accumulation` splits water with the same
-    method. In flats, where water leaves the grid and where it flows into nodata the angle is that
-    of the step of D8.
+    method. In flats, where water leaves the grid, and where it flows into nodata, the angle is that
+    of the D8 step.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The operation `depressions`: the nested hierarchy of depressions, their spills and volumes."""
+"""The operation `depressions`: the hierarchy of nested depressions and their volumes."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ LABELS = Variable(
 class Depressions(FateTree):
     """Hierarchy of depressions as a problem of the quadtree sweep.
 
-    A pit that is decided in a tile has all its depressions there, with all their cells: they are
-    finished rows. Of other pits a tile counts the cells and lists its own pits that yield to them;
-    `orograph.terrain.depression_table` makes rows of these.
+    If the merge of a pit is decided in a tile, the tile contains all its depressions with all their
+    cells: they are finished rows. For other pits, the tile counts cells and lists its own pits that
+    yield to them; `orograph.terrain.depression_table` converts these to rows.
     """
 
     min_depth: float
@@ -86,7 +86,7 @@ class Depressions(FateTree):
         return True
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the cells at the edge of the grid and next to nodata, which drain outside."""
+        """Return the cells that drain outside: those at the edge of the grid and next to nodata."""
         cells = cells_at_edge(place, labels, self.connectivity)
         return Terminals(cells, np.full(cells.size, OUTSIDE))
 
@@ -119,7 +119,7 @@ class Depressions(FateTree):
         return DepressionTable(run)
 
     def rows_of_tile(self, place: Place, saved: TileState, message: Fates) -> Table:
-        """Return the depressions decided in a tile, and its cell counts for other ones."""
+        """Return the depressions decided in a tile, and its cell counts for other depressions."""
         tree, heights = saved[0].tree, saved[1]
         fates, (cells, pit, key) = self._water(saved, message)
         own = np.zeros(fates.heir.size, np.bool_)
@@ -177,7 +177,7 @@ class Depressions(FateTree):
         return 1.0 if self.cell_area is None else self.cell_area
 
     def rows_of(self, hierarchy: Hierarchy, held: Held) -> Table:
-        """Return the table columns of the depressions of at least the minimum depth and area."""
+        """Return the table columns of the depressions that reach the minimum depth and area."""
         return hierarchy.columns(held, self.size_of_cell, (self.min_depth, self.min_area))
 
     def _water(self, saved: TileState, message: Fates) -> tuple[Fates, kernel.Water]:
@@ -197,7 +197,9 @@ def _with_depth(tree: Tree, fates: Fates) -> Integers:
 
 
 def _fates_of(fates: Fates, which: Integers) -> Table:
-    """Return table columns of pits: cell, height, the saddle where each merges, and into which."""
+    """Return table columns of pits: cell, height, the saddle where each merges, and the absorbing
+    pit.
+    """
     heir = fates.heir[which]
     return {
         "own_pit": fates.pits.cell[which],
@@ -213,7 +215,7 @@ def _count_heights(
 ) -> Table:
     """Count the cells of each pit by height, and by grid row if rows are given.
 
-    ``name`` are the numbers of the pits.
+    ``name`` holds the number of the pit of each cell.
     """
     pit, key = name[pit[which]], key[which]
     order = order_cells(key, pit)
@@ -248,45 +250,52 @@ def depressions(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the nested hierarchy of depressions: volumes, spill points, which contains which.
+    """Return the hierarchy of nested depressions with their volumes and spill points.
 
-    The water above a pit rises until it meets that of another pit, or the edge of the raster or
-    nodata, into which it drains. At that level the depression is full. Where waters meet, a larger
-    depression begins, which is their parent.
+    The water above a pit rises until it meets the water of another pit, or the edge of the raster
+    or nodata, into which it drains. At that level the depression is full. Where the water of two
+    depressions meets, a larger depression begins, which is their parent.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     min_depth : float
-        Only depressions that are so deep, from their lowest cell to their spill level.
+        Leave out depressions whose depth, from lowest cell to spill level, is smaller.
     min_area : float
-        Only depressions of this area or more.
+        Leave out depressions whose area is smaller.
     labels : bool
-        Write a raster of depressions too.
+        Also return a raster of depressions.
     connectivity : {8, 4}
         8 or 4 neighbours.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        Over ``depression``, in row-major order of the lowest cells, those of one cell from the
-        inside out: ``pit_y``, ``pit_x`` and ``elevation`` of the lowest cell; ``spill_y``,
-        ``spill_x`` and ``spill_elevation``; ``depth``; ``cells`` below the spill level; ``area``
-        and ``volume``; ``parent``, the number of the depression in which it lies, and
-        ``spills_into``, of the one into which it spills, both -1 where there is none; ``pit``, the
-        lowest cell's row-major index from 1, as in `fill_depressions`. Areas are in square metres,
-        and volumes in these times the unit of heights, where a CRS says how long a unit is, or a
-        degree: then cells of each row have their area on WGS 84. Otherwise areas are in cells
-        (attribute ``area_unit``).
-        Attribute ``crs_wkt`` if the input has a CRS. ``labels``, int64: on each cell under water
-        the column ``pit`` of the smallest depression that holds it, however small, else 0. So the
-        cells of a depression are those below its spill level that have the label of one in it.
+        Columns along ``depression``, in row-major order of the lowest cells; depressions with the
+        same lowest cell are ordered from the innermost to the outermost:
+
+        - ``pit_y``, ``pit_x`` and ``elevation`` of the lowest cell;
+        - ``spill_y``, ``spill_x`` and ``spill_elevation``;
+        - ``depth``;
+        - ``cells`` below the spill level;
+        - ``area`` and ``volume``;
+        - ``parent``, the number of the depression that contains it, -1 if none;
+        - ``spills_into``, the number of the depression that it spills into, -1 if none;
+        - ``pit``, the row-major index of the lowest cell from 1, as in `fill_depressions`.
+
+        If the CRS gives the length of a unit or of a degree, areas are in square metres, and
+        volumes in square metres times the unit of heights; in a geographic CRS, the cells of each
+        row have their area on WGS 84. Otherwise areas are in cells (attribute ``area_unit``).
+
+        ``labels``, int64: in each cell under water the column ``pit`` of the smallest depression
+        that contains it, however small; 0 elsewhere. So the cells of a depression are those below
+        its spill level that have the label of a depression within it. Attribute ``crs_wkt`` if the
+        input has a CRS.
 
     Raises
     ------
@@ -298,9 +307,10 @@ def depressions(
     Notes
     -----
     Cells are ordered by (height, row-major index), and volumes are exact sums, rounded once: the
-    result is the same for any tiling. Waters that meet at one height make one larger depression.
-    A depression spills at the first cell at which it meets other water, into that with the lowest
-    cell; -1 is the outside, or a depression that is left out as too small. Each cell is read twice.
+    result is the same for any tiling. If waters meet at the same height, they form one larger
+    depression. A depression spills at the first cell where it meets other water, into the water
+    with the lowest cell; -1 is the outside, or a depression that was left out as too small. Each
+    cell is read twice.
 
     References
     ----------

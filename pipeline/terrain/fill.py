@@ -1,4 +1,4 @@
-"""The operation `fill_depressions`: raise depressions to the level at which they spill."""
+"""The operation `fill_depressions`: raise depressions to the level where they spill."""
 
 from __future__ import annotations
 
@@ -37,52 +37,51 @@ def fill_depressions(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the elevation with its depressions filled to their spill levels, at any size.
+    """Return an elevation raster of any size with its depressions filled to their spill levels.
 
-    Each cell is raised to the least greatest height on any path from it to an outlet, so that from
-    every cell a path leads to an outlet that never rises.
+    Each path from a cell to an outlet has a highest cell. The cell is raised to the height of the
+    lowest of these, so that from every cell a path leads to an outlet without rising.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     outlets : raster or points, optional
-        Where water leaves. By default at the edge of the raster and beside nodata. Otherwise only
-        there where a raster of the same grid is not 0 or nodata, or at points (x, y), as the
-        sources of `cost_distance` are given.
+        Where water leaves; by default at the edge of the raster and next to nodata. Otherwise only
+        where a raster of the same grid is not 0 or nodata, or at points (x, y), given like the
+        sources of `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.
     max_depth : float, optional
-        Depressions that are deeper, from their lowest cell to their spill level, stay as they are.
+        Depressions that are deeper, from their lowest cell to their spill level, are not filled.
     outputs : sequence of {"filled", "depth", "depression"}
-        What is written.
+        Variables of the result.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``filled``, of the dtype of the elevation. ``depth``, float64: by how much cells were
+        ``filled``, with the dtype of the elevation. ``depth``, float64: by how much cells were
         raised; NaN on nodata. ``depression``, int64: where cells were raised, the row-major index
-        of the lowest cell of their depression, from 1; else 0. Coordinates and CRS are the input's.
+        of the lowest cell of their depression, from 1; 0 elsewhere. Coordinates and CRS are those
+        of the input.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or an outlet lies outside the grid
-        or on nodata.
+        If an argument is invalid, or an outlet lies outside the grid or on nodata.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Exact: a filled cell has the height of one of the raster's cells, so any priority flood gives
-    the same, and any tiling the same bits. Cells from which no path leads to an outlet stay as they
-    are; by default there are none. Of equally low cells the first is the lowest of its depression.
-    Each cell is read twice and written once.
+    The result is exact: a filled cell has the height of one of the raster's cells, so any priority
+    flood gives the same result, and any tiling the same bits. Cells from which no path leads to an
+    outlet are not changed; by default there are none. Among equally low cells, the first is the
+    lowest of its depression. Each cell is read twice and written once.
 
     References
     ----------

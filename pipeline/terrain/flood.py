@@ -32,48 +32,47 @@ def flood_level(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the level at which rising water from the sources reaches each cell, at any size.
+    """Return the level at which rising water from the sources reaches each cell of a raster of any
+    size.
 
-    It is the least greatest height on any path between the cell and a source: a cell behind a dike
-    is flooded when the water at the sources stands above its level.
+    Each path between a cell and a source has a highest cell; the level is the height of the lowest
+    of these. So a cell behind a dike is flooded when the water at the sources rises above the dike.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     sources : raster or points
-        Where the water comes from: a raster of the same grid, not 0 or nodata there, or points
-        (x, y), as the sources of `cost_distance` are given.
+        Where the water comes from: the cells of a raster of the same grid that are not 0 or nodata,
+        or points (x, y), given like the sources of `cost_distance`.
     connectivity : {8, 4}
         8 or 4 neighbours.
     snap : bool or int
-        Move points on nodata to the nearest cell with a height: True within 10 cells, or a number
-        of cells.
+        Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
+        number of cells.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``level``, of the dtype of the elevation. Where there is no height, and where no path leads
-        to a source, it is nodata: the elevation's nodata, else NaN, else the greatest value of the
-        integer dtype. Coordinates and CRS are the elevation's.
+        ``level``, with the dtype of the elevation. Cells without a height, and cells without a path
+        to a source, are nodata: the elevation's nodata value, else NaN, else the greatest value of
+        the integer dtype. Coordinates and CRS are those of the elevation.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or a source lies outside the grid or
-        on nodata.
+        If an argument is invalid, or a source lies outside the grid or on nodata.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Exact: a level is the height of one of the raster's cells, and any tiling gives the same bits.
-    `fill_depressions` is the same with its outlets as sources.
+    The result is exact: a level is the height of one of the raster's cells, and any tiling gives
+    the same bits. `fill_depressions` gives the same result with its outlets as sources.
 
     References
     ----------

@@ -62,16 +62,16 @@ class Passes(BasinTree):
         return PassTable(run, self)
 
     def terminals(self, place: Place, labels: Array, others: Sequence[Array]) -> Terminals:
-        """Return the cells of the points in a tile, each a terminal of its own."""
+        """Return the cells of the points in a tile; each is a terminal."""
         here, cells = cells_in(place.window, self.rows, self.columns)
         return Terminals(cells, ~here)
 
     def leaf(self, place: Place, *cells: Array) -> tuple[Summary, Any]:
-        """Return the merge tree of a tile's basins; no state is saved."""
+        """Return the merge tree of a tile's basins; there is no saved state."""
         return super().leaf(place, *cells)[0], ()
 
     def merge(self, place: Place, children: Sequence[tuple[Place, Summary]]) -> tuple[Summary, Any]:
-        """Return the children's merge trees joined into one; no state is saved."""
+        """Return the children's merge trees joined into one; there is no saved state."""
         return super().merge(place, children)[0], ()
 
     def root(self, summary: Summary) -> tuple[Nothing, dict[str, Any]]:
@@ -110,9 +110,10 @@ class PassTable(TableMaker):
     Attributes
     ----------
     found
-        The tree that joins the points, and which of its edges is the pass of each two, or -1.
+        The tree that joins the points, and for each pair of points the edge that is its pass, or
+        -1.
     paths
-        Those that have been found, by the pair.
+        The paths found so far, by pair.
     """
 
     def __init__(self, run: QuadtreePass, problem: Passes) -> None:
@@ -159,13 +160,13 @@ class PassTable(TableMaker):
         self.paths.update({int(known[pair]): result for pair, result in found.items()})
 
     def _of_pairs(self) -> Array:
-        """Return for each pair to search the tree edge that is its pass, or -1."""
+        """Return the tree edge that is the pass of each pair to search, or -1."""
         starts, ends = self.problem.pairs()
         edges: Array = self.found["edge"][starts, ends - self.problem.points]
         return edges
 
     def _edges(self) -> Integers:
-        """Return a matrix of the tree edge that is the pass of each point and target, or -1."""
+        """Return a matrix of the tree edges that are the passes of points and targets, or -1."""
         problem = self.problem
         count, split = problem.rows.size, problem.points
         ends = zip(self.found["first"].tolist(), self.found["second"].tolist(), strict=True)
@@ -240,8 +241,8 @@ def _join_groups(
 ) -> tuple[Integers, list[tuple[int, int, int]]]:
     """Order the points so that each tree edge joins two adjacent groups of them.
 
-    Return too, for each tree edge in the order of joining: where the first group starts, where
-    it ends and the second starts, and where that ends.
+    Also return, for each tree edge in joining order: where the first group starts, where it ends
+    and the second starts, and where the second ends.
     """
     head, after, last, size = list(range(count)), [-1] * count, list(range(count)), [1] * count
 
@@ -277,56 +278,57 @@ def pass_elevation(
 ) -> Job[xr.Dataset]:
     """Return the lowest pass between each point and each target.
 
-    Of all paths between the two the one is meant whose highest cell is lowest.
+    The pass is the highest cell of the path whose highest cell is as low as possible.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     points : points
-        A point (x, y) in map coordinates, or points, shape (n, 2), or anything with a ``geometry``
-        of points, brought to the CRS of the elevation.
+        A point (x, y) in map coordinates, or points, shape (n, 2), or any object with a
+        ``geometry`` of points, which is transformed to the CRS of the elevation.
     targets : points, optional
-        Likewise; by default the points themselves.
+        Targets, given like the points; by default the points themselves.
     connectivity : {8, 4}
         8 or 4 neighbours.
     paths : bool
-        Find a path over each pass too.
+        Also find a path over each pass.
     snap : bool or int
-        Move points on nodata to the nearest cell with a height: True within 10 cells, or a number
-        of cells.
+        Move points on nodata to the nearest cell with a height: True within 10 cells, or within a
+        number of cells.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        Over (point, target): ``elevation``, float64, infinite where no path leads from one to the
-        other; ``pass_y`` and ``pass_x``, where it is, NaN there. The coordinates ``point_y``,
-        ``point_x``, ``target_y`` and ``target_x`` are those of the points' cells. With ``paths``
-        also ``path_cells``, the number of cells of each path, 0 where there is none, and over
-        ``vertex`` ``path_y`` and ``path_x``: the cells of all paths from point to target, one path
-        after the other in the order of the matrix. Attribute ``crs_wkt`` if the input has a CRS.
+        Matrices over (point, target): ``elevation``, float64, infinite if no path connects the two;
+        ``pass_y`` and ``pass_x``, the position of the pass, then NaN. The coordinates ``point_y``,
+        ``point_x``, ``target_y`` and ``target_x`` are those of the cells of the points. With
+        ``paths``, also ``path_cells``, the number of cells of each path (0 if there is none), and
+        along ``vertex``, ``path_y`` and ``path_x``: the cells of all paths from point to target,
+        one path after the other in the order of the matrix. Attribute ``crs_wkt`` if the input has
+        a CRS.
 
     Raises
     ------
     InputError
-        If an argument is invalid, or points lie outside the grid or on
-        nodata; the first of them are listed.
+        If an argument is invalid, or points lie outside the grid or on nodata; the first of them
+        are listed.
     StoreExistsError, BackendError
         As for `minimum_spanning_forest`.
 
     Notes
     -----
-    Cells are ordered by (height, row-major index), so the pass is one cell, whatever the tiling.
-    The points' own cells count. Each cell is read once, and no raster is written; the matrix comes
-    from the tree that joins the points. A path lies on cells up to the pass, in this order, so it
-    crosses the pass, and it is the one of the fewest steps that `st_connected` finds there; from a
-    target that is a point it is that from the point, reversed. Paths take a search for each pair,
-    and their cells are held in memory.
+    Cells are ordered by (height, row-major index), so the pass is a single cell, whatever the
+    tiling. The cells of the points themselves count. Each cell is read once, and no raster is
+    written; the matrix is computed from the tree that joins the points. A path only uses cells that
+    come before the pass in this order, and the pass itself. So it crosses the pass, and it is the
+    path of fewest steps that `st_connected` finds on these cells; from a target that is also a
+    point, it is the reversed path from that point. Each pair needs a search for its path, and the
+    cells of all paths are held in memory.
 
     References
     ----------

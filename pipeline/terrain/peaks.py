@@ -138,33 +138,32 @@ def peaks(
     nodata: float | int | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the peaks with their prominences and key cols, at any size.
+    """Return the peaks of a raster of any size, with their prominences and key cols.
 
-    The prominence of a peak is how far one must go down from it, at the least, to come to a higher
-    one; the lowest cell of that way is its key col.
+    The prominence of a peak is the least descent on any path from it to a higher peak; the lowest
+    cell of that path is its key col.
 
     Parameters
     ----------
     elevation : raster
         Heights, shape (y, x), of any real dtype; as for `minimum_spanning_forest`.
     min_prominence : float
-        Only peaks of this prominence or more.
+        Leave out peaks whose prominence is smaller.
     connectivity : {8, 4}
         8 or 4 neighbours.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells have none either.
+        Nodata value, in place of the raster's own. NaN and infinite cells are nodata too.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        Over ``peak``, in row-major order: ``y``, ``x`` and ``elevation``; ``col_y``, ``col_x`` and
-        ``col_elevation`` of the key col; ``prominence``; and ``parent``, the number of the peak to
-        which it yields at the key col. The highest peak of each connected part of the raster has
-        infinite prominence, no col (NaN) and no parent (-1). Attribute ``crs_wkt`` if the input has
-        a CRS.
+        Columns along ``peak``, in row-major order: ``y``, ``x`` and ``elevation``; ``col_y``,
+        ``col_x`` and ``col_elevation`` of the key col; ``prominence``; and ``parent``, the number
+        of the peak that it yields to at the key col. The highest peak of each connected part of the
+        raster has infinite prominence, no col (NaN) and no parent (-1). Attribute ``crs_wkt`` if
+        the input has a CRS.
 
     Raises
     ------
@@ -175,9 +174,9 @@ def peaks(
 
     Notes
     -----
-    Cells are ordered by height, of equal heights the first in row-major order is the higher: so the
-    result is the same for any tiling. A flat top is one peak, at its first cell. The parent is the
-    highest of the peaks that are joined at the key col; it is always in the table.
+    Cells are ordered by height; among equal heights, the first in row-major order counts as higher.
+    So the result is the same for any tiling. A flat top is one peak, at its first cell. The parent
+    is the highest of the peaks that are joined at the key col; it is always in the table.
     ``col_elevation`` and ``prominence``, the exact difference of two heights, are rounded once to
     float64. Each cell is read once.
 

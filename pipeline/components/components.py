@@ -1,20 +1,20 @@
 """Connected components of a raster of classes, numbered as if it had been scanned in one piece.
 
 A tile labels its own components and sends those that touch its border to its parent. A node merges
-the parts of its children across their seams (Rem's union-find, see
+the parts of its children across the seams between them (Rem's union-find, see
 `orograph.kernels.label.union_find`). A component that does not touch the border of a node is
 complete there.
 
-*Numbering.* Components are numbered by their first cell in row-major order, which cuts across all
-tiles of a row. So each node counts, for each of its rows, the first cells of complete components;
-in the downward sweep it sends its children the number of the first of them in each row. The message
-also accounts for components that are complete only further up. All of this is O(border); no list of
-all components is made on the way.
+*Numbering.* Components are numbered by their first cell in row-major order, which runs across all
+tiles of a row. So each node counts the first cells of complete components in each of its rows. In
+the downward sweep it sends its children the number of the first of them in each row. The message
+also accounts for components that are complete only further up. The size of all of this is
+O(border); no list of all components is built.
 
 Source: Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of
 Bergen, 2018, for the pairwise merge of parent arrays; here up a tree, over borders alone.
 
-One idea, long: all functions of the sweep share one numbering, so they stand together.
+The module is long because all functions of the sweep share one numbering.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class Components:
     def _left_of(
         self, places: Sequence[Place], children: Sequence[tuple[Place, Summary]]
     ) -> Integers:
-        """Return how many complete components of the left sibling start in each part's row."""
+        """Return how many complete components of the left sibling start in the row of each part."""
         counts = []
         for place, summary in children:
             left = _left_sibling(place, places)
@@ -346,13 +346,13 @@ class Components:
             saved.labels.write(numbers(saved, message), labels)
 
     def rows_of_tile(self, place: Place, saved: Any, message: Message) -> Table:
-        """Return label, size and box of the components that lie within a tile."""
+        """Return labels, sizes and boxes of the components that lie within a tile."""
         rows = numbers(saved, message)[1:], saved.size, saved.box
         label, size, box = rows if saved.kept.all() else [column[saved.kept] for column in rows]
         return {"label": label, "component_size": size, "component_box": box}
 
     def rows_of_node(self, place: Place, saved: MergeState, message: Message) -> Table:
-        """Return label, size and box of the components completed by merging at a node."""
+        """Return labels, sizes and boxes of the components completed by merging at a node."""
         parts, kept = saved.groups, saved.kept
         labels, _, _ = _numbers(parts, kept, saved.part, message, place.window, place.grid[1])
         return {
@@ -428,10 +428,10 @@ def _numbers(
     window: Window,
     grid_width: int,
 ) -> tuple[Integers, npt.NDArray[np.bool_], Integers]:
-    """Return each part's number, whether it has its component's first cell, and first cells.
+    """Return the number of each part, whether it has its component's first cell, and first cells.
 
-    The last are the first cells, in this window, of components that are complete only further up:
-    they count in their rows like all others.
+    The first cells are those, in this window, of components that are complete only further up; they
+    count in their rows like all others.
     """
     sent_up = part >= 0
     labels = np.zeros(part.size, np.int64)
@@ -447,7 +447,7 @@ def _numbers(
 
 
 def _ahead(first: Integers, others: Integers, window: Window, grid_width: int) -> Integers:
-    """Return for each first cell how many of ``others`` lie to its left in the same window row."""
+    """Return how many of ``others`` lie to the left of each first cell in the same window row."""
     others = np.sort(others)
     row_start = first // grid_width * grid_width + window.x
     return np.searchsorted(others, first) - np.searchsorted(others, row_start)
@@ -525,43 +525,44 @@ def connected_components(
     variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Label the connected components of a raster of classes, at any size.
+    """Label the connected components of a raster of classes of any size.
 
-    Neighbouring cells of one class, not 0, belong to one component. The numbers are those of a
-    scan of the whole raster: 1, 2, ... in row-major order of each component's first cell.
+    Neighbouring cells of the same non-zero class belong to the same component. Components are
+    numbered as in a scan of the whole raster: 1, 2, ... in row-major order of their first cells.
 
     Parameters
     ----------
     classes : raster or Graph
-        Classes, shape (y, x), of any real dtype; a boolean mask is the common case. 0 and nodata
-        are background. What may be given is as for `minimum_spanning_forest`.
+        Classes, shape (y, x), of any real dtype, often a boolean mask. 0 and nodata are background.
+        Accepts the same rasters as `minimum_spanning_forest`.
     connectivity : {8, 4}
         8 or 4 neighbours.
     min_size : int
-        Components of fewer cells become background and have no number.
+        Components with fewer cells become background and are not numbered.
     method : {"auto", "rem", "hook-atomic", "hook-non-atomic", "compress"}
-        Of graphs alone, and of no effect on the result: Rem's algorithm, or hooks over lists of
+        For graphs only, without effect on the result: Rem's algorithm, or hooks over lists of
         edges.
     outputs : sequence of {"labels", "component_size", "component_box"}
-        What the result holds: labels, and of the table sizes and boxes, which take more time and
-        memory.
+        Variables of the result: labels, and the sizes and boxes of the table, which take more time
+        and memory.
     dtype : {"int64", "int32"}
-        Of the labels. int32 takes half of the memory, and is refused if there are 2**31 components
-        or more, before any label is written.
+        Dtype of the labels. int32 halves the memory, and is refused before any label is written if
+        there are 2**31 components or more.
     nodata : float or int, optional
-        The value of nodata cells, in place of what the raster itself says.
+        Nodata value, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster, if the source holds several: the number of its band, from 1, or its name.
+        Which raster to read if the source holds several: the number of its band, from 1, or its
+        name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        ``labels``, shape (y, x), 0 for background. If ``outputs`` asks for them, a table with one
+        ``labels``, shape (y, x), 0 for background. If requested by ``outputs``, a table with one
         row for each component, in the order of the labels: ``component_size`` (cells) and
         ``component_box`` (top, left, bottom, right in rows and columns of the raster, the last two
-        not included). Attribute ``component_count``. Of a `Graph` ``labels`` (vertex), int64,
+        exclusive). Attribute ``component_count``. For a `Graph`: ``labels`` (vertex), int64,
         numbered by the first vertex of each component, and always ``component_size``.
 
     Raises

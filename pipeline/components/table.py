@@ -1,4 +1,4 @@
-"""Make a table of connected components: class, cells, area, centroid and box."""
+"""Table of connected components: class, cells, area, centroid and box."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ Reals = npt.NDArray[np.float64]
 def component_table(
     result: xr.Dataset | str | os.PathLike[str], classes: Any = None
 ) -> pd.DataFrame:
-    """Return a table of components with a row for each: class, cells, area, centroid and box.
+    """Return a table with the class, cells, area, centroid and box of each component.
 
     Parameters
     ----------
     result : Dataset or path
-        What `connected_components` has returned, or the path of its store. All its labels are read,
-        some at a time.
+        Result of `connected_components`, or the path of its store. All its labels are read, a part
+        at a time.
     classes : raster, optional
-        The raster that was labelled: then ``class`` is in the table.
+        The raster that was labelled; if given, the table has a column ``class``.
 
     Returns
     -------
     pandas.DataFrame
-        The index is ``label``. ``class`` (its dtype as of the raster), ``cells``, ``area``, ``x``
-        and ``y`` (the mean of the cells' centres), ``top``, ``left``, ``bottom``, ``right`` (rows
-        and columns, the last two not included). Areas are square metres where the CRS says how
-        long a unit or a degree is (on WGS 84), else squares of the unit of coordinates;
-        ``attrs["area_unit"]`` says which, ``attrs["crs_wkt"]`` the CRS of the centroids, which
-        `to_geodataframe` makes points of them. About 100 bytes a component in memory.
+        The index is ``label``. Columns are ``class`` (with the dtype of the raster), ``cells``,
+        ``area``, ``x`` and ``y`` (the mean of the cell centres), and ``top``, ``left``, ``bottom``,
+        ``right`` (rows and columns, the last two exclusive). Areas are in square metres if the CRS
+        gives the length of a unit or of a degree (on WGS 84), else in squared units of the
+        coordinates; ``attrs["area_unit"]`` is the unit. ``attrs["crs_wkt"]`` is the CRS of the
+        centroids, which `to_geodataframe` converts to points. The table takes about 100 bytes for
+        each component.
 
     Raises
     ------
     InputError
-        If it is not a result of `connected_components`, or the classes are of another grid.
+        If the argument is not a result of `connected_components`, or the classes have another grid.
 
     Examples
     --------

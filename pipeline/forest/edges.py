@@ -30,22 +30,23 @@ def forest_lines(
     Parameters
     ----------
     forest : Dataset, DataArray or path
-        What `minimum_spanning_forest` has returned, its variable ``edges``, or the path of its
-        store. Only the window is read.
+        Result of `minimum_spanning_forest`, its variable ``edges``, or the path of its store. Only
+        the window is read.
     window : (int, int, int, int), optional
-        The cells whose edges are wanted: first row, first column, rows and columns. By default all,
-        if they are at most 2**24.
+        Window of cells whose edges are returned: first row, first column, rows and columns. By
+        default all cells, if there are at most 2**24.
 
     Returns
     -------
     VectorLayer
-        A line for each edge between two cells of the window, in the CRS of the forest, in row-major
-        order of its first cell, whose place is in the columns ``row`` and ``column``.
+        One line for each edge between two cells of the window, in the CRS of the forest, in
+        row-major order of its first cell. The columns ``row`` and ``column`` are the position of
+        that cell.
 
     Raises
     ------
     InputError
-        If there are no edges, or the window lies outside the grid or is too large.
+        If the argument has no edges, or the window lies outside the grid or is too large.
 
     Examples
     --------

@@ -2,12 +2,12 @@
 
 Every tile decides the edges that it can decide alone and sends the others to its parent, contracted
 to its border cells (`orograph.kernels.forest.tile`). Every node above does the same with the edges
-of its children and the seams between them (`orograph.kernels.forest.contract`). The root has no
-border and decides all. Messages of the downward sweep are booleans: which edges of a node are in
-the forest, and which seam edges start at its border cells.
+of its children and the seams between them (`orograph.kernels.forest.contract`). The root does not
+have a border and decides all remaining edges. Messages of the downward sweep are booleans: which
+edges of a node are in the forest, and which seam edges start at its border cells.
 
-Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using
-the GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3; with another contraction, see
+Source: N. L. A. M. Gerritsen, "Accelerating I/O efficient graph algorithms on grid graphs using the
+GPU", MSc thesis, TU Eindhoven, 2012, chapters 2 and 3, but with another contraction; see
 ``docs/decisions/002-contraction.md``.
 """
 
@@ -291,28 +291,29 @@ def minimum_spanning_forest(
     variable: str | None = None,
     **options: Unpack[RunOptions],
 ) -> Job[xr.Dataset]:
-    """Return the minimum spanning forest of an elevation grid, exactly, at any size.
+    """Return the exact minimum spanning forest of an elevation grid of any size.
 
-    The grid is a graph: its valid cells are the vertices, neighbouring cells are joined by
-    edges. The forest connects whatever the grid connects with edges of the least total weight.
-    Between every two connected cells it has a path whose highest cell is as low as possible.
+    The grid is a graph: its valid cells are the vertices, and edges join neighbouring cells. The
+    forest connects everything that the grid connects, with edges of the least total weight. With
+    ``weight="max"``, the path in the forest between two connected cells has the lowest possible
+    highest cell.
 
     Parameters
     ----------
     elevation : raster or Graph
-        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy, an
-        array of NumPy, of CuPy (a result in memory is CuPy's then), or of any library that speaks
-        DLPack, the path of a store made by `ingest`, or the path of any raster file.
+        Heights, shape (y, x), of any real dtype: a DataArray backed by NumPy, Dask or CuPy; an
+        array of NumPy, of CuPy (a result in memory is then CuPy's), or of any library that supports
+        DLPack; the path of a store written by `ingest`; or the path of any raster file.
     weight : {"max", "absolute_difference", "mean"}
-        ``"max"``: the higher of the two cells. ``"absolute_difference"``: the height between
-        them. ``"mean"``: their mean height.
+        Weight of an edge: the higher of its two cells (``"max"``), the height difference between
+        them (``"absolute_difference"``), or their mean height (``"mean"``).
     connectivity : {8, 4}
         8 or 4 neighbours.
     nodata : float or int, optional
-        The value of cells without a height, in place of what the raster itself says. NaN and
-        infinite cells are never vertices.
+        Nodata value, in place of the raster's own. NaN and infinite cells are never vertices.
     band, variable : int and str, optional
-        Which raster, if the source holds several: the number of its band, from 1, or its name.
+        Which raster to read if the source holds several: the number of its band, from 1, or its
+        name.
     **options
         Options of the run, see `RunOptions`.
 
@@ -320,31 +321,31 @@ def minimum_spanning_forest(
     -------
     xarray.Dataset
         ``edges``, uint8, shape (y, x): bit 0 is the edge to the east neighbour, bit 1 south-west,
-        bit 2 south, bit 3 south-east; each edge stands once, at its end with the smaller
-        row-major index. Coordinates and CRS are the input's. Attributes: ``total_weight``
+        bit 2 south, bit 3 south-east; each edge is stored once, at its end with the smaller
+        row-major index. Coordinates and CRS are those of the input. Attributes: ``total_weight``
         (float64, the exact sum rounded once; infinite beyond float64), ``vertex_count``,
-        ``edge_count``, ``tree_count``. Of a `Graph` ``in_forest`` (edge), bool, in the order of its
-        source; its edges are ordered by weight, then by their number.
+        ``edge_count``, ``tree_count``. For a `Graph`: ``in_forest`` (edge), bool, in the order of
+        its source; its edges are ordered by weight, then by their number.
 
     Raises
     ------
     InputError
-        If an argument is invalid; nothing has been started then.
+        If an argument is invalid; nothing has been started in that case.
     StoreExistsError
-        If ``out`` exists and ``overwrite`` is False, or another writer is at work on it.
+        If ``out`` exists and ``overwrite`` is False, or another writer is working on it.
     RunError
-        If the run could not finish: the cluster failed, an input was replaced meanwhile, or another
-        writer took its place.
+        If the run could not finish: the cluster failed, an input was replaced in the meantime, or
+        another writer took over.
     BackendError
-        If the backend is not to be had here.
+        If the backend is not available on this machine.
 
     Notes
     -----
     The forest is *the* minimum spanning forest under a total order of the edges: by weight, for
     ``"max"`` then by the lower cell, and last by the row-major index of the first end and the
     direction. So it is the same, bit for bit, for every tile size, number of workers and backend.
-    Each cell is read once and each output cell written once; tasks hold a few tiles and what
-    lies on the borders.
+    Each cell is read once and each output cell is written once; tasks hold a few tiles and border
+    data.
 
     References
     ----------

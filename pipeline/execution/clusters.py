@@ -1,4 +1,4 @@
-"""A Dask cluster on this machine, with GPUs or CPU cores, and which workers a run may use."""
+"""Dask clusters on this machine, with GPUs or CPU cores, and the workers that a run may use."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Restrictions(NamedTuple):
 
     @classmethod
     def current(cls) -> Restrictions:
-        """Return the restrictions of the annotations that hold here."""
+        """Return the restrictions of the annotations that are active here."""
         annotations = get_annotations()
         workers = annotations.get("workers")
         if annotations.get("allow_other_workers"):
@@ -85,42 +85,42 @@ def has_dashboard() -> bool:
 
 
 def cluster(n_workers: int | None = None, **options: Any) -> Client:
-    """Start a cluster on this machine and return a client of it.
+    """Start a cluster on this machine and return its client.
 
     Parameters
     ----------
     n_workers : int, optional
-        Number of workers; by default one a GPU, or one a core.
+        Number of workers; by default one for each GPU, or one for each core.
     **options
-        Handed on to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``, whose scheduler
-        and dashboards listen on this machine's loopback address alone unless ``host`` or
+        Passed to ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``. Its scheduler and
+        dashboards only listen on this machine's loopback address unless ``host`` or
         ``dashboard_address`` say otherwise.
 
     Returns
     -------
     distributed.Client
-        Closing it closes the cluster. While it is open, operations on stored rasters run on it
-        unless they are given another ``client``.
+        Client of the cluster; closing it closes the cluster. While it is open, operations on stored
+        rasters run on the cluster unless they are given another ``client``.
 
     Raises
     ------
     InputError
-        If ``n_workers`` is not a whole number above 0, or an option is unknown.
+        If ``n_workers`` is not a positive integer, or an option is unknown.
     RunError
-        If workers do not start, or would run the script that starts them: call it below
-        ``if __name__ == "__main__":``.
+        If workers do not start, or would run the script that starts them. To avoid this, call it
+        below ``if __name__ == "__main__":``.
 
     Notes
     -----
-    CPU workers are processes of one thread each: a kernel runs in one thread, and a process of its
-    own has a memory limit of its own. GPU workers have as many threads as there are cores for each
+    CPU workers are processes with one thread each, because a kernel runs in one thread and each
+    process has its own memory limit. GPU workers have as many threads as there are cores for each
     GPU, at least 4, at most 16, and no more than one for each 2 GiB of its memory: while the tile
-    of one is computed, others decode, copy and write theirs.
+    of one thread is computed, the others decode, copy and write theirs.
 
-    A worker that was killed, and that Dask has given up, is replaced. Spans of Dask, which keep
+    A worker that was killed and that Dask does not restart is replaced. Dask's spans, which keep
     each group of tasks as long as the cluster is open, are switched off.
 
-    The dashboard needs bokeh, of the extra ``dashboard``; without it `dashboard_link` is None.
+    The dashboard needs bokeh, from the extra ``dashboard``; without it `dashboard_link` is None.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 
         @property
         def dashboard_link(self) -> str | None:
-            """Address of the dashboard; None if there is none."""
+            """Address of the dashboard; None without a dashboard."""
             return super().dashboard_link if has_dashboard() else None
 
         def close(self, *args: Any, **kwargs: Any) -> None:
@@ -200,7 +200,7 @@ def cluster(n_workers: int | None = None, **options: Any) -> Client:
 def _replace_lost_workers(cluster: Any) -> None:
     """Replace workers that Dask has given up, now and every `REPLACE_SECONDS`.
 
-    Dask gives up those that were killed and are not back, for being killed again while they
+    Dask gives up a killed worker that has not come back, because it was killed again while it
     started, after the time in its configuration ``distributed.deploy.lost-worker-timeout``.
     """
     if cluster.status.name != "running":
@@ -240,7 +240,7 @@ def _check_gpus(n_workers: int | None, visible: Any) -> None:
 
 
 def _gpu_threads(n_workers: int | None) -> int:
-    """Return the number of threads of each GPU worker; None: there is one for each GPU."""
+    """Return the number of threads of each GPU worker; without ``n_workers``, for one per GPU."""
     from dask_cuda.utils import get_device_total_memory, get_n_gpus
 
     # asked of the driver: CuPy would take memory of a GPU for this process
@@ -254,7 +254,7 @@ def _gpu_threads(n_workers: int | None) -> int:
 def _interrupts_for_this_process() -> Iterator[None]:
     """Block Ctrl-C in threads and processes started within this context.
 
-    Ctrl-C is sent to all processes of a terminal. Workers would each print where it met them, while
+    Ctrl-C is sent to all processes of a terminal. Each worker would print a traceback, although
     this process stops them anyway.
     """
     if not hasattr(signal, "pthread_sigmask"):
@@ -271,7 +271,7 @@ def _interrupts_for_this_process() -> Iterator[None]:
 def _check_options(kind: type, options: dict[str, Any]) -> None:
     """Raise InputError for an option that neither the cluster nor its workers accept.
 
-    Workers would fail by them as often as they are started again, for ever.
+    Workers would fail on such an option and be restarted forever.
     """
     from distributed import LocalCluster, Nanny, Worker
 
@@ -297,12 +297,13 @@ _GUARD = (
 def _check_script() -> None:
     """Raise RunError if workers would run the script that starts them again.
 
-    They import it as ``__mp_main__`` before they begin, fail there, and are started again.
+    Workers import the script as ``__mp_main__`` before they begin, fail there, and are started
+    again.
 
     Raises
     ------
     RunError
-        If it is so.
+        If workers would run the script.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RunError(_GUARD)
@@ -355,7 +356,7 @@ class LateClient:
     """Cells of a grid for which no cluster is started: the threads of this process are enough."""
 
     def start_for(self, cells: float) -> Client | None:
-        """Return a client of a new cluster, or None if the threads of this process are enough."""
+        """Return a client of a new cluster, or None if threads of this process are sufficient."""
         return None if cells <= self.most_cells else self.start()
 
 
@@ -400,7 +401,7 @@ def memory_of_worker(client: Client | None) -> int:
 
 
 def memory_of_machine() -> int:
-    """Return the memory of this machine in bytes, or the limit of this process if it is less."""
+    """Return the memory of this machine in bytes, or the limit of this process if it is smaller."""
     return memory_limit()
 
 

@@ -54,7 +54,7 @@ class LayerOptions(SearchOptions, total=False):
     """Options of runs on a raster whose result is a vector layer.
 
     out : path, optional
-        Vector file to write as well, in the format of its extension: ``.gpkg``, ``.geojson``,
+        Vector file to write in addition, in the format of its extension: ``.gpkg``, ``.geojson``,
         ``.fgb``, ``.parquet``, ``.shp`` or ``.csv``.
     """
 
@@ -82,34 +82,35 @@ class RunOptions(GraphOptions, total=False):
     """The options of a run on a raster.
 
     tile : int, optional
-        Cells a side of a tile; by default as the input is stored, else ``config["tile"]``. The
+        Side of a tile in cells; by default that of the stored input, else ``config["tile"]``. The
         result does not depend on it.
     shard : int, optional
-        Cells a side of a shard, which one task writes whole: ``tile`` times a power of two; about
-        2048 by default. The result does not depend on it.
+        Side of a shard in cells, ``tile`` times a power of two; about 2048 by default. One task
+        writes a whole shard. The result does not depend on it.
     out : path or icechunk.Repository, optional
-        Zarr store to write, or a file that its extension names: ``.tif`` (one raster) or ``.nc``;
-        of tables of points ``.gpkg``, ``.geojson``, ``.fgb``, ``.parquet`` or ``.csv``; or a
-        repository, whose branch main is moved once, to the whole result. Without it the result is
-        in memory.
+        Where to write the result. Either a Zarr store, or a file in the format of its extension:
+        ``.tif`` (one raster) or ``.nc``; for tables of points ``.gpkg``, ``.geojson``, ``.fgb``,
+        ``.parquet`` or ``.csv``. Or an Icechunk repository, whose branch main is moved once, to the
+        complete result. Without it the result is in memory.
     overwrite : bool
         Replace ``out`` if it exists.
     resume : bool
-        Continue a run that was killed or cancelled, from what it left in ``out.partial``.
+        Continue a run that was killed or cancelled from the state saved in ``out.partial``.
     takeover : bool
-        Take the place of another writer that is at work on ``out``; that one ends with an error.
-        A writer that was killed does not need it.
+        Take over from another writer that is working on ``out``; that writer ends with an error.
+        Not needed for a writer that was killed.
     detach : bool or str
-        Of ``.submit`` with ``out``: a task of the cluster drives the run, which goes on without
-        this session; `attach` finds it. A name: on a worker with a Dask resource of that name.
+        Let a task of the cluster drive the run, so that it continues without this session; `attach`
+        finds it. Needs ``.submit`` and ``out``. A string is the name of a Dask resource: the driver
+        then runs on a worker that has it.
     backend : {"auto", "numba", "cuda"}, optional
-        What computes; by default ``config["backend"]``.
+        Backend for the computation; by default ``config["backend"]``.
     client : distributed.Client, optional
-        The Dask client whose cluster does the work; by default the one that is active in the
-        session if the input or ``out`` is on disk, else threads of this process.
+        Dask client whose cluster does the work. By default the active client of the session if the
+        input or ``out`` is on disk, else threads of this process.
     storage_options : dict, optional
-        Region, endpoint, credentials and the like of addresses in object stores, by obstore's
-        names; by default the environment's. They are written nowhere.
+        Region, endpoint, credentials and similar options for addresses in object stores, with
+        obstore's names; by default those of the environment. They are never stored.
     """
 
     tile: int | None
@@ -117,9 +118,9 @@ class RunOptions(GraphOptions, total=False):
 
 
 def option_help(options: type) -> dict[str, str]:
-    """Return the entry of each option in a docstring, as these options describe it.
+    """Return the docstring entry of each option in a class of options.
 
-    What they do not describe is as in `RunOptions`.
+    Entries that the class does not describe come from `RunOptions`.
     """
     return {
         entry.split(" ", 1)[0]: entry.rstrip() + "\n"
@@ -137,7 +138,7 @@ class RunSpec:
     Raises
     ------
     InputError
-        If an option, or a setting that stands in for one, cannot be used.
+        If an option, or the setting used as its default, cannot be used.
     """
 
     tile: int | None = None
@@ -181,7 +182,7 @@ class RunSpec:
 
     @property
     def storage(self) -> Storage | None:
-        """The storage of the result, if that is a store or a file."""
+        """The storage of the result, if it is a store or a file."""
         found: Any = self.out
         return None if is_icechunk(found) else found
 
@@ -192,9 +193,9 @@ class RunSpec:
         variable: str | None,
         **given: bool,
     ) -> None:
-        """Raise InputError if an argument is given that does not apply to a graph.
+        """Raise InputError if an argument is given that does not apply to graphs.
 
-        ``given`` says for each of an operation's own arguments whether it is.
+        ``given`` tells for each of the operation's own arguments whether it is given.
         """
         optional = {
             "nodata": nodata,
@@ -214,14 +215,14 @@ def stays_in_memory(rasters: tuple[Raster, ...], spec: RunSpec) -> bool:
 
 
 def where_to_work(rasters: tuple[Raster, ...], spec: RunSpec) -> Client | LateClient | None:
-    """Return the client whose cluster does the work; None: threads of this process."""
+    """Return the client whose cluster does the work; None means threads of this process."""
     return None if stays_in_memory(rasters, spec) else spec.client or current_client()
 
 
 def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> Layout:
     """Return the tile and shard sides of a run on a grid, no larger than the grid.
 
-    By default a shard has about 2048 cells a side, and 16 tiles at the most.
+    By default a shard has about 2048 cells a side, and at most 16 tiles.
     """
     given = Layout(tile, tile if shard is None else shard)
     side = min(given.tile, max(shape))
@@ -235,14 +236,14 @@ def run_layout(shape: tuple[int, int], tile: int, shard: int | None = None) -> L
 
 
 def too_many_shards(shape: tuple[int, int], shard: int, memory: int) -> str:
-    """Return a warning if a run has too many shards for the client's memory, else "".
+    """Return a warning if the client's memory is too small for the shards of a run, else "".
 
     Parameters
     ----------
     shape, shard
-        The grid, and the cells a side of a shard.
+        Shape of the grid, and side of a shard in cells.
     memory
-        Bytes of their machine; half of them are taken to be free.
+        Memory of the client's machine in bytes; half of it is assumed to be free.
 
     Examples
     --------
@@ -275,10 +276,11 @@ def shard_level(layout: Layout) -> int:
 
 
 def task_level(tree: Quadtree) -> int:
-    """Return the quadtree level whose nodes are one task each, in a run in memory.
+    """Return the quadtree level whose nodes are one task each, for a run in memory.
 
-    Above it each node makes two tasks more, so that there are at most four a tile; along a grid one
-    such node wide as many nodes lie above as in it, and up to 2 log2(nodes) tasks come on top.
+    Each node above that level adds two tasks, so there are at most four tasks per tile. For a grid
+    that is only one such node wide, there are as many nodes above the level as in it, and up to 2
+    log2(nodes) more tasks.
     """
     level = 0
     while level < tree.root.level and tree.window(Node(level, 0)).size <= 2**18:

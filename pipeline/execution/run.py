@@ -41,15 +41,16 @@ class Progress:
     Attributes
     ----------
     done, total
-        Those that are done, and all of them.
+        Number of finished tasks, and of all tasks.
     waiting
-        Why nothing goes on: no worker of the cluster works, or kernels are compiled; else nothing.
+        Why the run makes no progress: no worker of the cluster is active, or kernels are being
+        compiled; otherwise empty.
     phase
-        What is under way, such as ``"cost-distance"`` or ``"publishing"``.
+        The current phase, such as ``"cost-distance"`` or ``"publishing"``.
     rate
-        Tasks a second in this phase; 0 if that is not known yet.
+        Tasks per second in this phase; 0 if not known yet.
     eta
-        Seconds until the phase ends, if it goes on at this rate; nan if that is not known.
+        Seconds until the phase ends at this rate; nan if not known.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds as people say it.
+    """Return a number of seconds in readable form.
 
     Examples
     --------
@@ -96,7 +97,7 @@ def duration(seconds: float) -> str:
 
 
 class Watched(Protocol):
-    """Interface of what tells how far a run is."""
+    """Interface of objects that report the progress of a run."""
 
     def progress(self) -> Progress:
         """Return the progress of the work; may be called from any thread."""
@@ -116,24 +117,24 @@ class Engine(Watched, Protocol):
 
 
 class Run(Generic[T]):
-    """A run that goes on in the background; returned by ``.submit`` of every operation.
+    """A run in the background, as returned by ``.submit`` of every operation.
 
-    ``T`` is what the operation returns when it waits.
+    ``T`` is the type that the operation returns.
 
     Parameters
     ----------
     work
-        Does it all; called in a thread of its own.
+        Does all the work; called in its own thread.
     engine
-        Gives the engine that is at work, or None before there is one.
+        Returns the active engine, or None before there is one.
     cancelled
-        The event by which the work learns that it is to stop.
+        Event that tells the work to stop.
     client
         The Dask client that runs the tasks, or None for threads of this process.
     describe
-        Returns the part of the report that does not change while the run goes on.
+        Returns the part of the report that does not change during the run.
     record
-        Of the phases that the work names, and of memory.
+        Record of the phases that the work names, and of memory.
 
     Examples
     --------
@@ -191,10 +192,10 @@ class Run(Generic[T]):
         return "cancelled" if isinstance(self._error, Cancelled) else "failed"
 
     def progress(self) -> Progress:
-        """Return the tasks done and all tasks; what an earlier run saved counts as done.
+        """Return the progress; what an earlier run saved counts as done.
 
-        If no worker of the cluster works, because there is none or all are paused, it says so; that
-        is a warning too.
+        If no worker of the cluster is active, because there is none or all are paused, ``waiting``
+        says so, and a warning is issued.
         """
         if not self._ended.is_set():
             now = self._now()
@@ -212,7 +213,7 @@ class Run(Generic[T]):
         return replace(self._latest, waiting=waiting, **self._speed())
 
     def _speed(self) -> dict[str, Any]:
-        """Return the phase, and how fast it goes since it was first seen."""
+        """Return the current phase, and its rate since it was first seen."""
         phase, now, done = self._record.current, time.monotonic(), self._latest.done
         if self._pace[0] != phase or done < self._pace[2]:
             self._pace = phase, now, done
@@ -229,8 +230,8 @@ class Run(Generic[T]):
     def statistics(self) -> dict[str, int]:
         """Return counts of the work done, where they depend on the order of execution.
 
-        For distances ``tile_visits``, and ``cells_settled``, each cell counted once a visit that
-        lowers it. The result does not depend on these, and so does not name them.
+        For distances: ``tile_visits``, and ``cells_settled``, which counts a cell once for each
+        visit that lowers it. The result does not depend on these counts and does not contain them.
         """
         engine = self._engine()
         return {} if engine is None else engine.statistics()
@@ -242,14 +243,15 @@ class Run(Generic[T]):
         -------
         dict
             ``operation``, ``inputs``, ``parameters``, ``shape``, ``tile``, ``shard``, ``out``,
-            ``workers``, ``backend`` and ``versions``, as the run was begun. ``begun`` (UTC),
+            ``workers``, ``backend`` and ``versions``: as at the start of the run. ``begun`` (UTC),
             ``seconds``, ``status``, ``tasks`` (``done`` and ``total``), ``waiting``, ``statistics``
-            and ``resumed``: how far it is. ``phases``: the seconds of each. ``memory``: the peak of
-            this process since it began, and of the worker with the most, as seen every two seconds;
-            ``planned`` are those of the plan. ``bytes``: the size of the result on disk. ``error``
-            (``type``, ``message``, and ``where``: the tile and the worker) and ``next``, what to do
-            about it: None unless the run has failed or was cancelled. A run to ``out`` has its
-            report in ``out.partial/*/report.json`` from the beginning until it is finished.
+            and ``resumed``: the progress. ``phases``: the seconds of each phase. ``memory``: the
+            peak of this process since it began, and of the worker with the largest peak, sampled
+            every two seconds; ``planned`` holds the values of the plan. ``bytes``: the size of the
+            result on disk. ``error`` (``type``, ``message``, and ``where``: the tile and the
+            worker) and ``next``, what to do about it: None unless the run has failed or was
+            cancelled. A run to ``out`` keeps its report in ``out.partial/*/report.json`` until it
+            is finished.
 
         Examples
         --------
@@ -275,30 +277,30 @@ class Run(Generic[T]):
 
     @property
     def dashboard_link(self) -> str | None:
-        """Address of Dask's dashboard, or None if the run has no cluster."""
+        """Address of Dask's dashboard, or None if the run does not use a cluster."""
         return None if self._client is None else self._client.dashboard_link
 
     def result(self, timeout: float | None = None) -> T:
         """Wait for the run and return its result.
 
-        On a terminal and in a notebook a bar shows how far it is, if it takes more than two seconds
+        On a terminal and in a notebook, a progress bar appears if this takes more than two seconds
         and the setting ``progress`` is not False.
 
         Parameters
         ----------
         timeout
-            Seconds to wait at most; None waits for ever.
+            Maximum number of seconds to wait; None waits without a limit.
 
         Raises
         ------
         TimeoutError
-            If the run is still going on after ``timeout``; it is not stopped by that.
+            If the run is not finished after ``timeout``; this does not stop the run.
         InputError
             If ``timeout`` is not a number of seconds.
         Cancelled
             If the run was cancelled.
         Exception
-            Whatever made the run fail.
+            The exception that made the run fail.
         """
         if timeout is not None:
             timeout = check_number("timeout", timeout, 0, TIMEOUT_MAX, "seconds, or None for ever")
@@ -316,7 +318,7 @@ class Run(Generic[T]):
         return cast("T", self._result)
 
     def cancel(self) -> None:
-        """Stop the run; what it has written stays, and ``resume=True`` goes on from there."""
+        """Stop the run; its saved state stays, and ``resume=True`` continues from there."""
         self._cancelled.set()
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ def setting(name: str) -> Any:
     Raises
     ------
     InputError
-        If its value cannot be used.
+        If the value cannot be used.
     """
     value = config.get(name)
     what = f"config[{name!r}]"
@@ -85,7 +85,7 @@ def check_settings() -> None:
     Raises
     ------
     InputError
-        If one is unknown, or its value cannot be used.
+        If a setting is unknown, or its value cannot be used.
     """
     known = ("backend", "tile", "threads", "field", "progress", "scratch")
     for name in config.config.keys() - {*known, *_OF_DONFIG}:
@@ -100,8 +100,8 @@ def check_settings() -> None:
 def thread_count() -> int:
     """Return the number of threads of a run without a cluster.
 
-    By default one for each core that this process may use: a scheduler of jobs or ``taskset`` may
-    give it some of the machine's.
+    By default one for each core that this process may use; a job scheduler or ``taskset`` may
+    restrict it to some of the machine's cores.
     """
     count: int = setting("threads") or cores()
     return count

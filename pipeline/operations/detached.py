@@ -1,8 +1,8 @@
-"""Runs that go on without the session that began them.
+"""Runs that continue without the session that began them.
 
-A task of the cluster drives such a run, and begins it again, with what it has left, where the
-worker that drove it was lost. The scheduler keeps what one needs to find it, under the address of
-its target: the future of that task, and the last report. Whoever connects to the scheduler can
+A task of the cluster drives such a run. If the worker of that task is lost, another task continues
+from the saved state. The scheduler keeps what is needed to find the run, under the address of its
+target: the future of that task, and the last report. Anyone who can connect to the scheduler can
 follow the run and cancel it.
 """
 
@@ -44,23 +44,23 @@ SECONDS_BETWEEN_REPORTS = 1.0
 
 
 def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
-    """Begin a run that a task of the cluster drives, and attach to it.
+    """Start a run that a task of the cluster drives, and attach to it.
 
     Parameters
     ----------
     job : Job
-        With an option ``detach``.
+        Job with the option ``detach``.
     name : str
-        That of the operation.
+        Name of the operation.
     launch : callable
         Starts the run in that task.
 
     Raises
     ------
     InputError
-        If there is no cluster that could go on with it, or no store that it would write.
+        If there is no cluster that could continue the run, or no store that it would write.
     StoreExistsError
-        If the store exists, or an unfinished or another run that writes it.
+        If the store exists, or an unfinished or another run that writes it exists.
     """
     spec = job.spec
     if spec.storage is None:
@@ -107,10 +107,11 @@ def submit_detached(job: Job[T], name: str, launch: Launch[T]) -> Run[T]:
 
 
 def make_claim() -> Callable[..., bool]:
-    """Return a function that notes on the scheduler which run is about to begin for a target.
+    """Return a function that registers with the scheduler which run is about to start for a target.
 
-    It returns whether the run before is still the last, or the one that was about to follow it has
-    not begun for a minute. It is a function in a function for the reason that `make_look` gives.
+    The function returns True if the previous run is still the last one, or if the run that was
+    about to follow it has not started for a minute. It is nested for the reason given in
+    `make_look`.
     """
 
     def claim(
@@ -129,25 +130,25 @@ def make_claim() -> Callable[..., bool]:
 
 
 def attach(out: Location, *, client: Client | None = None) -> Run[Any]:
-    """Return the detached run that writes a store, begun by any session.
+    """Return the detached run that writes a store, whichever session started it.
 
     Parameters
     ----------
     out : path
-        The store, as ``out`` of the operation was.
+        The store, as given by ``out`` of the operation.
     client : distributed.Client, optional
-        Of the cluster that runs it; by default the one that is active in the session.
+        Client of the cluster that runs it; by default the active client of the session.
 
     Returns
     -------
     Run
-        As ``.submit`` returns. Its `Run.cancel` cancels the run itself; if this session ends, the
-        run goes on.
+        The run, as returned by ``.submit``. Its `Run.cancel` cancels the run itself; the run
+        continues if this session ends.
 
     Raises
     ------
     InputError
-        If the cluster has no such run, or there is no client.
+        If the cluster does not have such a run, or there is no client.
 
     Examples
     --------
@@ -173,14 +174,14 @@ def runs(client: Client | None = None) -> list[dict[str, Any]]:
     Parameters
     ----------
     client : distributed.Client, optional
-        By default the one that is active in the session.
+        Client of the cluster; by default the active client of the session.
 
     Returns
     -------
     list of dict
-        ``out``, ``operation``, ``begun`` (UTC), ``status`` (``"waiting"`` for a worker,
+        Dicts with ``out``, ``operation``, ``begun`` (UTC), ``status`` (``"waiting"`` for a worker,
         ``"running"``, ``"finished"``, ``"failed"`` or ``"cancelled"``), ``done`` and ``total``
-        tasks, and ``error``, a message or None. The scheduler forgets them when it ends.
+        tasks, and ``error``, a message or None. The list is lost when the scheduler ends.
 
     Raises
     ------
@@ -219,7 +220,7 @@ def report_of(out: Location, client: Client) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the cluster has no such run.
+        If the cluster does not have such a run.
     """
     run = _find(client, open_storage(out))
     return {**run.describe(), "status": run.status}
@@ -237,14 +238,14 @@ def _find(client: Client, out: Storage) -> _Attached:
 
 
 class _Cancellation(Event):
-    """An event that asks a detached run to stop when it is set, before the session may end."""
+    """Event that asks a detached run to stop when it is set, before the session may end."""
 
     def __init__(self, client: Client, token: str) -> None:
         super().__init__()
         self._client, self._token = client, token
 
     def set(self) -> None:
-        """Set the event, and leave the request with the scheduler."""
+        """Set the event, and send the request to the scheduler."""
         _write(self._client, self._token, "cancel", True)
         super().set()
 
@@ -274,7 +275,7 @@ class _Attached:
 
     @property
     def status(self) -> str:
-        """``"waiting"`` for a worker, or as of `Run`."""
+        """``"waiting"`` for a worker, or a status of `Run`."""
         status: str = self.describe().get("status", "waiting")
         if status in ("waiting", "running") and self._future.done():
             # it has ended without a word: its worker is lost, and so were those before
@@ -282,21 +283,21 @@ class _Attached:
         return status
 
     def progress(self) -> Progress:
-        """Return the progress that the last report tells."""
+        """Return the progress from the last report."""
         tasks = self.describe().get("tasks", {"done": 0, "total": 0})
         return Progress(tasks["done"], tasks["total"])
 
     def statistics(self) -> dict[str, int]:
-        """Return the counts that the last report tells."""
+        """Return the counts from the last report."""
         return dict(self.describe().get("statistics", {}))
 
 
 def _drive(
     job: Job[T], name: str, token: str, launch: Launch[T], annotations: dict[str, Any]
 ) -> tuple[Callable[[Storage], T], Storage]:
-    """Run a job to its end in a task of the cluster; return what opens its result, and where.
+    """Run a job to its end in a task of the cluster; return how to open its result, and its place.
 
-    If the worker of an earlier attempt was lost, the run goes on from what that has left.
+    If the worker of an earlier attempt was lost, the run continues from its saved state.
     """
     from distributed import get_worker, worker_client
 
@@ -342,7 +343,7 @@ def _client(client: Any, argument: str) -> Client:
 
 
 def _runs(client: Client) -> dict[str, dict[str, Any]]:
-    """Return the entries of all detached runs that the scheduler knows, by target."""
+    """Return the scheduler's entries of all detached runs, by target."""
     found: dict[str, dict[str, Any]] = client.get_metadata([ROOT, "runs"], {})
     return found
 

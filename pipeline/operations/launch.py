@@ -45,7 +45,7 @@ def launch(job: Job[T], name: str, planned: Planned = unplanned, *, keep: bool =
         If the options cannot be used together, or ``out`` would overwrite an input.
     StoreExistsError
         If ``out`` exists, or an unfinished run of it, and no option says what to do; or if another
-        writer is at work on it.
+        writer is working on it.
     """
     spec = job.spec
     if spec.detach:

@@ -1,7 +1,8 @@
 """The `Operation` class, which wraps each public function of the package.
 
-A public function checks its arguments and describes the work as a `Job`. `operation` makes it an
-`Operation`, which can be called for the result, submitted as a `Run`, computed lazily, and planned.
+A public function checks its arguments and describes the work as a `Job`. The decorator `operation`
+turns it into an `Operation`, which can be called for the result, submitted as a `Run`, computed
+lazily, and planned.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class Operation(Generic[P, T]):
     Parameters
     ----------
     describe : callable
-        Checks its arguments and returns the job; it starts nothing. Its last parameter,
-        ``**options: Unpack[RunOptions]``, says which options of a run it takes.
+        Checks its arguments and returns the job; it starts nothing. The annotation of its last
+        parameter, ``**options: Unpack[RunOptions]``, determines which run options it accepts.
     estimate, estimate_graph : str, optional
-        The functions that plan the run on a raster and on a `Graph`: ``"module:function"``.
+        The functions that plan the run on a raster and on a `Graph`, as ``"module:function"``.
     given : tuple
-        The first arguments, if they are given already.
+        The first arguments, if they are already fixed.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class Operation(Generic[P, T]):
 
     @property
     def takes_raster(self) -> bool:
-        """Whether its first argument may be a raster: such runs have an option for tiles."""
+        """Whether its first argument may be a raster; such runs have an option ``tile``."""
         return "tile" in self.options
 
     @property
@@ -136,7 +137,7 @@ class Operation(Generic[P, T]):
 
     @property
     def plan(self) -> Callable[..., Plan]:
-        """Return the tasks, memory and disk that the run will take."""
+        """Return the tasks, memory and disk that the run will need."""
         from orograph.operations.plan import OF_PLANS, make_plan, parameters_of_plan
 
         parameters = parameters_of_plan(self)
@@ -232,7 +233,7 @@ def _operation_of(module: str, name: str, given: tuple[Any, ...]) -> Operation[.
 def _planned(
     operation: Operation[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], workers: int
 ) -> dict[str, int] | None:
-    """Return the bytes of the client and of a worker by the plan of a call, if there is one."""
+    """Return the planned bytes of the client and of a worker for a call, if there is a plan."""
     from orograph.operations.plan import OF_PLANS
 
     of_runs = set(operation.options) - set(OF_PLANS)
@@ -244,14 +245,14 @@ def _planned(
 
 
 def _options_taken(keywords: inspect.Parameter, describe: Any) -> type:
-    """Return the class of options that ``**options: Unpack[...]`` names."""
+    """Return the class of options named by ``**options: Unpack[...]``."""
     (name,) = re.findall(r"^Unpack\[(\w+)\]$", str(keywords.annotation))
     taken: type = describe.__globals__[name]
     return taken
 
 
 def _options_of(options: type) -> list[inspect.Parameter]:
-    """Return a keyword parameter for each run option of a class of them."""
+    """Return a keyword parameter for each run option in a class of options."""
     taken = options.__annotations__
     return [
         inspect.Parameter(
@@ -272,7 +273,7 @@ def _with_options(doc: str, entries: Iterable[str]) -> str:
 
 
 def _refuse_detach(verb: str, kwargs: Mapping[str, Any]) -> None:
-    """Raise InputError if a run is to be detached by a verb that cannot."""
+    """Raise InputError if ``detach`` is given to a verb that does not support it."""
     if kwargs.get("detach", False) is not False:
         raise InputError(f"detach: not for {verb}; use .submit")
 

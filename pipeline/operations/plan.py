@@ -1,8 +1,9 @@
 """Estimate the tasks, memory and disk space of a run before it starts.
 
-The formulas stand beside the problems, in functions that each `Operation` names. Such a function
+The formulas are next to the problems, in functions that each `Operation` names. Such a function
 takes the raster or graph first (a `Grid` if its first parameter is called ``grid``), then
-``workers``, those arguments of the operation that matter, and more that only a plan needs.
+``workers``, then the arguments of the operation that affect the estimate, and finally arguments
+that only a plan needs.
 """
 
 from __future__ import annotations
@@ -58,36 +59,39 @@ TASKS_OF_WORKER = 22
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks, memory and disk that a run will take.
+    """Tasks, memory and disk that a run will need.
 
     Attributes
     ----------
     operation
-        Its name.
+        Name of the operation.
     shape, tile, shard
-        The grid, and how it is cut: cells a side of a tile (an index: of a stored block) and of a
-        shard. Distances join tiles of the store; then this is the side of the joined tiles.
+        Shape of the grid, and the sides of a tile and of a shard in cells. For an index, ``tile``
+        is the side of a stored block. Distances join tiles of the store; then it is the side of the
+        joined tiles.
     tiles, tasks
-        How many there are. Distances: tasks at the least, as their number depends on the data.
+        Number of tiles and of tasks. For distances, ``tasks`` is a lower bound, because their
+        number depends on the data.
     memory_per_worker, memory_client, memory_total
-        Peak resident bytes of a worker of one thread, of the process with client and scheduler,
-        and of both together with ``workers`` workers. Without workers all is that of the client.
-        ``memory_scheduler`` comes on top where the scheduler is a process of its own.
+        Peak resident bytes of a single-threaded worker, of the process with client and scheduler,
+        and of both together with ``workers`` workers. Without workers, all of it is that of the
+        client. ``memory_scheduler`` comes on top if the scheduler is a separate process.
     memory_kept
-        How much of ``memory_per_worker`` (of ``memory_client``, without workers) is tiles that a
-        worker of a distance keeps by choice, up to half of what it may use. It needs no more than
-        the rest: with less memory tiles are put on disk and read again.
+        The part of ``memory_per_worker`` (of ``memory_client``, without workers) that a worker of a
+        distance uses to keep tiles by choice, up to half of what it may use. It only needs the
+        rest: with less memory, tiles are written to disk and read again.
     memory_table
-        How much of ``memory_client`` is for the table of components, peaks or depressions, which is
-        written when workers have let go of what they held.
+        The part of ``memory_client`` for the table of components, peaks or depressions, which is
+        written after the workers have released their memory.
     bytes_read, bytes_written, bytes_checkpoints
-        Uncompressed bytes of the input, of the result and of the checkpoints; compressed they are
-        less. Of an index ``bytes_written`` is exactly its ``bytes_uncompressed``. Rows of tables
-        are planned for as many pits or components as white noise has, unless they are given.
+        Uncompressed bytes of the input, the result and the checkpoints; compressed sizes are
+        smaller. For an index, ``bytes_written`` is exactly its ``bytes_uncompressed``. The number
+        of table rows is estimated from the number of pits or components in white noise unless it is
+        given.
     workers
-        For how many workers ``memory_total`` is; 0: for threads of this process.
+        Number of workers that ``memory_total`` is for; 0 means threads of this process.
     runs
-        Of distances: how many there are one after another, one for each strength of sources.
+        For distances: the number of consecutive runs, one for each strength of sources.
 
     Examples
     --------
@@ -114,15 +118,14 @@ class Plan:
 
     @property
     def bytes_per_cell(self) -> float:
-        """Uncompressed bytes of the result for each cell."""
+        """Uncompressed bytes of the result per cell."""
         return self.bytes_written / (self.shape[0] * self.shape[1])
 
     @property
     def memory_scheduler(self) -> int:
-        """Peak resident bytes of a scheduler that is a process of its own; 0 without workers.
+        """Peak resident bytes of a scheduler in a separate process; 0 without workers.
 
-        The client beside it takes up to ``memory_client`` all the same. `orograph.cluster` has both
-        in one process.
+        The client still needs up to ``memory_client``. `orograph.cluster` runs both in one process.
         """
         if not self.workers:
             return 0
@@ -192,19 +195,19 @@ def _size(count: int) -> str:
 
 @dataclass(frozen=True)
 class RasterSpec:
-    """Shape and dtype of a raster to plan for, which need not exist yet.
+    """Shape and dtype of a raster to plan for; the raster need not exist yet.
 
     Parameters
     ----------
     shape : (int, int)
         Rows and columns.
     dtype : dtype
-        Type of the cells; float32 by default.
+        Dtype of the cells; float32 by default.
 
     Raises
     ------
     InputError
-        If there is no such raster.
+        If a raster cannot have this shape or dtype.
 
     Examples
     --------
@@ -231,8 +234,9 @@ class RasterSpec:
 def parameters_of_plan(operation: Operation[..., Any]) -> list[Parameter]:
     """Return the signature parameters of an operation's ``plan`` method.
 
-    They are those of the operation, of which only the first is needed, without the options of a
-    run that a plan does not depend on, then ``workers``, then what its estimates take besides.
+    They are the parameters of the operation, of which only the first is required, without the run
+    options that a plan does not depend on; then ``workers``; then additional parameters of its
+    estimates.
     """
     own = [
         p.replace(default=None) if number and p.default is p.empty else p
@@ -259,7 +263,7 @@ def make_plan(
     Raises
     ------
     InputError
-        If an argument that matters cannot be used.
+        If an argument that affects the plan cannot be used.
     """
     check_settings()
     workers = check_integer("workers", kwargs.get("workers", 1), 0, MOST_WORKERS)
@@ -322,9 +326,9 @@ def _parameters(name: str) -> list[Parameter]:
 
 
 def _of_this_process(worker: Plan, threads: int) -> Plan:
-    """Convert the plan of one worker into that of a run by threads of this process.
+    """Convert the plan of one worker into that of a run on threads of this process.
 
-    What they let go of stays with the process while the table is written.
+    Memory that the threads release stays with the process while the table is written.
     """
     at_work = threads * (worker.memory_per_worker - WORKER_BYTES - worker.memory_kept)
     client = worker.memory_client - CLIENT_BYTES
@@ -400,11 +404,11 @@ class Grid:
         border: tuple[int, int],
         reads: int = 1,
     ) -> Plan:
-        """Return the plan of a sweep that makes no table.
+        """Return the plan of a sweep that does not produce a table.
 
-        ``memory`` of a worker and ``checkpoints`` are bytes without those of borders, ``border``
-        the bytes of a border cell in both, ``written`` those of a cell of the result, ``reads``
-        how often each cell is read.
+        ``memory`` and ``checkpoints`` are the bytes of a worker and of its checkpoints, not
+        counting those of borders; ``border`` is the bytes of a border cell in both; ``written`` is
+        the bytes of a cell of the result; ``reads`` is how often each cell is read.
         """
         in_memory, saved = border
         tasks = self.tasks_of_sweep
@@ -464,12 +468,12 @@ def check_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def limit_of_worker(memory_limit: int | str | None) -> int:
-    """Return the memory limit of a worker in bytes: as given, else that of the cluster."""
+    """Return the memory limit of a worker in bytes, by default that of the cluster."""
     return memory_of_worker(current_client()) if memory_limit is None else _bytes_of(memory_limit)
 
 
 def limit_of_process(memory_limit: int | str | None) -> int:
-    """Return the memory of the machine in bytes; refuse a limit, which is for workers only."""
+    """Return the memory of the machine in bytes; refuse a limit, which only applies to workers."""
     if memory_limit is not None:
         raise InputError(
             f"memory_limit: {shown(memory_limit)} is what a worker may use, and workers=0; leave "

@@ -38,15 +38,15 @@ def to_file(
     Parameters
     ----------
     result : result, raster, vector layer or path
-        Rasters, or the store of some; tables as for `to_geodataframe`; layers and paths.
+        Rasters or their store, tables as for `to_geodataframe`, layers, or paths.
     path : path
         The file to write. Rasters: ``.tif`` (one raster, see `to_geotiff`), ``.nc`` or ``.zarr``.
         Tables, layers and paths: ``.gpkg``, ``.geojson``, ``.fgb``, ``.parquet`` (GeoParquet) or
-        ``.csv``, layers and paths ``.shp`` too; tables also ``.nc``.
+        ``.csv``. Layers and paths also ``.shp``; tables also ``.nc``.
     variable : str, optional
-        Name of the raster, if there are several and the file holds one.
+        Name of the raster to write, if there are several and the file holds one.
     overwrite : bool
-        Whether to replace a file of that name, when the new one is complete.
+        Replace an existing file of that name once the new one is complete.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def to_file(
     InputError
         If the file cannot hold the result.
     OrographError
-        If what writes such files is not installed.
+        If the package that writes such files is not installed.
     StoreExistsError
         If the file exists and ``overwrite`` is false.
 
@@ -112,7 +112,7 @@ def check_raster_target(out: str, overwrite: bool, argument: str = "out") -> Non
 
 
 def _as_dataset(result: Any, variable: str | None) -> xr.Dataset:
-    """Return a result as a dataset: of one variable, if it is named, else of all."""
+    """Return a result as a dataset, of the named variable or of all variables."""
     if isinstance(result, str | os.PathLike) and os.path.isdir(result):
         result = open_dataset(open_storage(result, "result"))
     if isinstance(result, xr.Dataset) and variable is None:

@@ -1,4 +1,4 @@
-"""Least-cost paths as values, and their conversion to vector formats."""
+"""Least-cost paths as objects, and their conversion to vector formats."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class LeastCostPath:
     Attributes
     ----------
     cells
-        Rows and columns it passes, from the point to the source, shape (n, 2).
+        Rows and columns of the cells on the path, from the point to the source, shape (n, 2).
     coordinates
-        Map coordinates (x, y) of their centres, shape (n, 2).
+        Map coordinates (x, y) of the cell centres, shape (n, 2).
     cost
-        Cost at the point, an int where costs are integers.
+        Cost at the point; an int if costs are integers.
     crs
-        Coordinate reference system of the coordinates in well-known text, None if there is none.
+        Coordinate reference system of the coordinates as well-known text; None if there is none.
     line
         Map coordinates (x, y) of the path as a line, shape (m, 2): the ends of links that have
         coordinates, such as roads, and the centres of all other cells. Length, geometry and vector
-        files follow this line.
+        files are based on this line.
     point, source
-        Name of the point, and label or name of the source; None if they are not known.
+        Name of the point, and label or name of the source; None if unknown.
 
     Examples
     --------
@@ -67,9 +67,9 @@ class LeastCostPath:
 
     @cached_property
     def length(self) -> float:
-        """Length of the path in units of the CRS, or in metres if that is geographic.
+        """Length of the path in units of the CRS, or in metres if the CRS is geographic.
 
-        Of a grid without coordinates, in cells.
+        For a grid without coordinates, the length is in cells.
         """
         if self.crs is not None and parse_crs(self.crs, "path").is_geographic:
             from pyproj import Geod
@@ -79,7 +79,7 @@ class LeastCostPath:
 
     @property
     def geometry(self) -> Any:
-        """The path as a shapely LineString (a Point if it is one cell), if shapely is installed."""
+        """The path as a shapely LineString, or a Point if it has one cell; needs shapely."""
         from shapely import LineString, Point
 
         if len(self.line) == 1:
@@ -102,7 +102,7 @@ class LeastCostPath:
         return LeastCostPaths([self]).layer
 
     def to_geodataframe(self) -> Any:
-        """Return the path as a ``geopandas.GeoDataFrame`` of one row: cost, length, geometry."""
+        """Return the path as a ``geopandas.GeoDataFrame`` with one row: cost, length, geometry."""
         return LeastCostPaths([self]).to_geodataframe()
 
     def __eq__(self, other: object) -> bool:
@@ -146,7 +146,7 @@ class LeastCostPath:
 
     @property
     def _ends(self) -> tuple[str, str]:
-        """First and last point of the path; of a graph without coordinates, its vertices."""
+        """First and last point of the path; for a graph without coordinates, its vertices."""
         if not self.coordinates.size:
             first, last = self.cells[[0, -1]].tolist()
             return repr(first), repr(last)
@@ -171,7 +171,7 @@ class LeastCostPaths(list[LeastCostPath]):
 
     @property
     def outside(self) -> int | None:
-        """Number of points that were left out, outside the result; None if none may be."""
+        """Number of points outside the result that were skipped; None if none may be skipped."""
         return self._outside
 
     @outside.setter
@@ -182,7 +182,7 @@ class LeastCostPaths(list[LeastCostPath]):
     def layer(self) -> VectorLayer:
         """The paths as lines, with columns ``path`` (numbers from 0), ``cost`` and ``length``.
 
-        ``point`` and ``source``, the names of the ends, are columns if they are known.
+        The columns ``point`` and ``source`` hold the names of the ends if they are known.
         """
         columns = {
             "path": np.arange(len(self)),
@@ -210,7 +210,7 @@ class LeastCostPaths(list[LeastCostPath]):
         return self.layer.__geo_interface__
 
     def to_geodataframe(self) -> Any:
-        """Return the paths as a ``geopandas.GeoDataFrame``, a row each."""
+        """Return the paths as a ``geopandas.GeoDataFrame``, one row for each path."""
         return self.layer.to_geodataframe()
 
     def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -37,18 +37,17 @@ def to_geodataframe(result: Any) -> GeoDataFrame:
     Parameters
     ----------
     result : Dataset, path or DataFrame
-        What `peaks`, `depressions` or `pass_elevation` has returned, or its store; or what
-        `component_table` has returned. Layers and paths are taken too.
+        Result of `peaks`, `depressions` or `pass_elevation`, or its store; or a result of
+        `component_table`. Layers and paths are also accepted.
 
     Returns
     -------
     geopandas.GeoDataFrame
-        A row for each peak, depression, component, or pair of point and target, with all columns
-        of the table under their names. The first columns are the numbers by which others refer to
-        a row: ``peak``, ``depression``, ``label``, or ``point`` and ``target``. Geometries are
-        points in the CRS of the raster: of peaks, of lowest cells, of centroids, of passes; of
-        passes with paths they are the paths. ``attrs["units"]`` has the units of columns, as far
-        as they are known.
+        One row for each peak, depression, component, or pair of point and target, with all columns
+        of the table under their own names. The first columns are the numbers by which other rows
+        refer to a row: ``peak``, ``depression``, ``label``, or ``point`` and ``target``. Geometries
+        are points in the CRS of the raster: peaks, lowest cells, centroids or passes; passes with
+        paths have the paths as geometries. ``attrs["units"]`` holds the known units of columns.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def to_geodataframe(result: Any) -> GeoDataFrame:
 
 
 def table_layer(result: Any) -> VectorLayer | None:
-    """Return a table as a layer of points or lines; None if it is not a table."""
+    """Return a table as a layer of points or lines; None if the argument is not a table."""
     import pandas as pd
     import xarray as xr
 
@@ -110,9 +109,9 @@ def table_layer(result: Any) -> VectorLayer | None:
 
 
 def table_columns(result: xr.Dataset) -> dict[str, Array] | None:
-    """Return the columns of a table, numbers of rows first; None if it is not such a table.
+    """Return the columns of a table, row numbers first; None if the argument is not such a table.
 
-    Vertices of paths, and a raster of labels beside the table, are left out.
+    Vertices of paths and a raster of labels are left out.
     """
     known = next((_TABLES[name] for name in _TABLES if name in result), None)
     if known is None:
@@ -150,7 +149,7 @@ def _points(x: Array, y: Array) -> npt.NDArray[np.object_]:
 
 
 def _paths(result: xr.Dataset, sizes: Array) -> npt.NDArray[np.object_]:
-    """Return the paths over passes as lines, as points where they have one cell."""
+    """Return the paths over passes as lines, or as points if they have one cell."""
     shapely = import_shapely("result")
     geometry = np.full(sizes.size, None, object)
     vertices = np.stack([result["path_x"].values, result["path_y"].values], axis=1)

@@ -21,28 +21,28 @@ UNITS = (*TIMES, *LENGTHS)
 
 
 def convert_units(result: Any, unit: str) -> Any:
-    """Return a result in another unit of time or length, with attributes that say so.
+    """Convert a result to another unit of time or length, and update its attributes.
 
     Parameters
     ----------
     result : Dataset, DataArray or path
-        A result whose ``units`` are known, such as that of `walking_time` (``"s"``) or
-        `flow_distance` (``"m"``), or the path of its store.
+        Result with known ``units``, such as that of `walking_time` (``"s"``) or `flow_distance`
+        (``"m"``), or the path of its store.
     unit : {"s", "min", "h", "m", "km"}
-        The unit that is wanted.
+        The unit to convert to.
 
     Returns
     -------
     Dataset or DataArray
-        As the result, lazy where it is. All rasters and columns that are times are converted if
-        the unit is one of time, all lengths if it is one of length, and their ``units`` follow;
-        so does ``max_cost``. Values are divided or multiplied once, in their own type; integers
-        become float64. The result that is given, and its store, stay as they are.
+        The converted result, lazy if the input is. If the unit is one of time, all rasters and
+        columns that are times are converted; if it is one of length, all lengths. ``units`` and
+        ``max_cost`` are updated. Values are divided or multiplied once, in their own dtype;
+        integers become float64. The given result and its store do not change.
 
     Raises
     ------
     InputError
-        If nothing of the result is in such a unit.
+        If no part of the result has such a unit.
 
     Examples
     --------
@@ -85,12 +85,12 @@ def convert_units(result: Any, unit: str) -> Any:
 
 
 def unit_scale(units: Any, wanted: str, argument: str) -> float:
-    """Return the number of units of one kind that are as much as one of another.
+    """Return the factor from one unit to another of the same quantity.
 
     Raises
     ------
     InputError
-        If the units, of the ``argument``, are not known, or are those of something else.
+        If the units of ``argument`` are unknown, or belong to another quantity.
     """
     quantity = _quantity(wanted)
     if units is None or _quantity(str(units)) is not quantity:
@@ -107,12 +107,12 @@ def _plain(units: str) -> str:
 
 
 def _quantity(units: str) -> dict[str, float]:
-    """Return the units of the quantity that a unit is one of; empty if it is not known."""
+    """Return the units of the quantity that a unit measures; empty if it is unknown."""
     return next((known for known in (TIMES, LENGTHS) if _plain(units) in known), {})
 
 
 def _converted(array: xr.DataArray, unit: str, scale: float) -> xr.DataArray:
-    """Return values times a scale, with the attributes of the array and the new unit."""
+    """Return values times a scale, with the array's attributes and the new unit."""
     attributes = {**array.attrs, "units": unit}
     values = array
     if values.dtype.kind != "f":

@@ -1,4 +1,4 @@
-"""Exceptions that orograph raises; most of them are builtin exceptions too."""
+"""Exceptions that orograph raises; most of them also derive from builtin exceptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StoreExistsError(OrographError, FileExistsError):
 
 
 class DamagedStoreError(OrographError, OSError):
-    """A store, or metadata of it, is not as it was written; the message names the file.
+    """A store or its metadata are not as they were written; the message names the file.
 
     Examples
     --------
@@ -152,7 +152,8 @@ _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
     """Return the error to raise for an ``error`` that occurred while writing ``path``.
 
-    It is a `StorageFullError` if the system reports that there is no room, else ``error`` itself.
+    It is a `StorageFullError` if the system reports that there is no space, otherwise ``error``
+    itself.
     """
     if isinstance(error, OrographError) or error.errno not in _FULL:
         return error
@@ -166,7 +167,7 @@ def storage_error(error: OSError, path: str | os.PathLike[str]) -> OSError:
 
 @contextmanager
 def report_full_storage(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise `StorageFullError` if the system reports no room while ``path`` is written."""
+    """Raise `StorageFullError` if the system reports no space while ``path`` is written."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Write rasters to GeoTIFF, some blocks at a time."""
+"""Write rasters to GeoTIFF, a few blocks at a time."""
 
 from __future__ import annotations
 
@@ -44,22 +44,21 @@ def to_geotiff(
     overwrite: bool = False,
     takeover: bool = False,
 ) -> Path:
-    """Write a raster to a tiled, compressed GeoTIFF (BigTIFF where its size may need it).
+    """Write a raster to a tiled, compressed GeoTIFF (BigTIFF if its size may require it).
 
     Parameters
     ----------
     source : DataArray, Dataset, array, or path
         Anything `open_raster` accepts; a store or Dataset of several rasters needs ``variable``.
     path : path
-        The file to write, or its ``file://`` URL. While it is unfinished it has a hidden name in
-        the same folder.
+        The file to write, or its ``file://`` URL. Until it is complete, it has a hidden name in the
+        same folder.
     variable : str, optional
         Name of the variable, if there are several.
     overwrite : bool
-        Whether to replace a file of that name, when the new one is complete.
+        Replace an existing file of that name once the new one is complete.
     takeover : bool
-        Whether to take the place of another writer that is at work on the file; that one ends with
-        an error.
+        Take over from another writer that is working on the file; that writer ends with an error.
 
     Returns
     -------
@@ -69,21 +68,21 @@ def to_geotiff(
     Raises
     ------
     InputError
-        If the source cannot be used, its cells are not evenly spaced, or the file does not keep its
-        CRS, place or nodata value.
+        If the source cannot be used, its cells are not evenly spaced, or the file cannot keep its
+        CRS, position or nodata value.
     StoreExistsError
         If the file exists and ``overwrite`` is false, the path is not a plain file, or another
-        writer is at work on it.
+        writer is working on it.
     RunError
-        If another writer has taken the place of this one, or the source has changed meanwhile.
+        If another writer has taken over, or the source has changed in the meantime.
     StorageFullError
-        If there is no room.
+        If there is no space left.
 
     Notes
     -----
-    The file is read again before it gets its name. A GeoTIFF names a CRS by its EPSG code, and its
-    columns lie along x, the longitude, whatever the order of the axes: so OGC:CRS84, CRS83 and
-    CRS27, which differ from EPSG:4326, 4269 and 4267 by that order alone, read back as these.
+    The file is read again before it gets its name. A GeoTIFF identifies a CRS by its EPSG code, and
+    its columns lie along x, the longitude, whatever the order of the axes. So OGC:CRS84, CRS83 and
+    CRS27, which only differ from EPSG:4326, 4269 and 4267 in that order, read back as the latter.
 
     Examples
     --------

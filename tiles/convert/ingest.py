@@ -51,24 +51,23 @@ def ingest(
     source : DataArray, array, masked array, or path
         Anything `open_raster` accepts.
     store : path or Storage
-        The store to write. While it is unfinished it is in ``<store>.partial``.
+        The store to write. Until it is complete, it is in ``<store>.partial``.
     tile : int
-        Cells a side of a tile.
+        Side of a tile in cells.
     shard : int, optional
-        Cells a side of a shard, ``tile`` times a power of two; by default about 4096.
+        Side of a shard in cells, ``tile`` times a power of two; by default about 4096.
     nodata : number, optional
-        Value of cells that are not vertices; overrides the source's.
+        Nodata value; overrides that of the source.
     band : int, optional
         Number of the band, from 1, if there are several.
     variable : str, optional
         Name of the variable, if there are several.
     overwrite : bool
-        Whether to replace a store of that name, when the new one is complete.
+        Replace an existing store of that name once the new one is complete.
     takeover : bool
-        Whether to take the place of another writer that is at work on the store; that one ends
-        with an error.
+        Take over from another writer that is working on the store; that writer ends with an error.
     storage_options : dict, optional
-        Of addresses in object stores, as of a run.
+        Options of addresses in object stores, as for a run.
 
     Returns
     -------
@@ -81,21 +80,22 @@ def ingest(
         If the source cannot be used, or source and store overlap.
     StoreExistsError
         If the store exists and ``overwrite`` is false, something else exists at its path, or
-        another writer is at work on it.
+        another writer is working on it.
     RunError
-        If another writer has taken the place of this one, or the source has changed meanwhile.
+        If another writer has taken over, or the source has changed in the meantime.
     StorageFullError
-        If there is no room.
+        If there is no space left.
 
     Notes
     -----
-    No value is rounded, scaled or filled. bool becomes uint8 and float16 becomes float32. Cells
-    with the nodata value of the source keep it, and it is recorded as ``_FillValue``; NaN stays NaN
-    beside it. Only masked cells are set to the nodata value (NaN for floats that have none).
+    Values are not rounded, scaled or filled. bool becomes uint8 and float16 becomes float32. Cells
+    with the nodata value of the source keep it, and it is recorded as ``_FillValue``; NaN cells
+    stay NaN in addition. Only masked cells are set to the nodata value (NaN for floats without
+    one).
 
-    Memory: two shards, or two rows of shards if the source is stored in strips as wide as the grid,
-    or a row is small (at most 128 MiB). Each cell is decoded once, except in blocks of the source
-    that overlap two of the windows that are read.
+    Memory: two shards. If the source is stored in strips as wide as the grid, or if a row of shards
+    is small (at most 128 MiB), two rows of shards. Each cell is decoded once, except in blocks of
+    the source that overlap two of the windows that are read.
 
     Examples
     --------

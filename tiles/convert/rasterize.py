@@ -1,4 +1,4 @@
-"""The function `rasterize`: rasters of vector layers."""
+"""The function `rasterize`, which converts vector layers to rasters."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ def rasterize(
     Parameters
     ----------
     layer : vector layer
-        A GeoDataFrame, a GeoSeries, shapely geometries, anything with ``__geo_interface__``, or the
-        path of a vector file; brought to the CRS of the grid.
+        A GeoDataFrame, a GeoSeries, shapely geometries, any object with ``__geo_interface__``, or
+        the path of a vector file; it is transformed to the CRS of the grid.
     like : raster
-        A raster of the grid that is wanted; its cells are not read.
+        A raster with the desired grid; its cells are not read.
     label : str, optional
-        Column that holds the labels, whole numbers; by default geometries are numbered from 0.
+        Column that holds the labels, which must be integers; by default geometries are numbered
+        from 0.
     all_touched : bool
-        Take all cells that areas touch, not those alone whose centre lies in them.
+        Include all cells that areas touch, not only those whose centres lie in them.
 
     Returns
     -------
@@ -40,15 +41,16 @@ def rasterize(
     Raises
     ------
     InputError
-        If the layer is none, is empty, has no CRS where the grid has one, or a geometry lies
-        outside the grid or covers the centre of no cell; or a label is missing or not whole.
+        If the argument is not a layer or is empty, if the grid has a CRS but the layer does not, if
+        a geometry lies outside the grid or does not cover the centre of any cell, or if a label is
+        missing or not an integer.
 
     Notes
     -----
-    A line takes every cell that it passes, and one of the two between cells that meet at a corner.
-    So its cells are a barrier for 4, 8 and 16 neighbours, and so are those of an area with
-    ``all_touched``. Of geometries that cover a cell the one of the least label counts. The cells do
-    not depend on the part of the grid that is looked at.
+    A line includes every cell that it passes, and one of the two cells between cells that meet at a
+    corner. So its cells are a barrier for 4, 8 and 16 neighbours, and so are those of an area with
+    ``all_touched``. Where geometries share a cell, the smallest label wins. The cells do not depend
+    on the part of the grid that is examined.
 
     Examples
     --------

@@ -1,21 +1,21 @@
 """The class `Graph`: compressed rows, with vertices reordered for locality and cut into parts.
 
-The vertices that a user knows stand in the order of the source and bear its ids. Inside they are
-*stored* in another order (`orograph.tiles.graph.order`), in which a part is a range of vertices
-with about as many arcs as each other part. An *arc* leads from a stored vertex to another. A
-directed edge is one arc; an undirected edge is two, or one if it is a loop.
+Users see vertices in the order of the source, with its ids. Internally they are *stored* in another
+order (`orograph.tiles.graph.order`), in which a part is a range of vertices; all parts have about
+the same number of arcs. An *arc* leads from one stored vertex to another. A directed edge is one
+arc; an undirected edge is two arcs, or one if it is a loop.
 
-Arrays, all of one length a vertex or an arc:
+Arrays, with one element for each vertex or arc:
 
 - ``indptr`` (n + 1,), ``indices`` (arcs,), unsigned words of 32 bits while they suffice, else
   int64: the heads of the arcs of each stored vertex, in ascending order;
 - ``weight`` (arcs,): int32, int64 or float64;
 - ``edge`` (arcs,): the number of the edge in the source;
-- ``position`` (n,): the place of each stored vertex in the source;
-- ``ids`` (n,): what the source calls its vertices, in its order;
+- ``position`` (n,): the position of each stored vertex in the source;
+- ``ids`` (n,): the ids of the vertices, in the order of the source;
 - ``x``, ``y`` (n,), optional: coordinates, in the order of the source;
-- ``edge_both_ways`` (arcs,), of a stored directed graph whose edges all lead both ways: the lesser
-  of the numbers of the two.
+- ``edge_both_ways`` (arcs,), for a stored directed graph in which every edge has a reverse: the
+  smaller of the numbers of the two edges.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graph:
-    """A graph with weighted edges, made by `read_graph`.
+    """Graph with weighted edges, created by `read_graph`.
 
     Attributes
     ----------
     directed
-        Whether an edge leads one way only.
+        Whether edges are directed.
     edge_count
-        Edges of the source, parallel ones and loops among them.
+        Number of edges in the source, including parallel edges and loops.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Graph:
 
     @property
     def arc_count(self) -> int:
-        """Number of arcs: an undirected edge is two."""
+        """Number of arcs: an undirected edge counts as two."""
         return int(self.arrays["indices"].shape[0])
 
     @property
@@ -172,8 +172,8 @@ class Graph:
     def joined(self) -> Graph:
         """Return the graph as a single part if it has few arcs, else unchanged.
 
-        Small parts cost more than they save: a front enters each of them many times, and each time
-        takes as long as some thousand vertices.
+        Small parts cost more than they save: the search enters each of them many times, and each
+        entry costs as much as some thousand vertices.
         """
         few = self.arc_count <= JOINED_ARCS
         return self._in_one_part if few and self.part_count > 1 else self
@@ -186,7 +186,7 @@ class Graph:
     def part_rows(self, part: int, weighted: bool = True) -> Rows:
         """Return the outgoing arcs of a part's vertices in CSR form, counted from the part.
 
-        Without ``weighted`` no weights are read, and there are none.
+        Without ``weighted``, weights are not read and not returned.
         """
         first, last = self.bounds[part : part + 2]
         indptr = np.asarray(self.arrays["indptr"][first : last + 1]).astype(np.int64)
@@ -206,7 +206,7 @@ class Graph:
         Raises
         ------
         InputError
-            If one of them is not a vertex of the graph.
+            If an id is not a vertex of the graph.
         """
         listed = [ids] if self._place(ids) is not None or _is_scalar(ids) else list(ids)
         if not listed:
@@ -293,7 +293,7 @@ class Graph:
         Raises
         ------
         InputError
-            It names the edge.
+            If there is such an edge; the error names it.
         """
         arc = self.one_way
         if arc is None:
@@ -344,7 +344,8 @@ def refuse_large_graph(n: int, m: int, argument: str = "source") -> None:
     Raises
     ------
     InputError
-        It names the numbers of vertices and edges, and the bytes.
+        If the memory is not sufficient; the error names the numbers of vertices and edges, and the
+        bytes.
     """
     import psutil
 
@@ -372,17 +373,17 @@ def make_graph(
     Parameters
     ----------
     tail, head : (m,) int64
-        The ends of each edge: places of vertices in ``ids``; checked by the caller.
+        The ends of each edge: positions of vertices in ``ids``; checked by the caller.
     weight : (m,)
         Real numbers; checked here.
     ids : (n,)
-        What the source calls its vertices.
+        Ids of the vertices.
     directed
-        Whether an edge leads from its tail to its head only.
+        Whether edges only lead from tail to head.
     coordinates
         x and y of the vertices.
     parts
-        How many parts to make; by default one for each 2**25 arcs.
+        Number of parts; by default one for each 2**25 arcs.
 
     Raises
     ------

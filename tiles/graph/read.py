@@ -1,4 +1,4 @@
-"""The function `read_graph`."""
+"""The function `read_graph`, which reads graphs from files and objects."""
 
 from __future__ import annotations
 
@@ -45,47 +45,52 @@ def read_graph(
     Parameters
     ----------
     source : path, sparse array, DataFrame or networkx graph
-        A DIMACS or PACE file (``.gr``) or a Matrix Market file (``.mtx``), each plain, ``.gz`` or
-        ``.xz``; a Parquet file or a data frame with a row for each edge, columns ``source``,
-        ``target`` (or ``from`` and ``to``, ``u`` and ``v``) and ``weight`` (or ``length``,
-        ``cost``; else 1); a SciPy sparse array, whose stored entries are edges from row to column;
-        a networkx or OSMnx graph with the same names of weights; or the path of a stored graph.
+        One of the following.
+
+        - A DIMACS or PACE file (``.gr``) or a Matrix Market file (``.mtx``), plain or compressed
+          (``.gz``, ``.xz``).
+        - A Parquet file or a data frame with one row for each edge. Columns are ``source`` and
+          ``target`` (or ``from`` and ``to``, ``u`` and ``v``) and ``weight`` (or ``length``,
+          ``cost``; 1 without any).
+        - A SciPy sparse array, whose stored entries are edges from row to column.
+        - A networkx or OSMnx graph with the same names of weights.
+        - The path of a stored graph.
     coordinates : path, (n, 2) array, optional
-        x and y of the vertices in the order of the source, or a DIMACS file of them (``.co``).
-        Vertices near each other are then stored together. networkx nodes bring theirs as ``x`` and
-        ``y``.
+        Coordinates (x, y) of the vertices in the order of the source, or a DIMACS file of them
+        (``.co``). Vertices near each other are then stored together. networkx nodes have their own,
+        as ``x`` and ``y``.
     directed : bool, optional
-        Whether edges lead one way only; by default as the format says. Sparse arrays and tables do
-        not say it.
+        Whether edges are directed; by default as the format specifies. Required for sparse arrays
+        and tables, which do not specify it.
     parts : int, optional
-        Number of parts into which the graph is cut; by default memory decides. No result
-        depends on it. Operations join the parts of a graph of up to 2**22 arcs.
+        Number of parts to cut the graph into; by default chosen by memory. Results do not depend on
+        it. Operations join the parts of a graph of up to 2**22 arcs.
     store : path, optional
-        Zarr group to write; the graph is then opened from there when it is needed.
+        Zarr group to write; the graph is then read from there when needed.
     takeover : bool
-        Take the place of another writer that is at work on ``store``; that one ends with an error.
+        Take over from another writer that is working on ``store``; that writer ends with an error.
     storage_options : dict, optional
-        Of addresses of stores in object stores, as of a run.
+        Options of addresses in object stores, as for a run.
 
     Returns
     -------
     Graph
-        Vertices bear the ids of the source: 1 to n in files, row numbers of a matrix, the values
-        of a table in ascending order, the labels of networkx nodes.
+        The graph. Vertices keep the ids of the source: 1 to n in files, row numbers of a matrix,
+        the values of a table in ascending order, or the labels of networkx nodes.
 
     Raises
     ------
     InputError
-        If the source cannot be read; it names the file, the line or the edge, and the value.
+        If the source cannot be read; the error names the file, the line or the edge, and the value.
     StoreExistsError
-        If something is at ``store``, or another writer is at work there.
+        If something already exists at ``store``, or another writer is working there.
 
     Notes
     -----
-    Making a graph takes at most 48 bytes a vertex and 160 an edge, so at most 64 times the bytes
-    of a text file, decompressed. A file that declares more vertices or edges than fit into memory
-    is refused before it is read; decompression stops after as many edges as it declares, and after
-    2**36 characters.
+    Building a graph takes at most 48 bytes a vertex and 160 an edge, so at most 64 times the
+    decompressed size of a text file. A file that declares more vertices or edges than fit into
+    memory is refused before it is read. Decompression stops after the number of edges that the file
+    declares, and after 2**36 characters.
 
     Examples
     --------

@@ -27,8 +27,8 @@ def open(
 ) -> xr.Dataset:
     """Open a store as a lazy Dataset.
 
-    Cells are read through `StoreRaster`, so the error for a damaged tile names the tile. Nothing
-    is masked or scaled: dtypes are those of the store, and the nodata value is the attribute
+    Cells are read through `StoreRaster`, so the error for a damaged tile names the tile. Values are
+    neither masked nor scaled: dtypes are those of the store, and the nodata value is the attribute
     ``_FillValue``, which ``rio.nodata`` reads.
 
     Parameters
@@ -36,9 +36,9 @@ def open(
     path : path
         The store.
     chunks : {"shard", "tile"}
-        What each Dask chunk holds.
+        Whether a Dask chunk is a shard or a tile.
     storage_options : dict, optional
-        Of an address in an object store, as of a run; what is opened keeps them.
+        Options of an address in an object store, as for a run; the opened Dataset keeps them.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def open(
     InputError
         If there is no finished store.
     DamagedStoreError
-        If its metadata or its coordinates are damaged, or an array is missing.
+        If its metadata or coordinates are damaged, or an array is missing.
 
     Examples
     --------

@@ -30,10 +30,10 @@ class StoreReport:
     store : str
         Address of the store.
     files : int
-        Files that hold values and were read.
+        Number of files with values that were read.
     problems : tuple of str
-        One message for each file, or tile of a file, that is damaged or missing, which it names.
-        There are at most 1000.
+        One message for each damaged or missing file, or tile of a file, which it names. There are
+        at most 1000.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class StoreReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged or missing."""
+        """Whether the store is complete and undamaged."""
         return not self.problems
 
     def _repr_html_(self) -> str:
@@ -76,14 +76,14 @@ def verify(
     ----------
     path : path
         A store of any kind: an ingested raster, a result with its tables, a distance index with its
-        matrices, all pairs.
+        matrices, or all pairs.
     storage_options : dict, optional
-        Of an address in an object store, as of a run.
+        Options of an address in an object store, as for a run.
 
     Returns
     -------
     StoreReport
-        Whether everything can be read back as it was written, and what cannot.
+        Whether everything can be read back as it was written, and the problems found.
 
     Raises
     ------

@@ -46,9 +46,9 @@ class VectorLayer:
     geometry
         Shapely geometries, shape (n,).
     columns
-        Arrays of n values, by name.
+        Columns by name, arrays of n values.
     crs
-        Coordinate reference system in any form that pyproj accepts, None if there is none.
+        Coordinate reference system in any form that pyproj accepts; None if there is none.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class VectorLayer:
     def to_geodataframe(self) -> Any:
         """Return the layer as a ``geopandas.GeoDataFrame``.
 
-        Its ``attrs["units"]`` has the units of columns, as far as they are known.
+        ``attrs["units"]`` holds the known units of columns.
 
         Raises
         ------
@@ -137,16 +137,16 @@ class VectorLayer:
             (GeoParquet), or ``.csv`` with points as columns ``x`` and ``y`` and other geometries
             as well-known text.
         overwrite
-            Whether to replace a file of that name, when the new one is complete.
+            Replace an existing file of that name once the new one is complete.
 
         Raises
         ------
         InputError
-            If the ending is none of a vector format, or the folder does not exist.
+            If the extension is not that of a vector format, or the folder does not exist.
         StoreExistsError
             If the file exists and ``overwrite`` is false.
         OrographError
-            If what writes such files is not installed.
+            If the package that writes such files is not installed.
         """
         target = Path(check_path("path", path))
         check_vector_target(target, check_flag("overwrite", overwrite))
@@ -188,7 +188,8 @@ class VectorLayer:
         Raises
         ------
         InputError
-            If there is no such column, or one of its values is not whole, too large, or `NO_LABEL`.
+            If there is no such column, or one of its values is not an integer, too large, or
+            `NO_LABEL`.
         """
         if column is None:
             return np.arange(len(self), dtype=np.int64)
@@ -211,9 +212,9 @@ class VectorLayer:
 
 
 def column_of(layer: VectorLayer, column: Any, name: str) -> npt.NDArray[Any]:
-    """Return a column of a layer; raise InputError, which lists its columns, if it has none such.
+    """Return a column of a layer; raise InputError with the names of its columns if it is missing.
 
-    ``name`` is that of the argument that is the layer.
+    ``name`` is the name of the argument that is the layer.
     """
     if not isinstance(column, str) or column not in layer.columns:
         listed = ", ".join(map(str, layer.columns)) or "none"
@@ -234,8 +235,8 @@ def read_layer(given: Any, name: str) -> VectorLayer | None:
     Parameters
     ----------
     given
-        A GeoDataFrame, a GeoSeries, a shapely geometry, an object or mapping that speaks GeoJSON
-        (``__geo_interface__``), a sequence of such, or the path of a vector file.
+        A GeoDataFrame, a GeoSeries, a shapely geometry, an object or mapping in GeoJSON form
+        (``__geo_interface__``), a sequence of such objects, or the path of a vector file.
     name
         Name of the argument, for messages.
 
@@ -361,7 +362,7 @@ def _read_file(path: str, name: str) -> VectorLayer:
 
 
 def _read_parquet(path: str, name: str) -> VectorLayer:
-    """Read a GeoParquet file, which GDAL reads in some builds only."""
+    """Read a GeoParquet file, which only some builds of GDAL can read."""
     geopandas = import_parquet(name)
     try:
         layer = _read(geopandas.read_parquet(path), name)

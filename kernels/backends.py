@@ -1,4 +1,4 @@
-"""The backends, which compute tiles: their devices and their memory. The one place that chooses.
+"""Backends, which compute tiles: their devices, their memory, and the choice between them.
 
 Their kernels are those of `orograph.kernels.stages`.
 """
@@ -43,15 +43,15 @@ class Backend(Protocol):
         """Return the bytes that resident tiles may take; None: a share of the process's memory."""
 
     def to_host(self, array: Any) -> npt.NDArray[Any]:
-        """Return an array of the backend's memory in that of this process."""
+        """Copy an array from the backend's memory to host memory."""
 
     @property
     def finds_again(self) -> bool:
-        """Whether a result of a tile is found again in less time than it is saved and read."""
+        """Whether recomputing the result of a tile is faster than saving and reading it."""
 
     @property
     def graph_method(self) -> str:
-        """The quickest method of `shortest_paths` for weights that are not negative."""
+        """Fastest method of `shortest_paths` for non-negative weights."""
 
 
 class NumbaBackend:

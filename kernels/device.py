@@ -48,13 +48,13 @@ class Device(Protocol):
 
     @property
     def array_module(self) -> Any:
-        """NumPy, or what has its functions for this device's arrays."""
+        """NumPy, or the module with its functions for the arrays of this device."""
 
     def use_own_stream(self) -> None:
-        """Let what the calling thread launches and copies run beside what others do."""
+        """Give the calling thread its own stream, so that its work runs alongside other work."""
 
     def active(self) -> AbstractContextManager[Any]:
-        """A context in which this device is the one that the calling thread uses."""
+        """Context in which the calling thread uses this device."""
 
     def peers(self) -> Sequence[Device]:
         """The other devices of this process."""
@@ -66,10 +66,10 @@ class Device(Protocol):
         """Copy an array to one of another device, after all and before all else; does not wait."""
 
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array here, whatever it holds, of memory that copies to and from are quick with."""
+        """Return an uninitialised host array whose memory is fast to copy to and from."""
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
-        """A copy of an array in the device's memory."""
+        """Copy an array to the memory of the device."""
 
     def upload_into(self, target: Buffer, values: npt.NDArray[Any]) -> None:
         """Copy a matrix into one of the device, or into a part of its rows and columns.
@@ -78,7 +78,7 @@ class Device(Protocol):
         """
 
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
-        """A copy of a device's array here, once all that was launched has run."""
+        """Copy an array of the device to the host, after all launched work has run."""
 
     def synchronize(self) -> None:
         """Wait until all that the calling thread has launched has run."""
@@ -113,7 +113,7 @@ class Device(Protocol):
         """
 
     def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that launches, with the same arguments, what ``launches`` does.
+        """Return a function that repeats the launches of ``launches`` with the same arguments.
 
         ``launches`` does nothing else with the device, and its kernels have been launched before.
         One call of what is returned has to be done before the next.
@@ -135,11 +135,11 @@ class CupyDevice:
         return self._cupy
 
     def use_own_stream(self) -> None:
-        """Let what the calling thread launches and copies run beside what others do."""
+        """Give the calling thread its own stream, so that its work runs alongside other work."""
         self._cupy.cuda.Stream.ptds.use()
 
     def active(self) -> AbstractContextManager[Any]:
-        """A context in which this device is the one that the calling thread uses."""
+        """Context in which the calling thread uses this device."""
         return nullcontext() if self._number is None else self._cupy.cuda.Device(self._number)
 
     def peers(self) -> Sequence[Device]:
@@ -166,7 +166,7 @@ class CupyDevice:
             self._cupy.cuda.get_current_stream().wait_event(done)
 
     def host_array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array here, of page-locked memory that CuPy keeps for the next of this size."""
+        """Return a page-locked host array, whose memory CuPy reuses for the next of this size."""
         count, dtype = math.prod(shape), np.dtype(dtype)
         if count * dtype.itemsize < SMALL:
             return np.empty(shape, dtype)
@@ -175,7 +175,7 @@ class CupyDevice:
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def upload(self, values: npt.NDArray[Any]) -> Buffer:
-        """A copy of an array in the device's memory."""
+        """Copy an array to the memory of the device."""
         with _memory_reported(values.nbytes, "memory of the GPU"):
             if values.nbytes < SMALL:
                 return self._cupy.asarray(values)
@@ -192,7 +192,7 @@ class CupyDevice:
         self._copy_rows(*there, values.ctypes.data, values.strides[0], values)
 
     def download(self, buffer: Buffer) -> npt.NDArray[Any]:
-        """A copy of a device's array here, once all that was launched has run."""
+        """Copy an array of the device to the host, after all launched work has run."""
         values = empty(buffer.shape, buffer.dtype)
         if values.ndim == 2 and buffer.strides[1] == values.itemsize < buffer.strides[0]:
             there = buffer.data.ptr, buffer.strides[0]
@@ -204,7 +204,7 @@ class CupyDevice:
     def _copy_rows(
         self, to: int, to_pitch: int, start: int, pitch: int, like: npt.NDArray[Any]
     ) -> None:
-        """Copy as many rows, and bytes of each, as a matrix has; behind what was launched."""
+        """Copy the rows of a matrix in stream order, and wait until that is done."""
         if like.size:
             runtime, stream = self._cupy.cuda.runtime, self._cupy.cuda.get_current_stream()
             size = like.shape[1] * like.itemsize, like.shape[0], runtime.memcpyDefault
@@ -239,7 +239,7 @@ class CupyDevice:
         function(tuple(grid), tuple(block), passed, shared_mem=shared)
 
     def repeatable(self, launches: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that launches what ``launches`` does, as a CUDA graph."""
+        """Return a function that repeats the launches of ``launches`` as a CUDA graph."""
         before = self._cupy.cuda.get_current_stream()
         stream = self._cupy.cuda.Stream(non_blocking=True)  # the default one cannot be captured
         stream.use()  # leaving a `with` would bring back the default stream, not the thread's own
@@ -255,7 +255,7 @@ class CupyDevice:
 
 @contextmanager
 def _memory_reported(size: int, kind: str) -> Iterator[None]:
-    """Turn CuPy's errors (MemoryError and RuntimeError) into one that says what to do."""
+    """Convert CuPy's MemoryError and RuntimeError to an error that says what to do."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -266,7 +266,7 @@ def _memory_reported(size: int, kind: str) -> Iterator[None]:
 
 @contextmanager
 def memory_reported() -> Iterator[None]:
-    """Turn the errors of CuPy and CUDA that say "out of memory" into one that says what to do.
+    """Convert out-of-memory errors of CuPy and CUDA to an error that says what to do.
 
     Arrays of the device that functions make on their way raise them, and so do launches.
     """
@@ -283,7 +283,7 @@ def memory_reported() -> Iterator[None]:
 
 @cache
 def _module(source: str, options: tuple[str, ...], device: int, capability: str) -> Any:
-    """A file's kernels, compiled for a device and loaded there."""
+    """Return the kernels of a file, compiled for a device and loaded on it."""
     import cupy
 
     module = cupy.cuda.Module()
@@ -351,12 +351,12 @@ def current_device() -> Device:
 
 
 def blocks_for(count: int, threads: int) -> tuple[int]:
-    """The grid of blocks that gives each of ``count`` things a thread; one block at least."""
+    """Return a launch grid with a thread for each of ``count`` items; at least one block."""
     return (max(1, -(-int(count) // threads)),)
 
 
 def scalar(dtype: npt.DTypeLike, value: Any) -> Any:
-    """A kernel's argument of the type it takes."""
+    """Convert an argument of a kernel to its type."""
     return np.dtype(dtype).type(value)
 
 

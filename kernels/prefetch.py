@@ -1,4 +1,4 @@
-"""A hint to the processor to fetch what will be read soon; a wrong one does no harm."""
+"""Prefetch hint for data that will be read soon; a wrong hint is harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of work and the modules that do them: a row for each stage, a column a backend.
+"""Table of stages and the modules that implement them: a row per stage, a column per backend.
 
 A module is imported when its stage is first done, so CuPy is never needed on a machine without a
 GPU. The two functions of a row have the same parameters and results, to the bit.
@@ -14,7 +14,7 @@ from orograph.kernels.device import memory_reported
 
 
 class Stage(NamedTuple):
-    """The modules that hold the function of a stage, which bears its name unless one is given.
+    """Modules with the function of a stage; by default the function has the stage's name.
 
     They are named from ``orograph.kernels`` on. The function has the name of the stage, unless
     another follows a colon.

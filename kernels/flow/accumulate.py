@@ -1,4 +1,4 @@
-"""Accumulation within a tile: what passes each cell of all that falls on the cells above it.
+"""Accumulation within a tile: the amount that flows through each cell from the cells above it.
 
 Each cell hands on what it has once all that flow into it have: one pass in the order of the
 numbers of cells that still flow into each. What is accumulated are integers, so their order does
@@ -69,7 +69,7 @@ def _accumulate(numbers, steps, waiting, high, low):
 
 
 def accumulate(numbers: Array, high: Integers, low: Integers) -> int:
-    """Accumulate in place; return the first cell of those that lie on circles, or -1."""
+    """Accumulate in place; return the first cell that lies on a cycle, or -1."""
     waiting = np.zeros(numbers.size, np.uint8)
     flat = numbers.reshape(-1)
     done = _accumulate(flat, steps_in_rows(numbers.shape[1]), waiting, high, low)
@@ -80,7 +80,7 @@ def accumulate(numbers: Array, high: Integers, low: Integers) -> int:
 
 
 def find_circle(numbers: Array) -> int:
-    """Return the first cell of those that lie on circles, or -1."""
+    """Return the first cell that lies on a cycle, or -1."""
     return accumulate(numbers, np.ones(numbers.size, np.int64), np.empty(0, np.int64))
 
 

@@ -52,7 +52,7 @@ _NONE, _LOWER, _LEAVES = 0, 1, 2
 
 @compiled
 def find_pits(surface: Heights, pits: Integers, first: Cell, last: Cell, reach: int) -> int:
-    """List the pits of a surface from whose window water may leave; return how many there are.
+    """List the pits of a surface that may drain within their window; return their number.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def _pop(costs, keys, count):
 
 @compiled(single_call=True)
 def _dig(surface, y, x, reach, ending, key, back, path, breached, top, left):
-    """Lower the cells of a trench to its heights, those that lie in ``breached``.
+    """Lower the cells of a trench that lie in ``breached`` to the heights of the trench.
 
     ``path`` is room for its cells.
     """

@@ -53,7 +53,7 @@ def step_down(
 def accumulate(
     numbers: Array, high: Integers, low: Integers, *, device: Device | None = None
 ) -> int:
-    """Accumulate in place; return the first cell of those that lie on circles, or -1.
+    """Accumulate in place; return the first cell that lies on a cycle, or -1.
 
     As `orograph.kernels.flow.accumulate.accumulate`; takes 25 bytes a cell on the device, 57 with
     fractions.

@@ -1,4 +1,4 @@
-"""Directions of steepest descent (D8), and in flats the way to the nearest cell that drains.
+"""Directions of steepest descent (D8); in flats, towards the nearest cell that drains.
 
 A cell's water takes the step of the steepest descent, of equal ones the first in the order of
 `STEPS`. Where no neighbour is lower, it leaves the grid, or flows into nodata, by the first step
@@ -190,7 +190,7 @@ def enter_hops(surface: Array, hops: Array, arrived: Array, queue: Array) -> int
 def spread_hops(
     surface: Array, hops: Array, seeds: Array, values: Array, queue: Array, bound: float
 ) -> tuple[int, int, int, int]:
-    """Carry hops over flats, up to a bound; return how many cells are settled, and what is left.
+    """Propagate hops over flats up to a bound; return the number of settled cells, and the rest.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def spread_hops(
 
 @compiled
 def step_along_flats(surface: Array, hops: Array, numbers: Array) -> None:
-    """Write the steps of cells in flats from which a way leads to one that drains."""
+    """Write the steps of cells in flats that are connected to a cell that drains."""
     height, width = numbers.shape
     far = np.iinfo(hops.dtype).max
     for y in range(height):

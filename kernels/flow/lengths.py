@@ -83,7 +83,7 @@ def measure_paths(numbers: Array, lengths: Integers, found: Integers) -> int:
 def join_lengths(
     order: Integers, exits: Integers, onward: Integers, lengths: Integers, beyond: Integers
 ) -> None:
-    """Find what is left of the path beyond each cell where paths leave a child.
+    """Find the remaining path length beyond each cell where paths leave a child.
 
     The first three are those of `orograph.kernels.flow.route`.
 

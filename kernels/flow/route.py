@@ -51,7 +51,7 @@ def _order_leaving(exits, onward, waiting, order):
 
 
 def order_leaving(exits: Integers, onward: Integers) -> tuple[Integers, int]:
-    """Return the cells where paths leave a child, each before those to which it leads.
+    """Return the cells where paths leave a child in topological order, upstream cells first.
 
     And a cell on a circle, or -1: the first of them.
     """
@@ -71,7 +71,7 @@ def route(
     high_in: Integers,
     low_in: Integers,
 ) -> None:
-    """Add to what leaves at each cell what enters its child, and to that what comes from others.
+    """Route the amounts that leave each child through the other children.
 
     high, low : what leaves at each cell of what fell on its child alone; becomes all that leaves.
     high_in, low_in : what enters at each cell from outside of the node; becomes all that enters.

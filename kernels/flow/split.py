@@ -274,7 +274,7 @@ def count_waiting(
 
 @compiled
 def take_in(receivers: Array, waiting: Array, arrived: Integers, queue: Integers, end: int) -> int:
-    """Let what flows from some cells of the ring count as known; return the end of the queue."""
+    """Mark the inflow from some cells of the ring as known; return the end of the queue."""
     height, width = receivers.shape
     for i in arrived:
         for k in range(8):
@@ -302,7 +302,7 @@ def add_up(
     queue: Integers,
     end: int,
 ) -> int:
-    """Add up what flows into the cells of a queue, and into those that are then ready.
+    """Sum the inflow of the cells in a queue, and of cells that become ready by it.
 
     weights : (h, w) float64, what falls on each cell.
     Returns how many cells have become known.

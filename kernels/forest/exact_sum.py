@@ -1,4 +1,4 @@
-"""The exact sum of the weights of a forest's edges, in units of 2**-1074.
+"""Exact sum of the edge weights of a forest, in units of 2**-1074.
 
 A weight that fits is added as two 64-bit integers. Any other weight is split into the upper and
 lower part of its mantissa and added to the bins of its sign and exponent. Integer sums do not
@@ -64,7 +64,7 @@ def add_row(values, count, scale, sums, bins):
 
 @compiled
 def sum_highest(keys, mask, kind, bias, gap, scale, sums, bins, padded, values):
-    """Sum the mask's edge weights: each cell counts once per edge whose greater end it is.
+    """Sum the edge weights of a mask: a cell counts once per edge of which it is the greater end.
 
     ``padded``: (3, w + 2) uint8, zeros; ``values``: (w,) float64, need not be set.
     """
@@ -121,7 +121,7 @@ def power_below(greatest: float) -> float:
 
 
 def fold_sum(scale: float, sums: Array, bins: Array) -> int:
-    """Return the total of what add_row added, in units of 2**-1074; scale: a power of two or 0."""
+    """Return the sum accumulated by add_row in units of 2**-1074; scale: a power of two or 0."""
     total = 0
     for sign, half, exponent in np.argwhere(bins):
         part = int(bins[sign, half, exponent]) << (max(int(exponent) - 1, 0) + 26 * int(half))

@@ -20,7 +20,7 @@ from orograph.kernels.compiled import compiled
 
 @compiled
 def rise(heap, key, place, i, vertex, value):
-    """Put a vertex where it belongs on the way up from place i."""
+    """Move a vertex up the heap from position i to its place."""
     while i > 0:
         above = (i - 1) >> 2
         if key[above] <= value:
@@ -36,7 +36,7 @@ def rise(heap, key, place, i, vertex, value):
 
 @compiled
 def sink(heap, key, place, size, vertex, value):
-    """Put a vertex where it belongs on the way down from the top."""
+    """Move a vertex down the heap from the top to its place."""
     i = 0
     while 4 * i + 1 < size:
         first = 4 * i + 1

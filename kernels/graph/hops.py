@@ -144,7 +144,7 @@ def between(
     queue_s: Any,
     queue_t: Any,
 ) -> Any:
-    """Return a shortest way from s to t, both included; it is empty if there is none.
+    """Return a shortest path from s to t, both included; empty if there is none.
 
     `hops_s` and `hops_t` (n,) are -1, and are again at the end; the queues (n,) are scratch. Of the
     vertices where the searches meet, and of the neighbours on the way back from there, the way

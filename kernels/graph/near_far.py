@@ -45,7 +45,7 @@ def near_far(
     nothing: Any,
     cost: Any,
 ) -> Any:
-    """Lower the costs to the least from any start; those above `most` stay as they are.
+    """Lower the costs to the least cost from any start; costs above `most` do not change.
 
     The first `waiting` of `far` (n + 1,), which is scratch, are the starts. They have their costs
     already, below the barrier `nothing`; all others that are not `nothing` have been relaxed.
@@ -145,7 +145,7 @@ def heads_outside(heads: Any, first: Any, last: Any) -> Any:
 
 @compiled
 def number_heads(heads: Any, first: Any, own: Any, beyond: Any, local: Any) -> None:
-    """Write the vertices of a part by their place in it, and those `beyond` it behind them.
+    """Renumber the heads of a part: its own vertices by position, the others, `beyond`, after them.
 
     The part has the `own` vertices from `first` on; `beyond` are all other heads, ascending.
     """

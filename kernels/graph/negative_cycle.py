@@ -1,4 +1,4 @@
-"""A cycle of negative length in a graph: Bellman and Ford's queue, with a look at the predecessors.
+"""Negative cycles of a graph: Bellman-Ford with a queue, checking the predecessors.
 
 All vertices that are looked at begin with cost 0. A cycle among the predecessors is a negative one,
 and if there is one, it appears after n rounds at the latest; each n lowered vertices the

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 
 
 class _Rows:
-    """The rows of a graph on a device, and what its kernels are compiled with."""
+    """CSR rows of a graph on a device, and the compile options of its kernels."""
 
     def __init__(self, device: Device, rows: tuple[Array, Array, Array | None]) -> None:
         indptr, indices, weight = rows

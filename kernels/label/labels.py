@@ -1,4 +1,4 @@
-"""The labels of a tile, before they have their final numbers: as its runs, or as its cells.
+"""Provisional labels of a tile, stored by runs or by cells.
 
 Both forms offer the same functions, and both write labels by a look-up in a table of the final
 numbers: once a run, or once a cell.
@@ -22,7 +22,7 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RunLabels:
-    """The labels of a tile as its runs: see tile.py."""
+    """Labels of a tile stored by runs: see tile.py."""
 
     width: int
     """Columns of the tile."""
@@ -56,7 +56,7 @@ class RunLabels:
 
 @dataclass(frozen=True)
 class CellLabels:
-    """The labels of a tile as its cells, as a GPU makes them."""
+    """Labels of a tile stored by cells, as computed by a GPU."""
 
     labels: npt.NDArray[np.int32] | npt.NDArray[np.uint16]
     """(h, w): 0 for background and nodata."""

@@ -58,7 +58,7 @@ def _read_keys(row, key, magnitude, limit, nodata):
 
 @compiled
 def find_runs(bits, limits, diagonal, starts, edges, base, parent):
-    """Find the runs of all rows and unite those that touch; return the number of runs.
+    """Find the runs of all rows and unite runs that touch; return the number of runs.
 
     bits : (h, w) classes as unsigned words.
     limits : (3, 1) of their dtype: mask of the magnitude bits; the greatest finite magnitude, as a

@@ -119,7 +119,7 @@ def _outline(bands, corners, edge, start, end, levels, found, places, count):
 
 @compiled
 def _fill_square(values, bands, i, j, node, band, levels):
-    """Write values and bands at the places of a square whose cells do not all have a value."""
+    """Write the values and bands of a square in which some cells have no value."""
     for r in range(3):
         for c in range(3):
             number, least, most = 0, NO_BAND, -1

@@ -1,4 +1,4 @@
-"""The border of a tile and the halo around it: what neighbouring tiles send one another.
+"""Border of a tile and the halo around it, the data that neighbouring tiles exchange.
 
 `probe_border` bounds what a tile can improve in its neighbours: it looks at the edges from its
 border into the halo. Only cells that hold less than what was last sent count. Serial, each edge
@@ -75,7 +75,7 @@ def _probe(dist, friction, elevation, rules, passable, north, south, west, east,
 def probe_border(
     state: TileState, sent: list[npt.NDArray[Any]], passable: tuple[bool, ...] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Return the least value by which each neighbour may be improved by what is new on the border.
+    """Return the least value that the changed border cells may pass on to each neighbour.
 
     Parameters
     ----------

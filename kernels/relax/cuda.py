@@ -135,7 +135,7 @@ class DeviceTile:
         return self._device.download(self._dist[upload(rows + reach), upload(columns + reach)])
 
     def _lower(self, buffer: cuda.Buffer, rows: Array, columns: Array, values: Array) -> Array:
-        """Lower elements of a buffer; the places in ``values`` of those that did."""
+        """Lower elements of a buffer; return the positions in ``values`` that lowered one."""
         order = np.lexsort((values, columns, rows))
         first = np.ones(order.size, bool)
         first[1:] = (np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0)
@@ -183,7 +183,7 @@ class DeviceTile:
         return RelaxStats(pending, visits, sets, rows, settled, self.reached - known, sides)
 
     def run_rounds(self, bound: float = math.inf) -> tuple[float, int, int, int, int]:
-        """Relax up to a bound; what `relax` returns except for the numbers of cells."""
+        """Relax up to a bound; return the values of `relax` except the numbers of cells."""
         state, device = self._given, self._device
         rules = state.rules
         limit = max(limit_of(bound, state), state.dist.dtype.type(0))
@@ -237,7 +237,7 @@ class DeviceTile:
             )
 
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
-        """Set the halo, relax up to a bound, and return what is new on the border."""
+        """Set the halo, relax up to a bound, and return the changes on the border."""
         rules = self._given.rules
         sides, changed = set_halo(self.halo, halo, rules.reach, rules.unreached)
         if changed:
@@ -253,7 +253,7 @@ class DeviceTile:
         return Exchange(stats.pending, outward.tolist(), border, stats.settled, self.reached)
 
     def probe_border(self, sent: list[Array]) -> tuple[list[Array], npt.NDArray[np.float64]]:
-        """The tile's border, and by which value what is new on it may improve each neighbour.
+        """Return the tile's border, and the least value its changes may pass on to each neighbour.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class DeviceTile:
         return download(self._dist), download(self._keys), download(self._fresh)
 
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
-        """Take in what was packed."""
+        """Restore a packed state."""
         upload, xp = self._device.upload, self._device.array_module
         for mine, packed in ((self._dist, dist), (self._keys, keys)):
             words = cuda.as_words(mine)

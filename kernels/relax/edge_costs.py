@@ -54,7 +54,7 @@ def slope_cost(typingctx, model, dz, length, friction, p, further, u, v, stride)
         cells = context.make_array(signature.args[5])(context, builder, args[5]).data
 
         def values(place, count):
-            """The values of some further rasters at a cell."""
+            """Return the values of the further rasters at a cell."""
             found = []
             for k in range(count):
                 place = builder.add(place, args[8]) if k else place
@@ -151,7 +151,7 @@ def weigh_slopes(out, sign, u, v, mean, length, model, p, further, at_u, at_v, s
 
 @compiled(error_model="numpy")
 def edge(friction, elevation, y, x, dy, dx, rules, cost):
-    """Put into cost[0] what the step from (y, x), an index into padded rasters, by (dy, dx) costs.
+    """Write to cost[0] the cost of the step by (dy, dx) from (y, x), indices of padded rasters.
 
     The same bits as ``weigh_rows``: an array takes the result, so that it is rounded to its dtype.
     """

@@ -1,4 +1,4 @@
-"""A tile's costs before it is relaxed, and its result after: one pass over the cells each.
+"""Padding a tile's costs before relaxation and reading out its result, in one pass each.
 
 *Before*: cells of a raster are brought to the dtype of distances and given a halo; where there is
 nothing (nodata, or beyond the grid) stands a barrier, NaN in floats and ``BARRIER`` in integers.
@@ -190,7 +190,7 @@ def _bands(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
-    """Set what is not there to a blank: by its bits, which takes half the time of a mask."""
+    """Set missing values to a blank through their bits, in half the time of a mask."""
     word = np.dtype(f"i{values.itemsize}")
     keep = (-there.view(np.int8)).astype(word)
     bits = values.view(word)
@@ -199,6 +199,6 @@ def _blank_out(values: Array, there: npt.NDArray[np.bool_], blank: Any) -> None:
 
 
 def _nodata(cells: Array, nodata: float | None) -> tuple[bool, Any]:
-    """Whether a value stands for nodata, and which, in the dtype of the cells."""
+    """Return whether there is a nodata value, and its value in the dtype of the cells."""
     stated = nodata is not None and not np.isnan(nodata)
     return stated, cells.dtype.type(nodata if stated else 0)

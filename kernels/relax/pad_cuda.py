@@ -1,4 +1,4 @@
-"""A tile's costs before it is relaxed on a GPU, and its result after: CUDA counterpart of pad.py.
+"""Padding and read-out of a tile on a GPU: CUDA counterpart of pad.py.
 
 Cells are uploaded as they were read, and results stay there, as they are written, until they are
 downloaded. What lies between is done by pad.cu, not by CuPy, which flushes subnormal numbers.

@@ -1,4 +1,4 @@
-"""The queue of a tile's blocks, and the visits to them by one thread or several.
+"""Queue of a tile's blocks, which one or several threads visit.
 
 A queue is a heap of blocks, the place of each block in it, the keys of all blocks, and counts: a
 lock, how many blocks wait, how many are being visited. Each block is visited by one thread at a
@@ -40,7 +40,7 @@ def _try_lock(typingctx, counts):
 
 @intrinsic
 def _unlock(typingctx, counts):
-    """Give the lock back; what was written before can be seen by who takes it next."""
+    """Release the lock; the next thread that takes it sees all earlier writes."""
 
     def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -121,7 +121,7 @@ def fill(queue, bound):
 
 @compiled
 def _tell(queue, b, found, columns, rules, bound):
-    """Take note of what a visit to a block has found for those around it."""
+    """Record the keys that a visit to a block has found for the blocks around it."""
     _, place, keys, counts = queue
     counts[ACTIVE] -= 1
     place[b] = ABSENT

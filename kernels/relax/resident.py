@@ -51,7 +51,7 @@ class Exchange(NamedTuple):
 
 
 class ResidentTile(Protocol):
-    """A tile in a backend's memory; it takes none once nothing refers to it."""
+    """A tile in a backend's memory, which is released with the last reference."""
 
     @property
     def state(self) -> TileState:
@@ -59,7 +59,7 @@ class ResidentTile(Protocol):
 
     @property
     def halo(self) -> list[Array]:
-        """The halo's distances in this process's memory, as `halo_strips` gives them."""
+        """Return the distances of the halo in host memory, in the form of `halo_strips`."""
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +72,7 @@ class ResidentTile(Protocol):
         """Return the distances of cells, counted from the first, in this process's memory."""
 
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
-        """Set the halo, relax up to a bound, and return what is new on the border.
+        """Set the halo, relax up to a bound, and return the changes on the border.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class ResidentTile(Protocol):
         """Return the part of the tile that cannot be read again: distances, keys, seeded blocks."""
 
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
-        """Put back into a newly opened tile what was packed."""
+        """Restore a packed state in a newly opened tile."""
 
     def read_out(self, dtype: np.dtype[Any], blank: float, per: int = 1) -> ReadOut:
         """Return the tile's result, as `orograph.kernels.relax.pad.read_out`; ends the tile.
@@ -98,7 +98,7 @@ class ResidentTile(Protocol):
 
 
 class HostTile:
-    """A tile in this process's memory, worked on by Numba; nothing has reached it yet."""
+    """A tile in host memory for the Numba kernels; initially unreached."""
 
     def __init__(self, state: TileState) -> None:
         self.state = state
@@ -128,7 +128,7 @@ class HostTile:
         return inner
 
     def exchange(self, halo: Border, sent: Border, bound: float) -> Exchange:
-        """Set the halo, relax up to a bound, and return what is new on the border."""
+        """Set the halo, relax up to a bound, and return the changes on the border."""
         state, reach = self.state, self.state.rules.reach
         sides, _ = set_halo(self.halo, halo, reach, state.unreached)
         if sides:
@@ -149,7 +149,7 @@ class HostTile:
         return self.state.dist, self.state.keys, self.state.fresh
 
     def unpack(self, dist: Array, keys: Array, fresh: Array) -> None:
-        """Put back what was packed."""
+        """Restore a packed state."""
         state = self.state
         np.minimum(state.dist, dist, out=state.dist)
         np.minimum(state.keys, keys, out=state.keys)

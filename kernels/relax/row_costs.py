@@ -84,7 +84,7 @@ def _weigh_knight(out, u, v, m, n, length, integer, barrier):
 
 @compiled
 def _bar_knight(out, m, n, integer, barrier):
-    """A knight's move is barred by either of the two cells it passes between."""
+    """Block knight's moves that pass between cells of which one is a barrier."""
     if integer:
         for x in range(out.size):
             if m[x] >= barrier or n[x] >= barrier:
@@ -200,7 +200,7 @@ def _weigh_lanes(ws, transposed, row, low, high, kept, scratch, steps, rules):
 
 @compiled
 def is_quick(rules):
-    """Whether weights are made anew by each visit: it takes no longer than to read them again."""
+    """Whether each visit recomputes the weights, which takes no longer than reading them."""
     plain = rules.model == FRICTION or rules.model == ABSOLUTE_DIFFERENCE
     return plain and rules.steps < 7 and not rules.integer
 
@@ -247,7 +247,7 @@ def weigh_rows(ws, transposed, row, count, ready, place, scratch, rules):
 
 @compiled
 def _weigh_corners(ws, row, kept, scratch, rules):
-    """Weigh the edges of a row below the block to what lies beyond its ends."""
+    """Weigh the edges of a row below the block to the cells beyond its ends."""
     # constants for LLVM, and none for Numba: see sweeps.py
     west, east = np.int64(0), np.int64(LANES)
     _weigh_lanes(ws, NO, row, -rules.reach, west, kept, scratch, rules.steps, rules)

@@ -1,4 +1,4 @@
-"""A block of a tile, brought to its fixpoint by sweeps from row to row of vectors.
+"""Solve a block of a tile to its fixed point by sweeps over rows of vectors.
 
 A block is copied into a workspace in cache (laid out as lanes.py says). Each sweep carries
 values down, up, right or left across the whole block, a row at a time in vector registers; for
@@ -253,7 +253,7 @@ def _sweep(ws, transposed, forward, dirty, count, ready, scratch, rules, place):
 
 @compiled
 def _probe_far(ws, transposed, forward, target, edge_row, source, nothing):
-    """The least value by which a row lowers one two rows away (knight's moves alone)."""
+    """Return the least value by which a row lowers a row two rows away (knight's moves)."""
     plane = DISTANCE + (1 if transposed else 0)
     best = nothing
     for k in range(5, 7):
@@ -270,7 +270,7 @@ def _probe_far(ws, transposed, forward, target, edge_row, source, nothing):
 
 @compiled
 def _probe_corner(ws, south, east, height, width, kept, rules):
-    """The least value by which the block lowers the halo beyond one of its corners."""
+    """Return the least value by which the block lowers the halo beyond one of its corners."""
     weights = FORWARD
     if not (south or rules.symmetric):
         weights = BACKWARD
@@ -293,7 +293,7 @@ def _probe_corner(ws, south, east, height, width, kept, rules):
 
 @compiled
 def _spare_corner(ws, first, width, reach):
-    """Keep what lies beyond the last column of a narrow block out of `_probe_side`."""
+    """Exclude cells beyond the last column of a narrow block from `_probe_side`."""
     for row in range(first, first + reach):
         start = at(DISTANCE, row)
         ws[start + width : start + LANES] = 0
@@ -301,7 +301,7 @@ def _spare_corner(ws, first, width, reach):
 
 @compiled
 def _probe_side(ws, transposed, forward, count, kept, rules):
-    """The least value by which the block lowers the halo along one of its sides.
+    """Return the least value by which the block lowers the halo along one of its sides.
 
     Every visit has swept inwards from all four sides, so the weights are there.
     """
@@ -421,7 +421,7 @@ def _probe_border(ws, changed_rows, changed_columns, height, width, kept, rules,
 
 @compiled(single_call=True)
 def solve_block(workspace, number, rasters, box, fresh, rules, keys, tally):
-    """Bring a block to its fixpoint; keys[0:8]: by what that can lower the blocks around it.
+    """Solve a block to its fixed point; keys[0:8] are the least values for the blocks around it.
 
     number : of the block, and of where its weights are kept. rasters : padded distances, friction
     and elevation of the tile. box : top, left, height and width of the block in it. fresh : whether

@@ -129,7 +129,7 @@ class RelaxStats(NamedTuple):
 
 @dataclass(slots=True)
 class TileState:
-    """A tile of a shortest-path problem: what must be kept between calls.
+    """State of a tile of a shortest-path problem, kept between calls.
 
     Raises
     ------
@@ -154,7 +154,7 @@ class TileState:
 
     @property
     def unreached(self) -> Any:
-        """The distance of a cell that nothing has reached."""
+        """Distance of an unreached cell."""
         return self.rules.unreached
 
     @property
@@ -176,7 +176,7 @@ def tile_state(
     block: int = LANES,
     **further: Array,
 ) -> TileState:
-    """Set up a tile whose blocks have all converged; `seed` and `wake` give it work.
+    """Create a tile whose blocks have all converged; `seed` and `wake` give it work.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def seed(state: TileState, rows: Array, columns: Array, values: Array | float = 
 def checked_seeds(
     state: TileState, rows: Array, columns: Array, values: Array | float
 ) -> tuple[Array, Array, Array]:
-    """Arguments of `seed` as arrays of one length; raises what it says."""
+    """Check the arguments of `seed` and return them as arrays of equal length."""
     rows, columns = np.atleast_1d(rows).astype(np.int64), np.atleast_1d(columns).astype(np.int64)
     values = np.broadcast_to(np.asarray(values, state.dist.dtype), rows.shape) + 0
     height, width = (n - 2 * state.rules.reach for n in state.dist.shape)

@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 
 @compiled
 def _search(indptr, indices, weight, access, source, best, touched):
-    """Lower the costs of what is met from a source; return how many vertices that are."""
+    """Lower the costs of vertices reached from a source; return the number of vertices."""
     heap = [(0.0, source)]
     met = 0
     while heap:

@@ -88,7 +88,7 @@ def follow(
 
 @compiled
 def _descend(dist, moves, per_hop, row, column, cells):
-    """Write the cells passed; their number, and the cell where the way goes on outside."""
+    """Write the cells of a descent; return their number, and the next cell outside the tile."""
     height = dist.shape[0] - 2
     width = dist.shape[1] - 2
     count = 0

@@ -36,7 +36,7 @@ def set_distances(
     *,
     device: cuda.Device | None = None,
 ) -> None:
-    """Lower distances to those that are known: NaN (integers: below 0) where there is none."""
+    """Lower distances to known ones, which are NaN (integers: below 0) where unknown."""
     device = device or cuda.current_device()
     y, x = corner
     there = cuda.as_words(dist[y : y + known.shape[0], x : x + known.shape[1]])
@@ -68,7 +68,7 @@ def tight_steps(state: TileState, *, device: cuda.Device | None = None) -> cuda.
 
 
 def open_pairs(state: TileState, *, device: cuda.Device | None = None) -> DeviceTile:
-    """Return a tile of pairs, none known, over a tile with final distances, those of the halo too.
+    """Create a tile of unknown pairs over a tile with final distances, including the halo.
 
     Its "friction" are the steps that attain the distances.
     """

@@ -1,4 +1,4 @@
-"""Pairs (label, hops) as single numbers: the rank of a label among those known, above the hops."""
+"""Pairs (label, hops) encoded as integers: rank of the label in the high bits, hops in the low."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PairCode:
             )
 
     def admit(self, labels: Integers, pairs: Integers) -> None:
-        """Rank labels among those known, and change the numbers in ``pairs`` accordingly."""
+        """Add labels to the ranking, and re-encode the numbers in ``pairs``."""
         before = self.labels
         assert before is not None
         new = np.unique(labels)

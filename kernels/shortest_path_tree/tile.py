@@ -118,7 +118,7 @@ def _mark_row(start, cost, end, unreached, bit, steps):
 
 @compiled
 def _resolve(dist, reach, steps, pairs, changed, start, stack):
-    """Give each cell the least pair of those before it; how many are improved, and have one.
+    """Give each cell the least pair of its predecessors; return how many improved, and have one.
 
     Row ``start`` comes first, so that ways back are short. Cells that are to pass their pairs on
     along steps of no cost are marked as changed.

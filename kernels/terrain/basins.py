@@ -159,7 +159,7 @@ def _lowest_of_each(cells, keys, labels, lowest):
 
 @compiled
 def _raise_cells(values, labels, levels, out):
-    """Copy values, those below the level of their label raised to it."""
+    """Copy values, raising those below the level of their label to that level."""
     h, w = values.shape
     for y in range(h):
         for x in range(w):
@@ -169,7 +169,7 @@ def _raise_cells(values, labels, levels, out):
 
 
 class TileBasins(NamedTuple):
-    """Basins of a tile, and edges between those that meet."""
+    """Basins of a tile, and the edges between adjacent basins."""
 
     labels: Array
     """(h, w) uint16 or int32: number of the basin, from 1; 0 where there is no cell."""
@@ -241,7 +241,7 @@ def lowest_of_each(cells: Array, keys: Array, labels: Array, count: int) -> Arra
 
 
 def raise_cells(values: Array, labels: Array, levels: Array) -> Array:
-    """Return values, those below ``levels[label]`` raised to it; all have one dtype.
+    """Return values raised to at least ``levels[label]``; all arrays have the same dtype.
 
     Cells that are NaN stay what they are.
     """

@@ -121,7 +121,7 @@ def tile_basins(
 def raise_cells(
     values: Array, labels: Array, levels: Array, *, device: Device | None = None
 ) -> Array:
-    """Return values, those below ``levels[label]`` raised to it; all have one dtype.
+    """Return values raised to at least ``levels[label]``; all arrays have the same dtype.
 
     As `orograph.kernels.terrain.basins.raise_cells`.
     """

@@ -1,4 +1,4 @@
-"""Depressions of pits whose fates are known, and the cells that lie in them.
+"""Depressions of pits whose merges are decided, and the cells in them.
 
 The water above a pit rises until it meets other water; then the depression is full, and a larger
 one begins, which is that of the lower of the two pits. Waters that meet at one height make one
@@ -28,7 +28,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 class Depressions(NamedTuple):
-    """Depressions by pit, those of one pit from the inside out."""
+    """Depressions by pit; those of one pit are ordered from innermost to outermost."""
 
     first: Indices
     """(n + 1,): those of pit ``v`` are ``first[v]`` to ``first[v + 1]``."""

@@ -18,7 +18,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def subtract_keys(upper: Keys, lower: Keys, dtype: np.dtype[Any]) -> Array:
-    """Return how far the heights of ``upper`` are above those of ``lower``.
+    """Return the height differences ``upper`` minus ``lower``.
 
     uint64 for heights of an integer dtype, whose keys are as far apart as the heights; else
     float64, infinite if the difference overflows.

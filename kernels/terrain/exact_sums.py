@@ -90,7 +90,7 @@ def _split(key, kind):
 
 @compiled
 def _find_magnitudes(keys, least, greatest):
-    """Return the least and the greatest key of magnitudes that are not 0, those before included."""
+    """Update the least and greatest key of non-zero magnitudes; return both."""
     for key in keys:
         magnitude = key if key >= _TOP else ~key
         if magnitude > _TOP:
@@ -140,7 +140,7 @@ def _add_cells(number, key, count, row, kind, whole, exponent, cells, areas, low
 
 @compiled
 def _add_up(order, first, parent, cells, areas, sums):
-    """Add to each depression those in it, of pits in the order in which they yield."""
+    """Add nested depressions to those that contain them, in the order in which pits yield."""
     for v in order:
         for d in range(first[v], first[v + 1]):
             to = parent[d]
@@ -163,7 +163,7 @@ def _normalise(words):
 
 @compiled
 def _round(row, low):
-    """Return a sum that is not negative, whose words are normalised, as the nearest float64."""
+    """Round a non-negative sum of normalised words to the nearest float64."""
     top = row.size - 1
     while top >= 0 and row[top] == 0:
         top -= 1
@@ -285,7 +285,7 @@ def add_cells(
 def add_up(
     order: Indices, first: Indices, parent: Indices, cells: Indices, areas: Sums, sums: Sums
 ) -> None:
-    """Add to each depression what those in it hold, and normalise the words, in place.
+    """Add the sums of nested depressions to their containers and normalise the words, in place.
 
     ``order`` are the pits in the order in which they yield, ``first`` and ``parent`` as in
     `orograph.kernels.terrain.depressions.Depressions`.
@@ -296,7 +296,7 @@ def add_up(
 
 
 def normalise(sums: Sums) -> None:
-    """Carry what words hold beyond 32 bits to the next ones, in place; the last keeps its sign."""
+    """Carry the excess of each word beyond 32 bits to the next, in place; the last stays signed."""
     _normalise(sums.words)
 
 

@@ -14,7 +14,7 @@ O(border); no list of all components is built.
 Source: Y. Hellås, "Computing Connected Components on Multiple GPUs", MSc thesis, University of
 Bergen, 2018, for the pairwise merge of parent arrays; here up a tree, over borders alone.
 
-The module is long because all functions of the sweep share one numbering.
+One idea, long: all functions of the sweep share one numbering, so they are in one module.
 """
 
 from __future__ import annotations

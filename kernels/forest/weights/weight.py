@@ -1,4 +1,4 @@
-"""One edge weight of the minimum spanning forest: all that is known of it."""
+"""Definition of an edge weight of the minimum spanning forest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Weight:
-    """One edge weight."""
+    """Definition of an edge weight."""
 
     summary: str
     """What an edge weighs, in a line."""

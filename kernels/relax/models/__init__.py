@@ -143,7 +143,7 @@ def cost_rules(
     max_cost: float,
     given: set[str],
 ) -> Rules:
-    """Check a cost model and put it the way compiled code wants it.
+    """Check a cost model and convert it to the form of compiled code.
 
     Parameters
     ----------

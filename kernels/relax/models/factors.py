@@ -134,7 +134,7 @@ def slope_factors(slopes, p, scratch):
 
 @compiled(error_model="numpy")
 def interpolated(angle, p, first, rows):
-    """Return the value of a table, whose angles are from ``first`` on, at an angle between them."""
+    """Interpolate a table, whose angles start at ``first``, at an angle."""
     low = first
     high = first + rows - 1
     while high - low > 1:
@@ -178,7 +178,7 @@ def horizontal_factor(direction, heading, p, first):
 
 
 def check_factors(*p: float) -> None:
-    """Raise ValueError for coefficients that are not those of a factor."""
+    """Raise ValueError for coefficients that the factor does not have."""
     kind, _, _, rows, *table = p
     if kind == CONSTANT:
         return

@@ -1,4 +1,4 @@
-"""One cost model: all that is known of it but how compiled code reaches its formula."""
+"""Definition of a cost model, except how compiled code reaches its formula."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RASTERS = ("friction", "elevation")
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """One cost model."""
+    """Definition of a cost model."""
 
     summary: str
     """What a step costs, in a line."""
@@ -72,5 +72,5 @@ class Model:
 
     @property
     def further(self) -> tuple[str, ...]:
-        """The rasters that it needs beside friction and elevation."""
+        """Rasters that the model needs in addition to friction and elevation."""
         return tuple(name for name in self.needs if name not in RASTERS)

@@ -109,56 +109,43 @@ def cost_distance(
         Cost per unit of length in each cell, shape (y, x), not negative; zero is allowed. Nodata
         cells are barriers. With ``cost="absolute_difference"``, the elevation.
     sources : raster, points or vector layer
-        Where paths begin: a raster, points or a vector layer.
-
-        - A raster of the same shape, in the CRS of the friction. Cells that are not 0 or nodata are
-          sources, and their values are their labels.
-        - Points (x, y) in map coordinates, shape (n, 2).
-        - A vector layer: a GeoDataFrame, a GeoSeries, shapely geometries, any object with
-          ``__geo_interface__``, or the path of a vector file. It is transformed to the CRS of the
-          raster.
-
-        Geometries and points are labelled 0, 1, ... in their order. Lines include every cell that
-        they pass, areas the cells whose centres lie in them. Where geometries share a cell, the
-        smaller label wins. Parts of geometries on nodata are ignored.
+        Where paths begin: a raster, points or a vector layer. In a raster of the same shape and
+        CRS, cells that are not 0 or nodata are sources, and their values are their labels. Points
+        are (x, y) in map coordinates, shape (n, 2). A vector layer is a GeoDataFrame, a GeoSeries,
+        shapely geometries, any object with ``__geo_interface__``, or the path of a vector file; it
+        is transformed to the CRS of the raster. Points and geometries are labelled 0, 1, ... in
+        order. Lines include every cell that they pass, areas the cells whose centres they cover. In
+        a shared cell the smaller label wins. Parts on nodata are ignored.
     cost : {"friction", "absolute_difference", "eikonal"} or TerrainCost
-        Cost of a step: mean friction times length, the height difference, or the eikonal equation.
-
-        - ``"friction"``: mean friction of the two cells times the length of the step.
-        - ``"absolute_difference"``: the difference of their heights, whatever the length.
-        - ``"eikonal"``: paths cross cells in any direction; see the notes.
-        - A `TerrainCost` measures lengths along the ground and applies slope factors.
-
-        For walking times see `walking_time`.
+        Cost of a step. ``"friction"``: mean friction of its two cells times its length.
+        ``"absolute_difference"``: the difference of their heights, whatever the length.
+        ``"eikonal"``: paths cross cells in any direction; see the notes. A `TerrainCost`: lengths
+        along the ground and slope factors. For walking times see `walking_time`.
     barriers : raster or vector layer, optional
-        Cells that no path may enter, except along links: the cells of a raster that are not 0 or
-        nodata, or all cells that the lines and areas of a layer touch, so that no path slips
-        through.
+        Cells that no path may enter, except along links: cells of a raster that are not 0 or
+        nodata, or all cells that the lines and areas of a layer touch, so that no path slips by.
     links : Graph, optional
         Roads, bridges, ferries: edges between cells, as returned by `read_graph` or `roads`. A
         vertex lies in the cell of its coordinates, in the CRS of the raster; in a graph without
         coordinates, its id is the number of the cell, counted row by row from 0. Weights are costs
         and must not be negative. Edges can be used in both directions unless the graph is directed.
     direction : {"from", "to"}
-        With directed links, or a cost that depends on direction: cost ``"from"`` the sources, or
-        ``"to"`` them.
+        With directed links or costs: cost ``"from"`` the sources, or ``"to"`` them.
     connectivity : {8, 4, 16}
         Number of neighbours. 16 adds knight's moves, as ``r.cost -k`` does; such a step costs the
-        mean friction of four cells, its ends and the two that it passes between, and is blocked if
-        any of them is a barrier.
+        mean friction of four cells, its ends and the two between them, and any of them can block
+        it.
     max_cost : float
         Cells with a greater cost stay unreached; exact.
     cell_size : float or (float, float), optional
-        Side of a cell, or its (y, x) sides, in place of those given by the coordinates; 1 measures
-        lengths in cells. By default degrees are converted to metres along the WGS 84 ellipsoid, row
-        by row.
+        Side of a cell, or (y, x) sides, in place of those of the coordinates; 1 measures in cells.
+        By default degrees become metres along the WGS 84 ellipsoid, row by row.
     target_values : sequence of float, optional
         Values of a raster of sources, or labels of lines and areas, to use as sources; by default
         all of them (in a raster, all but 0).
     label : str, optional
-        Column of a vector layer that holds the labels of its geometries: integers, or names. Names
-        are numbered from 0 in order of first occurrence and listed in the attribute
-        ``source_names``.
+        Column of a vector layer that holds the labels of its geometries: integers, or names, which
+        are numbered from 0 as they first occur and listed in the attribute ``source_names``.
     all_touched : bool
         Include all cells that areas touch.
     initial_cost : float, sequence of float, or mapping of int to float
@@ -167,46 +154,39 @@ def cost_distance(
     source_cost : mapping of str to float, str, sequence or mapping, optional
         How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
         ``"maximum"``, the cost at which its paths end, including the initial cost. Each is one
-        number, one number for each point, a dict by label, or the name of a column of a vector
-        layer. See the notes.
+        number, one for each point, a dict by label, or the name of a column. See the notes.
     snap : bool or int
-        Move points and ends of links that lie on nodata to the nearest valid cell: True within 10
-        cells, or within a number of cells.
+        Move points and ends of links on nodata to the nearest valid cell: True within 10 cells, or
+        within a number of cells.
     outside : {"error", "skip"}
         Refuse points and geometries outside the raster, or skip them. The attribute
         ``sources_outside`` counts the skipped ones; the labels of the others do not change.
     dtype : {"float64", "float32", "int64"}
-        Dtype of the costs. With ``"float32"`` steps are also computed in float32. ``"int64"`` is
-        exact, so all parts of a cost must be integers: heights, weights of links, ``initial_cost``
-        and, with ``"friction"``, the lengths of steps, usually with ``cell_size=1`` and 4
-        neighbours. Frictions must be multiples of 2 (of 4 with 16 neighbours), because a step costs
-        the mean of two (four) cells. Integer costs are limited to 2**60.
+        Dtype of the costs; with ``"float32"`` steps are float32 too. ``"int64"`` is exact and needs
+        integers throughout: heights, weights of links, ``initial_cost`` and, with ``"friction"``,
+        lengths of steps, usually with ``cell_size=1`` and 4 neighbours. Frictions must be multiples
+        of 2 (of 4 with 16 neighbours), as a step costs the mean of two (four). Costs are limited to
+        2**60.
     outputs : sequence of {"cost", "back_direction", "allocation"}
         Variables of the result; the cost is always included.
     nodata : float or int, optional
         Nodata value, in place of the raster's own.
     band, variable : int and str, optional
-        Which raster to read if the source holds several: the number of its band, from 1, or its
-        name.
+        Which raster to read if the source holds several: band number, from 1, or name.
     **options
         Options of the run, see `RunOptions`.
 
     Returns
     -------
     xarray.Dataset
-        Variables:
-
-        - ``cost`` (y, x): NaN (integers: -1) where unreached.
-        - ``back_direction`` (y, x), uint8: Esri's code of the step back towards the source: 0 at
-          sources, 1 east, then clockwise to 8; 9 to 16 for knight's moves, clockwise from the one
-          two columns east and one row south; 17 for a link; 255 where unreached.
-        - ``back_link`` (y, x), int64, with links: the number of the edge that code 17 uses, -1
-          elsewhere; ``link_x`` and ``link_y`` (link, end): where each edge leads.
-        - ``allocation`` (y, x), int64: label of the nearest source, -1 (``_FillValue``) where
-          unreached.
-
-        Attributes: ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or
-        beyond ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
+        ``cost`` (y, x): NaN (integers: -1) where unreached. ``back_direction`` (y, x), uint8:
+        Esri's code of the step back to the source: 0 at sources, 1 east, then clockwise to 8; 9 to
+        16 for knight's moves, clockwise from two columns east and one row south; 17 for a link; 255
+        where unreached. With links, ``back_link`` (y, x), int64: the number of the edge of code 17,
+        else -1; ``link_x`` and ``link_y`` (link, end): where each edge leads. ``allocation`` (y,
+        x), int64: label of the nearest source, -1 (``_FillValue``) where unreached. Attributes:
+        ``reached_cells``, ``unreached_cells`` (passable, but cut off by barriers or beyond
+        ``max_cost``), ``nodata_cells``; the arguments ``cost_model``, ``direction``,
         ``connectivity``, ``max_cost``, ``cell_size`` (y, x; or ``"geodesic"``) and ``dtype``; and
         ``links``, the number of directed steps along links.
 
@@ -232,10 +212,9 @@ def cost_distance(
     With ``source_cost``, the accumulated cost a of a path grows by multiplier * (1 + rate * a)
     times its cost without ``source_cost``. A rate is compounded continuously, like interest, so it
     does not depend on the size of cells. The result is the minimum over the results of each source
-    alone; back directions and allocation are those of the source with the least cost. This takes
-    one run for each distinct combination of multiplier, rate and maximum, at most 64; the attribute
-    ``source_runs`` is their number. ``dtype="int64"`` only supports a maximum, ``cost="eikonal"``
-    none of the three.
+    alone; back directions and allocation are those of the source with the least cost. This takes a
+    run for each distinct combination of the three, at most 64; the attribute ``source_runs`` is
+    their number. ``dtype="int64"`` only supports a maximum, ``cost="eikonal"`` none of them.
 
     The cost of a cell is the minimum over all paths of the sum of step costs, added from left to
     right and rounded to ``dtype`` at each addition. It has the same bits for every tile size,

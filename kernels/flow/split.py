@@ -132,7 +132,7 @@ def _steepest_facets(above, here, below, row, facets, shares):
 
 @compiled
 def _split_in_two(flat, numbers, base, steps, row, kinds, shares, receivers, facets):
-    """Write how the water of the cells of a row splits to the two beside the steepest descent."""
+    """Split the water of the cells of a row between the two neighbours at the steepest descent."""
     width = kinds.size
     across = width + 2
     above, here, below = base - across - 1, base - 1, base + across - 1

@@ -11,7 +11,7 @@ from orograph.kernels.formulas import emit_call, typed_calls
 
 @intrinsic
 def weigh(typingctx, number, a, b):
-    """Return the weight of an edge between two heights; NaN if a number has no formula."""
+    """Return the weight of an edge between two heights; NaN for an unknown formula number."""
     formulas = [
         (own, row.formula, (types.float64, types.float64))
         for own, row in enumerate(WEIGHTS.values())

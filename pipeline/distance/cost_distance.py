@@ -141,8 +141,7 @@ def cost_distance(
         Side of a cell, or (y, x) sides, in place of those of the coordinates; 1 measures in cells.
         By default degrees become metres along the WGS 84 ellipsoid, row by row.
     target_values : sequence of float, optional
-        Values of a raster of sources, or labels of lines and areas, to use as sources; by default
-        all of them (in a raster, all but 0).
+        Raster values (by default all but 0) or labels of lines and areas (all) that are sources.
     label : str, optional
         Column of a vector layer that holds the labels of its geometries: integers, or names, which
         are numbered from 0 as they first occur and listed in the attribute ``source_names``.
@@ -153,8 +152,8 @@ def cost_distance(
         missing from the dict start at 0.
     source_cost : mapping of str to float, str, sequence or mapping, optional
         How costs grow from each source: ``"multiplier"``, above 0; ``"rate"``, 0 or more; and
-        ``"maximum"``, the cost at which its paths end, including the initial cost. Each is one
-        number, one for each point, a dict by label, or the name of a column. See the notes.
+        ``"maximum"``, where its paths end, initial cost included. Each is one number, one for each
+        point, a dict by label, or the name of a column. See the notes.
     snap : bool or int
         Move points and ends of links on nodata to the nearest valid cell: True within 10 cells, or
         within a number of cells.

@@ -98,7 +98,9 @@ def stream_cells(
 
 
 def refuse_circle(cell: int, window: Window) -> None:
-    """Raise InputError if directions lead back to a cell of a window, row-major; -1 is none."""
+    """Raise InputError for a cell on a cycle of directions; ``cell`` is row-major, -1 if there is
+    none.
+    """
     if cell >= 0:
         y, x = divmod(cell, window.width)
         raise InputError(

@@ -178,7 +178,7 @@ def _arcs(part: Part, arcs: Integers, tails: Array) -> Arcs:
 
 
 def _kept(saved: State, message: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return a mask of a node's edges that are in the forest, given those passed up."""
+    """Return a mask of a node's edges in the forest, given the decisions on those passed up."""
     kept = saved.decided_in.copy()
     kept[saved.passed_up] = message
     return kept

@@ -253,7 +253,7 @@ class Here:
         return self._count
 
     def next_done(self, cancelled: Event) -> list[tuple[Any, Any]]:
-        """Return the finished tasks with their results."""
+        """Return the tasks that have finished since the last call, with their results."""
         done, self._done = self._done, []
         return done
 

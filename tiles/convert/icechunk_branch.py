@@ -107,7 +107,7 @@ def chunks_of(store: Storage) -> list[str]:
 
 
 def copy_chunks(fork: ForkSession, store: Storage, keys: Sequence[str]) -> ForkSession:
-    """Copy chunks, as they are encoded, into a copy of a session; return it, to be merged."""
+    """Copy encoded chunks into a copy of a session, and return the copy for merging."""
     own: ForkSession = deepcopy(fork)
     for key in keys:
         _set(own.store, key, store.get(key))

@@ -40,7 +40,7 @@ _ROW, _COLUMN = np.array([1, 1, 0, 0]), np.array([0, 1, 1, 0])
 
 @compiled
 def find_bands(values: Array, valid: Array, levels: Array, bands: Array) -> None:
-    """Write how many levels each value is not below, `NO_BAND` where there is no value."""
+    """Write the number of levels at or below each value, `NO_BAND` where it is missing."""
     for y in range(values.shape[0]):
         for x in range(values.shape[1]):
             band = 0

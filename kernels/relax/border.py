@@ -80,7 +80,7 @@ def probe_border(
     Parameters
     ----------
     state : TileState
-        A tile whose halo holds what is known of the neighbours.
+        A tile whose halo holds the borders last received from the neighbours.
     sent : four arrays
         What the neighbours know of the border: north (r, w), south (r, w), west (h, r), east (h,
         r).

@@ -181,7 +181,7 @@ def edge(friction, elevation, y, x, dy, dx, rules, cost):
             if max(max(zu, zv), max(zm, zn)) >= rules.barrier:
                 cost[0] = rules.barrier
         else:
-            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is no cell
+            cost[0] += (zm - zm) + (zn - zn)  # NaN where either is not a cell
         return
     mean = 1.0
     if rules.has_friction:

@@ -136,7 +136,7 @@ def read_out(
     dtype : dtype
         Of the result.
     blank : number
-        What stands where there is no distance.
+        Blank value of cells without a distance.
     per : int
         Integer distances are divided by it.
     complete : bool
@@ -161,7 +161,7 @@ def read_out(
 def _blank_out_unreached(
     dist: Any, one: Any, other: Any, reach: int, unreached: Any, blank: Any, integer: bool
 ) -> tuple[int, int, int]:
-    """Put a blank where there is no distance; count cells reached, cut off, and barriers."""
+    """Write a blank to cells without a distance; count cells reached, cut off, and barriers."""
     reached = 0
     cut_off = 0
     barriers = 0

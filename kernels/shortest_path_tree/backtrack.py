@@ -75,7 +75,7 @@ def follow(
         Rows and columns passed, the first included.
     how : int
         ``SOURCE``: the last cell is a source. ``LEFT``: the way goes on outside, at the third
-        result. ``LOST``: there is no direction, or the directions go round in circles.
+        result. ``LOST``: a direction is missing, or the directions form a cycle.
         ``LINKED``: a link leads on from the last cell.
     outside : (int, int)
         The next cell, outside the window.

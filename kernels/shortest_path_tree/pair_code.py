@@ -37,7 +37,7 @@ class PairCode:
 
     @classmethod
     def of_tile(cls, cells: int, labels: Integers = _NO_LABELS) -> PairCode:
-        """Return the code of a tile in a grid of so many cells, before others are admitted.
+        """Return the code of a tile in a grid of that size, before other labels are admitted.
 
         No path has more hops than cells, and one that was found before a tile was lost, and goes on
         in the tile that is made again, less than twice as many.
